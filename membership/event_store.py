@@ -1,14 +1,25 @@
 """Application events: the newest version per kind and key, passed on; statements are kept equal on all nodes.
 
 Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
-because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
+because it is superseded soon; its table only tells new from known, and when it is full the writer with most entries
+loses its oldest. Progress of a writer that is not known here is dropped.
+
+Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
+of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
+statement, or sign its own a thousand times, and each would go through all nodes as news.
+
+The host judges every event before it is kept or passed on. A statement whose writer is not known here (yet) is kept
+back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the place of
+nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of most
+statements makes room, and the same of its statements give way on all nodes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import NamedTuple
 
 from membership import wire
 from membership.errors import PayloadRefusedError, WireError
@@ -17,10 +28,23 @@ from membership.member import NodeId
 from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
 
-_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2}
+_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2, PayloadKind.AUDIT: 3}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
+_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress", PayloadKind.AUDIT: "audit"}
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
+_KEPT_BACK_MAX = 64
+_WRITERS_SHARE = 4  # one writer may fill this part of the table
+
+
+class _Statement(NamedTuple):
+    """One row. Newer is what has the higher version."""
+
+    version: int
+    item: bytes
+    row_id: bytes
+    mark: int
+    writer: bytes
 
 
 class EventStore:
@@ -28,9 +52,12 @@ class EventStore:
 
     def __init__(self, node: MembershipNode) -> None:
         self._node = node
-        self._statements: dict[bytes, tuple[int, bytes, bytes, int]] = {}  # key: version, item, row id, mark
+        self._statements: dict[bytes, _Statement] = {}
+        self._written: Counter[bytes] = Counter()  # statements of each writer
+        self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
-        self._progress: OrderedDict[bytes, int] = OrderedDict()
+        self._progress: dict[bytes, int] = {}
+        self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
@@ -42,80 +69,168 @@ class EventStore:
             )
         if not 0 <= version <= VERSION_MAX:
             raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
-        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
-            raise PayloadRefusedError(f"{settings.statement_count_max} statements are known already")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if self._note(kind, key, version, data, now, relay=True) and kind is PayloadKind.STATEMENT:
+        if not self._is_newer(kind, key, version):
+            return
+        verdict = self._node.rules.judge(kind, key, version, payload)
+        if verdict is None:
+            raise PayloadRefusedError("by the host's own rules nobody may say it")
+        if kind is PayloadKind.PROGRESS:
+            self._note_progress(key, version, data, verdict.writer, relay=True)
+        elif not verdict.is_known:
+            self._keep_back(data, self._node.own.node)
+        elif not self._make_room(key, version, verdict.writer):
+            raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
+        else:
+            self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
 
-    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
-        """An EVENT item was heard. A new statement is passed on at once, and twice more often
-        than other rumours, because a node that the first wave misses would hear it seconds later, from a probe."""
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """One AUDIT event to that many living members at random."""
+        data = wire.event(_NUMBERS[PayloadKind.AUDIT], self._node.own.node, version, key, payload)
+        for claim in self._node.roster.pick(count):
+            self._node.send_bare(claim, bytes((wire.GOSSIP,)) + data)
+
+    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
+        """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
+        twice more often than other rumours, because a node that the first wave misses hears it seconds later, from a
+        probe."""
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
+        if kind is not PayloadKind.AUDIT and not self._is_newer(kind, key, version):
+            return True
+        verdict = self._node.rules.judge(kind, key, version, payload)
+        if verdict is None:
+            self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
+            return False
+        if kind is PayloadKind.AUDIT:
+            self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
+            return True
+        if not verdict.is_known:
+            if kind is PayloadKind.PROGRESS:
+                self._node.counts["progress_refused_unknown"] += 1
+            else:
+                self._keep_back(data, forwarder)
+            return True
+        if kind is PayloadKind.PROGRESS:
+            self._note_progress(key, version, data, verdict.writer, relay=relay)
+        elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
-            return
-        if not self._note(kind, key, version, data, now, relay=relay):
-            return
+            return True
+        else:
+            self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.gossip_due = True
+        return True
+
+    def judge_again(self, now: float) -> None:
+        """Members have come: what was kept back may be somebody's now. It is passed on like news."""
+        kept, self._kept_back = self._kept_back, {}
+        for data, forwarder in kept.items():
+            self.on_event(data, now, forwarder)
 
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
         """Bucket, row id and mark of every statement."""
-        for _version, _data, row_id, mark in self._statements.values():
-            yield row_id[0], row_id, mark
+        for row in self._statements.values():
+            yield row.row_id[0], row.row_id, row.mark
 
     def mark_of(self, row_id: bytes) -> int | None:
         """Mark of a statement, None when it is unknown."""
         key = self._by_row.get(row_id)
-        return None if key is None else self._statements[key][3]
+        return None if key is None else self._statements[key].mark
 
     def item_of(self, row_id: bytes) -> bytes | None:
         """A statement's item."""
         key = self._by_row.get(row_id)
-        return None if key is None else self._statements[key][1]
+        return None if key is None else self._statements[key].item
+
+    @property
+    def kept_back(self) -> int:
+        """Number of statements whose writer is not known here."""
+        return len(self._kept_back)
 
     def __len__(self) -> int:
         return len(self._statements) + len(self._progress)
 
-    def _is_full(self) -> bool:
-        return len(self._statements) >= self._node.settings.statement_count_max
-
-    def _note(self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool) -> bool:
+    def _is_newer(self, kind: PayloadKind, key: bytes, version: int) -> bool:
         if kind is PayloadKind.PROGRESS:
-            return self._note_progress(key, version, data, relay=relay)
-        queue = self._node.rumours.classes[STATEMENT]
+            known = self._progress.get(key, -1)
+            if version == known:
+                self._node.rumours.classes[PROGRESS].heard_again(key)
+            return version > known
         old = self._statements.get(key)
-        if old is not None and (version, data) <= old[:2]:
+        return old is None or version > old.version
+
+    def _keep_back(self, data: bytes, forwarder: NodeId) -> None:
+        """Where there are too many, the forwarder of most of them loses its oldest."""
+        if data in self._kept_back:
+            return
+        self._kept_back[data] = forwarder
+        self._node.counts["statements_kept_back"] += 1
+        if len(self._kept_back) > _KEPT_BACK_MAX:
+            loudest = Counter(self._kept_back.values()).most_common(1)[0][0]
+            del self._kept_back[next(item for item, other in self._kept_back.items() if other == loudest)]
+
+    def _make_room(self, key: bytes, version: int, writer: bytes) -> bool:
+        """Whether a statement of this writer fits. Of a writer's statements those with the lowest marks stay."""
+        old = self._statements.get(key)
+        if old is not None and old.writer == writer:
+            return True
+        limit = self._node.settings.statement_count_max
+        if self._written[writer] >= limit // _WRITERS_SHARE:
+            loudest = writer
+        elif old is not None or len(self._statements) < limit:
+            return True
+        else:
+            loudest = max(self._written, key=self._written.__getitem__)
+            if self._written[loudest] <= max(1, self._written[writer]):
+                return False
+        last = max((row.mark, key) for key, row in self._statements.items() if row.writer == loudest)
+        if loudest == writer and _mark(key, version) >= last[0]:
             return False
-        digest = self._node.roster.digest
+        self._drop(last[1])
+        return True
+
+    def _drop(self, key: bytes) -> None:
+        row = self._statements.pop(key)
+        del self._by_row[row.row_id]
+        self._written[row.writer] -= 1
+        if not self._written[row.writer]:
+            del self._written[row.writer]
+        self._node.roster.digest.change(row.row_id[0], -row.mark)
+        self._node.rumours.classes[STATEMENT].discard(key)
+
+    def _note_statement(self, key: bytes, version: int, data: bytes, writer: bytes, now: float, *, relay: bool) -> None:
+        if key in self._statements:
+            self._drop(key)
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
-        mark = int.from_bytes(blake2b(data, digest_size=8).digest())
-        if old is not None:
-            digest.change(row_id[0], -old[3])
-        digest.change(row_id[0], mark)
-        self._statements[key] = (version, data, row_id, mark)
+        row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
+        self._written[writer] += 1
+        self._node.roster.digest.change(row_id[0], row.mark)
         self._node.changed_s = now
         if relay:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
-            queue.add(key, data, urgent=True)
-        return True
+            self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
 
-    def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> bool:
-        queue = self._node.rumours.classes[PROGRESS]
-        if version <= self._progress.get(key, -1):
-            if version == self._progress[key]:
-                queue.heard_again(key)
-            return False
+    def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
-        self._progress.move_to_end(key)
-        if len(self._progress) > self._node.settings.progress_count_max:
-            self._progress.popitem(last=False)
+        written, limit = self._progress_of[writer], self._node.settings.progress_count_max
+        written[key] = None
+        written.move_to_end(key)
+        if len(written) > limit // _WRITERS_SHARE:
+            del self._progress[written.popitem(last=False)[0]]
+        elif len(self._progress) > limit:
+            loudest = max(self._progress_of, key=lambda one: len(self._progress_of[one]))
+            del self._progress[self._progress_of[loudest].popitem(last=False)[0]]
+            if not self._progress_of[loudest]:
+                del self._progress_of[loudest]
         if relay:
-            queue.add(key, data)
-        return True
+            self._node.rumours.classes[PROGRESS].add(key, data)
+
+
+def _mark(key: bytes, version: int) -> int:
+    return int.from_bytes(blake2b(version.to_bytes(8) + key, digest_size=8).digest())

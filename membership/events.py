@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from membership.member import Address, Member, NodeId
+from membership.member import Address, Member, NodeId, Record
 
 
 class SendDatagram(NamedTuple):
@@ -21,6 +21,7 @@ class PayloadKind(Enum):
 
     STATEMENT = "statement"  # few; reaches all members, late joiners too (part of the anti-entropy)
     PROGRESS = "progress"  # many; superseded by version, may be lost
+    AUDIT = "audit"  # told to a few members, neither kept nor passed on; an older node drops it
 
 
 class DownReason(Enum):
@@ -77,6 +78,13 @@ class MemberForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberAnswered:
+    """A member after which the host asked (``Swim.ask``) has spoken from the address in its record."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class PayloadHeard:
     """An application event of another node, newer than any heard before under its kind and key. ``origin`` is a claim
     that any member could forge; what must be proved is signed inside ``payload``. ``forwarder`` is the member whose
@@ -92,10 +100,20 @@ class PayloadHeard:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Another living node uses our name."""
+    """``other``, at ``address``, has our name, or asks with a living member's name to be admitted."""
 
     name: str
     other: NodeId
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecordOutdone:
+    """A newer record with our key came from the network: this node has lost its state, or another uses its key. Told
+    each time; ``address`` is the other's."""
+
+    ours: Record
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +138,7 @@ class Isolated:
 
 
 Event: TypeAlias = (
-    MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | PayloadHeard
-    | NameConflict | JoinRefused | ControlProbeWanted | Isolated
+    MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | MemberAnswered
+    | PayloadHeard | NameConflict | OwnRecordOutdone | JoinRefused | ControlProbeWanted | Isolated
 )  # fmt: skip
 Output: TypeAlias = SendDatagram | Event

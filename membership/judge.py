@@ -11,7 +11,10 @@ sums differ, suspects are named and missed accusations asked for, so a rumour ma
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from membership import wire
+from membership.bounds import INCARNATION_STEP, ceiling, fits
 from membership.errors import WireError
 from membership.events import DownReason, MemberChanged, MemberDown, MemberSuspected, MemberUp
 from membership.member import Handle, MemberState
@@ -29,8 +32,9 @@ _LAST_WORD_S = 0.6
 _PATIENCE_MAX = 4
 _WORRY_DEAD_S = 6.0
 _WORRIES_MAX = 100  # named in one datagram
-_WORRY_WANTS_MAX = 4  # their accusations (three of 94 B each) fit into one answer
+WORRY_WANTS_MAX = 4  # their accusations (three of 94 B each) fit into one answer
 _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whatever provokes them
+_INCARNATION_SPENT = ceiling(wire.INCARNATION_MAX) - 2 * INCARNATION_STEP  # a new life is begun before others refuse
 
 
 class Judge:
@@ -84,12 +88,14 @@ class Judge:
         own = self._node.own
         if handle != own.handle or boot != own.record.boot or self._node.has_left:
             return
-        if state in (wire.STATE_SUSPECT, wire.STATE_DEAD):
+        if not _is_near(incarnation, own):
+            self._node.counts["notices_refused"] += 1
+        elif state in (wire.STATE_SUSPECT, wire.STATE_DEAD):
             self._contradict(incarnation, now)
 
     def _contradict(self, incarnation: int, now: float) -> None:
         node = self._node
-        if incarnation < node.own.incarnation or incarnation >= wire.INCARNATION_MAX or node.has_left:
+        if incarnation < node.own.incarnation or node.has_left:
             if node.own.proof:  # the sender has missed the proof: send it again
                 node.rumours.membership.add(("alive", node.own.handle), node.own.proof, urgent=True)
             return
@@ -98,7 +104,11 @@ class Judge:
         self._refuted_s = now
         node.counts["contradictions"] += 1
         node.health.worsen()
-        node.raise_incarnation(incarnation + 1, now)
+        if incarnation + 1 < _INCARNATION_SPENT:
+            node.raise_incarnation(incarnation + 1, now)
+        else:
+            node.resign(replace(node.own.record, boot=node.own.record.boot + 1, version=1), 0, now)
+            node.gossip_due = True
 
     # ---- accusations
 
@@ -122,21 +132,28 @@ class Judge:
         accusing = roster.claims.get(accuser)
         if accusing is None or accuser in roster.gone or accuser == subject or subject in roster.gone:
             return
-        if node.settings.corroborate and not self._credit.is_believed(accuser, now):
-            node.counts["accusations_disbelieved"] += 1
+        if not self._is_believed(accuser, incarnation, claim, now):
             return
         if suspicion is not None and not suspicion.has_room_for(accusing.record.rack, claim.record.rack):
             return
         part, signature = wire.signed_parts(data)
         message = ACCUSE_LABEL + node.verified_cache.cluster_id + part
-        if accusing is not roster.own and not node.verified_cache.is_signed(
-            data, accusing.record.public_key, message, signature
-        ):
+        if not node.verified_cache.is_signed(data, accusing.record.public_key, message, signature):
             raise WireError("an accusation of somebody else's making")
         if claim is roster.own:
             self._contradict(incarnation, now)
             return
         self._add_accuser(claim, suspicion, accusing, data, now, relay=relay)
+
+    def _is_believed(self, accuser: Handle, incarnation: int, claim: Claim, now: float) -> bool:
+        counts = self._node.counts
+        if not _is_near(incarnation, claim):
+            counts["accusations_refused"] += 1
+            return False
+        if self._node.settings.corroborate and not self._credit.is_believed(accuser, now):
+            counts["accusations_disbelieved"] += 1
+            return False
+        return True
 
     def _add_accuser(
         self, claim: Claim, suspicion: Suspicion | None, accusing: Claim, data: bytes, now: float, *, relay: bool
@@ -200,7 +217,7 @@ class Judge:
     def on_worry_want(self, body: bytes, peer: Claim, now: float) -> None:
         """A peer has missed accusations."""
         items: list[bytes] = []
-        for handle in wire.parse_handles(body)[:_WORRY_WANTS_MAX]:
+        for handle in wire.parse_handles(body)[:WORRY_WANTS_MAX]:
             gone, suspicion = self._roster.gone.get(handle), self._suspicions.get(handle)
             known = gone.evidence if gone is not None else tuple(suspicion.accusers.values()) if suspicion else ()
             items += known[:3]
@@ -267,3 +284,8 @@ class Judge:
         if suspicion is not None:
             for accuser in suspicion.accusers:
                 self._node.rumours.membership.discard((handle, accuser))
+
+
+def _is_near(incarnation: int, claim: Claim) -> bool:
+    """Whether an incarnation that others name of a member can be one that it has reached, heard of here or not."""
+    return fits(incarnation, known=claim.incarnation, step=INCARNATION_STEP, maximum=wire.INCARNATION_MAX)

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from membership.bounds import BOOT_STEP, fits
 from membership.credentials import Credentials
-from membership.events import Event, Output, SendDatagram
+from membership.events import Event, MemberAnswered, Output, SendDatagram
 from membership.health import LocalHealth
+from membership.host_rules import HostRules
 from membership.isolation import Isolation
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
-from membership.record import sign_record
-from membership.roster import Roster
+from membership.reachability import Reachability
+from membership.record import BOOT_MAX, sign_record
+from membership.roster import Roster, place
 from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing
 from membership.settings import SwimSettings
@@ -38,9 +41,11 @@ class MembershipNode:
     """The shared state of one brain."""
 
     def __init__(
-        self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float
+        self, settings: SwimSettings, record: Record, credentials: Credentials, rules: HostRules, *, rng: Random,
+        now: float,
     ) -> None:  # fmt: skip
         self.settings = settings
+        self.rules = rules
         self.sign = credentials.sign
         cluster_id = credentials.keyring.cluster_id
         self.verified_cache = verified_cache = credentials.verified_cache or VerifiedCache(cluster_id)
@@ -49,6 +54,8 @@ class MembershipNode:
         self.rng = rng
         self.started_s = now
         self.changed_s = now
+        self.now_s = now  # of the datagram or timer that is being handled
+        self.reachability = Reachability()
         signed, data = sign_record(record, cluster_id, self.sign)
         self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         self.rumours = Rumours(
@@ -56,6 +63,7 @@ class MembershipNode:
         )
         self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
+        self.asked: set[Handle] = set()  # by the host; bounded by the roster
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False
@@ -82,6 +90,15 @@ class MembershipNode:
         firm = (int.from_bytes(handle[:4]) for handle, known in self.suspected.items() if known.is_firm)
         return sum(firm) & 0xFFFFFFFF
 
+    def is_boot_possible(self, boot: int, handle: Handle) -> bool:
+        """Whether a life of this member may have that number; counts those that may not."""
+        held = self.roster.claims.get(handle)
+        known = 0 if held is None else held.record.boot
+        bound = self.rules.latest_boot()
+        possible = fits(boot, known=known, step=BOOT_STEP, maximum=BOOT_MAX, clock_bound=bound)
+        self.counts["boots_refused"] += not possible
+        return possible
+
     # ---- timers
 
     def at(self, when: float, callback: Callable[[float], object]) -> None:
@@ -105,25 +122,50 @@ class MembershipNode:
         """Queue an event for the host."""
         self.out.append(event)
 
-    def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"") -> None:
-        """One datagram to a member: head, notice if it is suspected or dead, items, and rumours as far as they fit."""
+    def may_send(self, claim: Claim, *, is_probe: bool = False) -> bool:
+        """Whether a datagram may go to a member's address; pays for it where nobody has answered from there yet."""
+        if self.roster.has_answered(claim.handle):
+            return True
+        may = self.reachability.may_send(place(claim), self.now_s, is_probe=is_probe)
+        self.counts["sends_withheld"] += not may
+        return may
+
+    def note_answered(self, handle: Handle) -> None:
+        """A member has spoken from the address in its record; the host hears of it if it has asked."""
+        self.roster.note_answered(handle)
+        if handle in self.asked:
+            self.asked.discard(handle)
+            self.tell(MemberAnswered(self.roster.claims[handle].node))
+
+    def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"", *, is_probe: bool = False) -> bool:
+        """One datagram to a member: head, notice if it is suspected or dead, items, and rumours as far as they fit.
+        False when it is withheld (``reachability``)."""
+        if not self.may_send(claim, is_probe=is_probe):
+            return False
         handle = claim.handle
         if (handle in self.suspected or handle in self.roster.gone) and self.settings.lifeguard:
             items = self.notice_for(claim) + items
         room = BODY_BYTES_MAX - len(head) - len(items)
         body = head + items + self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
+        return True
 
     def send_rumours(self, claim: Claim, now: float) -> bool:
         """One datagram of nothing but rumours. False when the budgets allow none; then nothing is sent."""
+        if not self.may_send(claim):
+            return True  # others may be told
         limit = self.settings.transmit_limit(self.roster.live)
         rumours = self.rumours.take(BODY_BYTES_MAX - 1, limit, now, _GOSSIP_OVERHEAD_BYTES)
         if rumours:
-            self.send_bare(claim, bytes((GOSSIP,)) + rumours)
+            self._send_sealed(claim, bytes((GOSSIP,)) + rumours)
         return bool(rumours)
 
     def send_bare(self, claim: Claim, body: bytes) -> None:
         """One datagram to a member, nothing added."""
+        if self.may_send(claim):
+            self._send_sealed(claim, body)
+
+    def _send_sealed(self, claim: Claim, body: bytes) -> None:
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
 
     def send_to_address(self, address: Address, body: bytes, node: NodeId | None) -> None:

@@ -48,6 +48,8 @@ class Prober:
         if subject is None:
             return
         sequence = self._pings.send(subject, now)
+        if sequence is None:
+            return  # not asked, so nothing is said of it
         self._current = (sequence, self._pings.pending[sequence])
         node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
 
@@ -64,7 +66,8 @@ class Prober:
         head = wire.REQUEST_HEAD.pack(wire.PING_REQ, sequence, subject.handle)
         for helper in helpers:
             node.send(helper, head, now)
-        if node.roster.is_live(subject.handle) and node.settings.second_try:
+        known = node.roster.is_live(subject.handle) and node.roster.has_answered(subject.handle)
+        if known and node.settings.second_try:
             node.tell(ControlProbeWanted(subject.node))
 
     def _conclude(self, now: float) -> None:
@@ -125,6 +128,8 @@ class Prober:
             node.counts["acks_unexpected"] += 1
             return
         del self._pings.pending[sequence]
+        if sender.handle == subject.handle and sender.address == subject.address:
+            node.note_answered(sender.handle)
         self._isolation.answered()
         if probe.requester is not None:
             node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)

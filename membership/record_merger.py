@@ -1,4 +1,4 @@
-"""Which nodes are on the roster: records, goodbyes, forgetting.
+"""Which nodes are on the roster: records and goodbyes. What does not live here: forgetting (``forgets``).
 
 Of two records of a member the higher boot wins, then the higher version, then the larger bytes, so that merging
 commutes even if a member lies. A goodbye is final for its life. A member known by hearsay only (from the roster of an
@@ -7,58 +7,73 @@ earlier life, or another node's list) lives as soon as any node says so; one tha
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from dataclasses import replace
 
 from membership import wire
 from membership.errors import WireError
-from membership.events import MemberChanged, MemberForgotten, MemberLeft, MemberUp, NameConflict
+from membership.events import MemberChanged, MemberLeft, MemberUp, NameConflict, OwnRecordOutdone
+from membership.forgets import Forgets
 from membership.judge import Judge
-from membership.member import Handle, MemberState
-from membership.node import FORGET_LABEL, LEAVE_LABEL, MembershipNode
-from membership.record import BOOT_MAX, VERSION_MAX
+from membership.member import Address, Handle, MemberState
+from membership.node import LEAVE_LABEL, MembershipNode
+from membership.record import VERSION_MAX
 from membership.roster import Gone
-from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
 
 # Another process with our key may have used up the versions of this boot; half are then left for our own changes.
 _VERSION_SPENT = VERSION_MAX // 2
+_NEIGHBOURS_MAX = 2  # members at one address
+_OUTDO_PAUSE_S, _OUTDO_PAUSE_MAX_S = 1.0, 60.0  # two processes with one key must not fill the network with records
+_MOVED_MAX = 256
 
 
 class RecordMerger:
     """One per brain."""
 
-    def __init__(self, node: MembershipNode, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge, forgets: Forgets) -> None:
         self._node = node
         self._roster = node.roster
         self._judge = judge
-        self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
+        self._forgets = forgets
+        self._outdone: Claim | None = None  # the newest record of another process with our key
+        self._outdo_s, self._outdo_pause_s = -math.inf, _OUTDO_PAUSE_S
+        self._moved: OrderedDict[Handle, Address] = OrderedDict()  # where members were before
 
     # ---- records
 
-    def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
-        """Merge a record (bytes); ``direct`` when its owner asks to be admitted. Returns the claim that is held now."""
+    def on_record(self, data: bytes, now: float, *, relay: bool = True, asker: Address | None = None) -> Claim | None:
+        """Merge a record (bytes); ``asker`` is from where its owner asks to be admitted, None when others tell of it.
+        Returns the claim that is held now."""
         node, roster = self._node, self._roster
         claim = node.verified_cache.first_claim(data)
         handle = claim.handle
+        if not node.is_boot_possible(claim.record.boot, handle):
+            return None
         if handle == roster.own.handle:
             self._on_own_record(claim, now)
             return roster.own
         old = roster.claims.get(handle)
         if old is None:
-            return self._on_new_member(claim, now, relay=relay, direct=direct)
+            return self._on_new_member(claim, now, asker, relay=relay)
         if old.node != claim.node:
             node.counts["handle_collisions"] += 1
             return None
         if claim.rank() <= old.rank():
-            gone = roster.gone.get(handle)
-            if gone is not None and gone.hearsay and claim.record_bytes == old.record_bytes:
-                roster.put(old, now)
-                self._note(old, now, relay=False)
-                node.tell(MemberUp(node.member(old)))
-            elif claim.record_bytes == old.record_bytes:
-                node.rumours.membership.heard_again(("record", handle))
-            return old
+            self._on_known_record(claim, old, now)
+        elif claim.address == old.address or self._has_place(claim, now, asker):
+            return self._on_newer_record(claim, old, now, relay=relay)
+        return old
+
+    def _on_newer_record(self, claim: Claim, old: Claim, now: float, *, relay: bool) -> Claim:
+        node, roster, handle = self._node, self._roster, claim.handle
         was_gone = roster.gone.get(handle)
+        if claim.address != old.address:
+            self._moved[handle] = old.address
+            self._moved.move_to_end(handle)
+            if len(self._moved) > _MOVED_MAX:
+                self._moved.popitem(last=False)
         if claim.record.boot > old.record.boot:
             self._judge.drop_suspicion(handle)
             roster.put(claim, now)
@@ -72,22 +87,50 @@ class RecordMerger:
             node.tell(event(node.member(claim)))
         return claim
 
-    def _on_new_member(self, claim: Claim, now: float, *, relay: bool, direct: bool) -> Claim | None:
+    def _on_known_record(self, claim: Claim, old: Claim, now: float) -> None:
+        node, roster = self._node, self._roster
+        if claim.record_bytes != old.record_bytes:
+            return
+        gone = roster.gone.get(old.handle)
+        if gone is not None and gone.hearsay:
+            roster.put(old, now)
+            self._note(old, now, relay=False)
+            node.tell(MemberUp(node.member(old)))
+        else:
+            node.rumours.membership.heard_again(("record", old.handle))
+
+    def _on_new_member(self, claim: Claim, now: float, asker: Address | None, *, relay: bool) -> Claim | None:
         node = self._node
         if len(self._roster.claims) >= node.settings.member_count_max:
             node.counts["members_refused_full"] += 1
             return None
-        if self.tombstones.blocks(claim.handle, claim.record.boot, now):
-            if not direct:
-                node.counts["buried_records"] += 1
-                return None
-            self.tombstones.lift(claim.handle)
+        if asker is None and self._forgets.is_buried(claim.handle, claim.record.boot, now):
+            return None
+        if not self._has_place(claim, now, asker):
+            return None
+        self._forgets.tombstones.lift(claim.handle)
         self._roster.put(claim, now)
         self._note(claim, now, relay=relay)
         if claim.record.name == self._roster.own.record.name:
-            node.tell(NameConflict(claim.record.name, claim.node))
+            node.tell(NameConflict(claim.record.name, claim.node, claim.address))
         node.tell(MemberUp(node.member(claim)))
         return claim
+
+    def _has_place(self, claim: Claim, now: float, asker: Address | None) -> bool:
+        """Two members may name one address: a host whose key was made again, and the one that it was before. Who never
+        answered from there makes room: when it is gone, or for a member that asks from there itself, as do the dead."""
+        roster = self._roster
+        others = roster.neighbours(claim)
+        if len(others) < _NEIGHBOURS_MAX:
+            return True
+        for handle in others:
+            is_gone, is_unheard = handle in roster.gone, not roster.has_answered(handle)
+            may_go = is_gone or is_unheard if asker == claim.address else is_gone and is_unheard
+            if may_go and handle != roster.own.handle:
+                self._forgets.remove(handle, now)
+                return True
+        self._node.counts["members_refused_address"] += 1
+        return False
 
     def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
         self._node.changed_s = now
@@ -95,32 +138,71 @@ class RecordMerger:
             self._node.rumours.membership.add(("record", claim.handle), claim.item)
 
     def _on_own_record(self, heard: Claim, now: float) -> None:
-        """A newer record of this node is about: it lost its state, or another process uses its key."""
-        own = self._node.own
+        """A newer record of this node is about: it lost its state, or another process uses its key. The first is
+        answered at once, the second at most once a minute: neither gives way, and others see both."""
+        own, node = self._node.own, self._node
         if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
             return
-        self._node.counts["own_record_outdone"] += 1
+        if self._outdone is not None and heard.rank() <= self._outdone.rank():
+            return
+        node.counts["own_record_outdone"] += 1
+        node.tell(OwnRecordOutdone(own.record, heard.address))
+        is_waiting, self._outdone = self._outdone is not None, heard
+        if now >= self._outdo_s:
+            self._outdo(now)
+        elif not is_waiting:
+            node.at(self._outdo_s, self._outdo)
+
+    def _outdo(self, now: float) -> None:
+        """Say again what this node says of itself, with a higher rank than the other process did."""
+        heard, self._outdone = self._outdone, None
+        own = self._node.own
+        if heard is None or heard.rank() <= own.rank():
+            return
+        is_calm = now - self._outdo_s > 10 * _OUTDO_PAUSE_MAX_S
+        self._outdo_pause_s = _OUTDO_PAUSE_S if is_calm else min(2 * self._outdo_pause_s, _OUTDO_PAUSE_MAX_S)
+        self._outdo_s = now + self._outdo_pause_s
         version = max(heard.record.version, own.record.version) + 1
         if heard.record.boot > own.record.boot or version > _VERSION_SPENT:
-            record = replace(own.record, boot=min(BOOT_MAX, heard.record.boot + 1), version=1)
+            record = replace(own.record, boot=max(heard.record.boot, own.record.boot) + 1, version=1)
             self._node.resign(record, 0, now)
         else:
             self._node.resign(replace(own.record, version=version), own.incarnation, now)
+
+    def was_at(self, handle: Handle, address: Address) -> bool:
+        """Whether a member's record named this address before the one it names now."""
+        return self._moved.get(handle) == address
 
     def on_roster_item(self, data: bytes, now: float) -> None:
         """A member that another node holds on its roster as not alive. New only if this node never heard of it."""
         state, _, record = wire.parse_roster(data)
         claim = self._node.verified_cache.first_claim(record)
         handle = claim.handle
-        if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
+        held = self._roster.claims.get(handle)
+        if held is not None and held.record.boot < claim.record.boot and handle != self._roster.own.handle:
+            self._on_later_life(claim, record, now)
+        if held is not None or self._forgets.is_buried(handle, claim.record.boot, now):
+            return
+        if not self._node.is_boot_possible(claim.record.boot, handle):
             return
         if len(self._roster.claims) >= self._node.settings.member_count_max:
+            return
+        if not self._has_place(claim, now, None):
             return
         # Not an adopted verdict: the member was never alive here, and any sign of life of its own raises it.
         left = state == wire.STATE_LEFT
         self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now, hearsay=not left))
 
-    # ---- goodbye and forgetting
+    def _on_later_life(self, claim: Claim, record: bytes, now: float) -> None:
+        """A life that this node has missed is over elsewhere. Where the former one lives here, the evidence that
+        follows judges the new one; where it is gone, the new one is gone, too, until any sign of life."""
+        gone = self._roster.gone.get(claim.handle)
+        if gone is None:
+            self.on_record(record, now, relay=False)
+        elif self._node.is_boot_possible(claim.record.boot, claim.handle) and self._has_place(claim, now, None):
+            self._roster.put(claim, now, Gone(MemberState.DEAD, gone.since_s, hearsay=True))
+
+    # ---- goodbyes
 
     def on_leave(self, data: bytes, now: float, *, relay: bool = True) -> None:
         """A member's signed goodbye."""
@@ -149,34 +231,3 @@ class RecordMerger:
             node.gossip_due = True
         if gone is None:
             node.tell(MemberLeft(node.member(claim)))
-
-    def forget(self, handle: Handle, now: float) -> None:
-        """Take a member that is not alive off the roster, everywhere."""
-        node = self._node
-        claim = self._roster.claims[handle]
-        part = wire.forget_part(node.own.handle, handle, claim.record.boot)
-        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.verified_cache.cluster_id + part))
-        self.remove(handle, now)
-        node.rumours.membership.add(("forget", handle), data)
-
-    def on_forget(self, data: bytes, now: float) -> None:
-        """A signed statement that a member is off the roster. A living member is not forgotten, whatever the issuer."""
-        node, roster = self._node, self._roster
-        issuer, subject, boot = wire.parse_forget(data)
-        claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
-        if claim is None or issuing is None or subject not in roster.gone or claim.record.boot > boot:
-            return
-        part, signature = wire.signed_parts(data)
-        message = FORGET_LABEL + node.verified_cache.cluster_id + part
-        if not node.verified_cache.is_signed(data, issuing.record.public_key, message, signature):
-            raise WireError("a FORGET of somebody else's making")
-        self.remove(subject, now)
-        node.rumours.membership.add(("forget", subject), data)
-
-    def remove(self, handle: Handle, now: float) -> None:
-        """Take a member off the roster here, with a tombstone."""
-        claim = self._roster.claims[handle]
-        self._judge.drop_suspicion(handle)
-        self._roster.remove(handle)
-        self.tombstones.add(handle, claim.record.boot, now)
-        self._node.tell(MemberForgotten(claim.node, claim.record.name))

@@ -8,12 +8,23 @@ that forget a dead member at different times must not look different for ever.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from random import Random
 
 from membership.digest import Digest
-from membership.member import Handle, MemberState
+from membership.member import Address, Handle, MemberState
 from membership.verified_cache import Claim
+
+
+def place(claim: Claim) -> Address:
+    """The address in a record, spelled in one way."""
+    host, port = claim.address
+    if ":" in host:
+        with suppress(ValueError):  # no such address, so nothing is ever sent there
+            host = ip_address(host).compressed
+    return host, port
 
 
 @dataclass(slots=True)
@@ -38,6 +49,9 @@ class Roster:
         self.gone: dict[Handle, Gone] = {}
         self.since: dict[Handle, float] = {}
         self.racks: dict[str, int] = {}
+        self._answered: set[Handle] = set()
+        self._is_answered_shared = False  # by a simulator's nodes; copied before it changes
+        self._places: dict[Address, tuple[Handle, ...]] | None = None  # by address, made when it is first wanted
         self.live = 0
         self.digest = Digest()
         self._order: list[Handle] = []
@@ -53,6 +67,9 @@ class Roster:
             self._insert_into_order(handle)
         elif handle not in self.gone:
             self._count(old, -1)
+        if old is None or old.address != claim.address:
+            self._move(handle, old, claim)
+            self.note_answered(handle, False)
         self.claims[handle] = claim
         if gone is None:
             self._count(claim, 1)
@@ -75,6 +92,27 @@ class Roster:
         if self.gone.pop(handle, None) is None:
             self._count(claim, -1)
         self.since.pop(handle, None)
+        self.note_answered(handle, False)
+        self._move(handle, claim, None)
+
+    def has_answered(self, handle: Handle) -> bool:
+        """Whether it has spoken from the address in its record, in this life of ours or an earlier one."""
+        return handle in self._answered
+
+    def note_answered(self, handle: Handle, has: bool = True) -> None:
+        """It has spoken from that address; or has another address now."""
+        if has is not (handle in self._answered):
+            if self._is_answered_shared:
+                self._answered, self._is_answered_shared = self._answered.copy(), False
+            (self._answered.add if has else self._answered.discard)(handle)
+
+    def neighbours(self, claim: Claim) -> list[Handle]:
+        """Other members that name the same address."""
+        if self._places is None:
+            self._places = {}
+            for handle, known in self.claims.items():
+                self._move(handle, None, known)
+        return [handle for handle in self._places.get(place(claim), ()) if handle != claim.handle]
 
     def is_live(self, handle: Handle) -> bool:
         """On the roster and not gone (it may be suspected)."""
@@ -90,6 +128,10 @@ class Roster:
         self.racks = other.racks.copy()
         self.live = other.live
         self.digest = other.digest.copy()
+        self._places = None
+        if not other._is_answered_shared:
+            other._answered, other._is_answered_shared = set(other.claims), True
+        self._answered, self._is_answered_shared = other._answered, True
         self._order = [handle for handle in claims if handle != own.handle]
         rng.shuffle(self._order)
         self._at = 0
@@ -111,6 +153,14 @@ class Roster:
             if self.is_live(handle):
                 return self.claims[handle]
         return None
+
+    def probe_next(self, handle: Handle) -> None:
+        """Its turn comes before that of all others in this round."""
+        order = self._order
+        at = order.index(handle)
+        if at < self._at:  # it has had its turn, and has another
+            self._at -= 1
+        order[at], order[self._at] = order[self._at], order[at]
 
     def pick(self, count: int, avoid: frozenset[Handle] | tuple[Handle, ...] = ()) -> list[Claim]:
         """Up to ``count`` different living members at random, never this node."""
@@ -166,6 +216,17 @@ class Roster:
         else:
             del self.racks[rack]
         self.live += sign
+
+    def _move(self, handle: Handle, old: Claim | None, new: Claim | None) -> None:
+        places = self._places
+        if places is None:
+            return
+        if old is not None:
+            left = tuple(other for other in places.pop(place(old), ()) if other != handle)
+            if left:
+                places[place(old)] = left
+        if new is not None:
+            places[place(new)] = (*places.get(place(new), ()), handle)
 
     def _insert_into_order(self, handle: Handle) -> None:
         # At a random place among those still to come in this round, as SWIM says.

@@ -41,7 +41,7 @@ class SwimSettings:
     # breaks the bound on the worst second of a node. The last binds from 40 hosts on: less makes progress stale.
     rumour_bytes_per_s: int = 3500
     statement_bytes_per_s: int = 3000
-    progress_bytes_per_s: int = 5000
+    progress_bytes_per_s: int = 9700
     # Bounds of what an application may put in.
     statement_count_max: int = 4096
     progress_count_max: int = 32768
@@ -61,7 +61,7 @@ class SwimSettings:
     join_retry_max_s: float = 8.0
     # Roster: seconds for which a dead member stays, and for which a forgotten one cannot come back by rumour.
     roster_keep_s: float = 14 * 86400.0
-    tombstone_keep_s: float = 2 * 86400.0
+    tombstone_keep_s: float = 15 * 86400.0
     tombstone_count_max: int = 4096
     member_count_max: int = 20000
     # Isolation: share of the last probes outside the own rack that failed, and of how many different members.

@@ -9,7 +9,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -18,10 +18,13 @@ from membership import wire
 from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
-from membership.events import Output, PayloadKind
+from membership.events import JoinRefused, Output, PayloadKind
+from membership.forgeries import ForgeryBudgets
+from membership.forgets import Forgets
+from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
-from membership.judge import Judge
+from membership.judge import WORRY_WANTS_MAX, Judge
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
 from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
@@ -38,7 +41,10 @@ from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
+_FORGERIES = (32.0, 2.0)  # badly signed words of one sender that are checked: at once, and in a second
+_REFUSED_EVENTS = (256.0, 50.0)  # likewise; hosts differ in whom they trust, so an honest relay may bring some
 _FAREWELL_FANOUT = 12  # goodbye goes to this many at once, without waiting for rounds
+_KNOCKS = tuple(bytes((kind,)) for kind in (wire.JOIN, wire.WELCOME, wire.REFUSAL))  # checked before items are
 
 
 class Swim:
@@ -46,7 +52,7 @@ class Swim:
 
     def __init__(
         self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float,
-        roster: Iterable[Record] = (),
+        roster: Iterable[Record] = (), rules: HostRules | None = None,
     ) -> None:  # fmt: skip
         """Begin a life.
 
@@ -54,21 +60,28 @@ class Swim:
             record: what this node says of itself, unsigned. ``boot`` must be larger than in any earlier life (the time
                 in milliseconds will do), because keys for sealing derive from it.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
+            rules: the host's clock, and what it knows of application events; by default everything is believed.
 
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        self._node = node = MembershipNode(settings, record, credentials, rng=rng, now=now)
+        self._node = node = MembershipNode(
+            settings, record, credentials, rules or LenientRules(), rng=rng, now=now
+        )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
-        self._record_merger = RecordMerger(node, self._judge)
+        self._forgets = Forgets(node, self._judge)
+        self._record_merger = RecordMerger(node, self._judge, self._forgets)
         self._event_store = EventStore(node)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)
         self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
-        self._joiner = Joiner(node, self._record_merger, self._judge, self._synchroniser)
+        self._joiner = Joiner(node, self._record_merger, self._forgets, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
+        self._forgeries = ForgeryBudgets(*_FORGERIES)
+        self._refused_events = ForgeryBudgets(*_REFUSED_EVENTS)
+        self._source: Hashable = None  # of the datagram at hand, see ``forgeries``
         self._gossip_s: float | None = None
         self._past_life_s = float("-inf")
         for old in roster:
@@ -86,7 +99,7 @@ class Swim:
             wire.SYNC_WANT: self._answers.on_want,
             wire.BUSY: self._synchroniser.on_busy,
             wire.WORRIES: self._judge.on_worries,
-            wire.WORRY_WANT: self._judge.on_worry_want,
+            wire.WORRY_WANT: self._on_worry_want,
         }
 
     # ---- what a host calls
@@ -121,11 +134,35 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """Tell that many living members, picked at random, an AUDIT event. They do not pass it on."""
+        if not self._node.has_left:
+            self._event_store.tell_some(key, version, payload, count)
+
+    def judge_again(self, now: float) -> None:
+        """The host's rules know more writers than before: events that were kept back may be told now."""
+        self._event_store.judge_again(now)
+        self._after(now)
+
     def set_keys(self, keyring: KeyRing) -> None:
         """Another key ring of the same cluster, without a restart. The first key seals, all of them open. A rotation
         takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the new key
         alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
+
+    def has_answered(self, node: NodeId) -> bool:
+        """Whether a member has spoken from the address in its record, in this life of ours or an earlier one."""
+        roster = self._node.roster
+        claim = roster.claims.get(node[:HANDLE_BYTES])
+        return claim is not None and claim.node == node and roster.has_answered(claim.handle)
+
+    def ask(self, node: NodeId, now: float) -> None:
+        """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
+        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
+        if claim is not None and claim.node == node and not self._node.roster.has_answered(claim.handle):
+            self._node.asked.add(claim.handle)
+            self._pings.ask(claim, now)
+            self._after(now)
 
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
         """Answer to ``ControlProbeWanted``. Only True says anything."""
@@ -139,7 +176,7 @@ class Swim:
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
             return False
-        self._record_merger.forget(handle, now)
+        self._forgets.forget(handle, now)
         self._after(now)
         return True
 
@@ -153,11 +190,12 @@ class Swim:
         return None if claim is None or claim.node != node else self._node.member(claim)
 
     def roster_records(self) -> list[Record]:
-        """Signed records of all but this node and those that left: what to keep for the next life."""
+        """Signed records of all but this node, those that left and the dead that never answered: for the next life."""
         roster = self._node.roster
         left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
+        dead = {handle for handle in roster.gone if not roster.has_answered(handle)}
         others = [claim for claim in roster.claims.values() if claim is not roster.own]
-        return [claim.record for claim in others if claim.handle not in left]
+        return [claim.record for claim in others if claim.handle not in left | dead]
 
     def self_record(self) -> Record:
         """Our own record as it is in force, signed."""
@@ -172,10 +210,11 @@ class Swim:
             "members_live": roster.live,
             "members_known": len(roster.claims),
             "members_suspected": len(node.suspected),
-            "tombstones": len(self._record_merger.tombstones),
+            "tombstones": len(self._forgets.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._event_store),
+            "events_kept_back": self._event_store.kept_back,
             "health_score": node.health.score,
             "isolated": int(node.isolated),
             "catching_up": int(node.catching_up),
@@ -201,6 +240,7 @@ class Swim:
             for other in others:
                 if other is not self:
                     roster.put(other._node.own, self._node.started_s)
+                    roster.note_answered(other._node.own.handle)
         self._node.catching_up = False
         self._node.rumours.membership.discard(("record", self._node.own.handle))
         self._joiner.welcomed = True
@@ -226,35 +266,58 @@ class Swim:
         if node.has_left:
             return
         self._check_gap(now)
+        checked = node.verified_cache.verifications
         try:
             opened = node.seal.open(datagram)
             if opened.node == node.own.node:
                 node.counts["dropped_own"] += 1
-            elif not self._replays.is_fresh(opened.node, opened.boot, opened.counter):
-                node.counts["dropped_replays"] += 1
-                known = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-                if known is not None and known.node == opened.node and opened.boot < known.record.boot:
-                    self._on_past_life(opened.body, known, sender, now)
             else:
-                self._dispatch(opened, sender, now)
+                self._on_opened(opened, sender, now)
         except SealError:
             node.counts["dropped_unsealed"] += 1
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
+            if node.verified_cache.verifications > checked:
+                self._forgeries.charge(self._source, now)
         self._after(now)
 
-    def _dispatch(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+    def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+        """Its header is only a claim: the seal proves the cluster's key, and the sender's signed record its boot."""
+        node = self._node
+        handle = opened.node[:HANDLE_BYTES]
+        known = node.roster.claims.get(handle)
+        if known is not None and known.node != opened.node:
+            known = None
+        if known is not None and opened.boot < known.record.boot:
+            self._on_past_life(opened.body, known, address, now)
+            return
+        is_vouched = known is not None and known.record.boot == opened.boot
+        if not is_vouched and not node.is_boot_possible(opened.boot, handle):
+            if opened.body[:1] == bytes((wire.WELCOME,)) and not self._joiner.welcomed:
+                node.tell(JoinRefused("others began at a time that this host's clock has not reached: set the clock"))
+            return
+        sender = known if is_vouched else None
+        home = None if sender is None else sender.address
+        if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
+            node.counts["dropped_replays"] += 1
+            return
+        self._source = handle if address == home else address[0]
+        if opened.body[:1] in _KNOCKS and self._forgeries.is_spent(self._source, now):
+            node.counts["dropped_forgers"] += 1
+            return
+        if address == home:
+            node.note_answered(handle)
+        try:
+            self._dispatch(opened, sender, address, now)
+        finally:
+            self._forgets.answer(address, opened.node)
+
+    def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
         node = self._node
         body = opened.body
         if not body:
             raise WireError("empty")
         kind = body[0]
-        sender = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-        if sender is not None and (sender.node != opened.node or sender.record.boot != opened.boot):
-            if sender.node == opened.node and opened.boot < sender.record.boot:
-                self._on_past_life(body, sender, address, now)
-                return
-            sender = None
         node.counts["datagrams_in"] += 1
         if kind == wire.PING:
             self._on_ping(body, sender, opened.node, address, now)
@@ -265,17 +328,19 @@ class Swim:
         elif kind == wire.REFUSAL:
             self._joiner.on_refusal(body, now)
         elif sender is None:
-            self._on_stranger(body, opened, now)
+            self._on_stranger(body, opened, address, now)
         elif kind in self._handlers:
             self._handlers[kind](body, sender, now)
         else:
             node.counts["dropped_unknown_types"] += 1
 
     def _on_past_life(self, body: bytes, known: Claim, address: Address, now: float) -> None:
-        """A replay, or a member whose clock went back. A JOIN is answered with the member's newest record, rarely."""
+        """A replay, a member whose clock went back, or one of two processes with one key. A JOIN, and whatever comes
+        from where the member was before, is answered with its newest record, rarely."""
         node = self._node
         node.counts["dropped_past_lives"] += 1
-        if body[:1] == bytes((wire.JOIN,)) and now - self._past_life_s >= _PAST_LIFE_GAP_S:
+        may = body[:1] == bytes((wire.JOIN,)) or self._record_merger.was_at(known.handle, address)
+        if may and now - self._past_life_s >= _PAST_LIFE_GAP_S:
             self._past_life_s = now
             node.send_to_address(address, bytes((wire.ITEMS,)) + known.item, known.node)
 
@@ -319,19 +384,38 @@ class Swim:
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
-    def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
+    def _on_stranger(self, body: bytes, opened: OpenedDatagram, address: Address, now: float) -> None:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
-            self._take_items(wire.split_items(body, 1), now, opened.node, relay=kind == wire.GOSSIP)
+            items = wire.split_items(body, 1)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node, relay=kind == wire.GOSSIP)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
-            self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
+            items = wire.split_items(body, ASK_BYTES)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
+                if address == claim.address:
+                    self._node.note_answered(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
+
+    def _hear_of_sender(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
+        """A node speaks for itself from the address in its record: it was forgotten while it was away, and is back."""
+        is_buried = self._forgets.tombstones.blocks(opened.node[:HANDLE_BYTES], opened.boot, now)
+        if is_buried and items and items[0][0] == wire.RECORD:
+            record = items[0][wire.ITEM_HEAD_BYTES :]
+            claim = self._node.verified_cache.first_claim(record)
+            if claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot:
+                self._record_merger.on_record(record, now, asker=address)
+
+    def _on_worry_want(self, body: bytes, sender: Claim, now: float) -> None:
+        self._judge.on_worry_want(body, sender, now)
+        self._forgets.on_question(wire.parse_handles(body)[:WORRY_WANTS_MAX], sender)
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
         self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
@@ -340,39 +424,55 @@ class Swim:
             self._joiner.on_welcome(sender, now)
 
     def _take_items(self, items: list[bytes], now: float, forwarder: NodeId, *, relay: bool = True) -> None:
+        cache, counts = self._node.verified_cache, self._node.counts
         for data in items:
-            kind = data[0]
+            budgets = self._refused_events if data[0] == wire.EVENT else self._forgeries
+            if budgets.is_spent(self._source, now):
+                counts["dropped_forgers"] += 1
+                continue
+            checked = cache.verifications
             try:
-                if kind == wire.ACCUSE:
-                    self._judge.on_accuse(data, now, relay=relay)
-                elif kind == wire.EVENT:
-                    self._event_store.on_event(data, now, forwarder, relay=relay)
-                elif kind == wire.RECORD:
-                    self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
-                elif kind == wire.ALIVE:
-                    self._judge.on_alive(data, now, relay=relay)
-                elif kind == wire.NOTICE:
-                    self._judge.on_notice(data, now)
-                elif kind == wire.LEAVE:
-                    self._record_merger.on_leave(data, now, relay=relay)
-                elif kind == wire.ROSTER:
-                    self._record_merger.on_roster_item(data, now)
-                elif kind == wire.FORGET:
-                    self._record_merger.on_forget(data, now)
-                else:
-                    self._node.counts["dropped_unknown_items"] += 1
+                if not self._take_item(data, now, forwarder, relay=relay):
+                    budgets.charge(self._source, now)
             except WireError:
-                self._node.counts["dropped_bad_items"] += 1
+                counts["dropped_bad_items"] += 1
+                if cache.verifications > checked:
+                    budgets.charge(self._source, now)
+
+    def _take_item(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool) -> bool:
+        """False when it is an event that the host's rules refuse."""
+        kind = data[0]
+        if kind == wire.ACCUSE:
+            self._judge.on_accuse(data, now, relay=relay)
+        elif kind == wire.EVENT:
+            return self._event_store.on_event(data, now, forwarder, relay=relay)
+        elif kind == wire.RECORD:
+            self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+        elif kind == wire.ALIVE:
+            self._judge.on_alive(data, now, relay=relay)
+        elif kind == wire.NOTICE:
+            self._judge.on_notice(data, now)
+        elif kind == wire.LEAVE:
+            self._record_merger.on_leave(data, now, relay=relay)
+        elif kind == wire.ROSTER:
+            self._record_merger.on_roster_item(data, now)
+        elif kind == wire.FORGET:
+            self._forgets.on_forget(data, now)
+        else:
+            self._node.counts["dropped_unknown_items"] += 1
+        return True
 
     # ---- rounds
 
     def _check_gap(self, now: float) -> None:
+        self._node.now_s = now
         if now - self._node.next_deadline() > 2 * self._node.settings.probe_interval_s:
             self._prober.on_gap(now)
 
     def _after(self, now: float) -> None:
         """Begin gossip rounds when there is something to say."""
         node = self._node
+        node.now_s = now
         hurry, node.gossip_due = node.gossip_due, False
         if not node.rumours or node.has_left:
             return
@@ -400,7 +500,7 @@ class Swim:
         for handle, gone in list(node.roster.gone.items()):
             is_over = now - gone.since_s > (keep / 14 if gone.state is MemberState.LEFT else keep)
             if is_over or node.roster.claims[handle].record.name in names:
-                self._record_merger.remove(handle, now)
+                self._forgets.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:
         """A member of an earlier life: on the roster, to be tried, dead until it answers."""
@@ -413,3 +513,4 @@ class Swim:
             return
         if claim.handle not in node.roster.claims:
             node.roster.put(claim, now, Gone(MemberState.DEAD, now, hearsay=True))
+            node.roster.note_answered(claim.handle)  # then

@@ -29,6 +29,7 @@ _WANTED_MAX = 20000
 _PUSHES_MAX = 400
 _QUIET_S = 0.2  # a session without an answer for this long is over
 _EQUALS_ENOUGH = 3
+_FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is refused here, and stays so
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
@@ -42,6 +43,7 @@ class Session:
     wanted: deque[tuple[bytes, int]] = field(default_factory=deque)
     asked: int = 0
     gained: int = 0
+    is_answered: bool = False
 
 
 class Synchroniser:
@@ -57,6 +59,7 @@ class Synchroniser:
         self._next_s = now
         self._equal_s = now
         self._equals = 0
+        self._fruitless = 0
 
     def on_digest(self, peer: Claim, digest: int, flags: int, now: float) -> None:
         """A ping or ack carried the sender's digest."""
@@ -110,6 +113,11 @@ class Synchroniser:
         assert session is not None
         self._session = None
         settings = node.settings
+        if session.gained or not node.catching_up:
+            self._fruitless = 0
+        elif session.is_answered:
+            self._fruitless += 1
+            node.catching_up = self._fruitless < _FRUITLESS_ENOUGH
         if session.gained or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
         else:
@@ -143,6 +151,7 @@ class Synchroniser:
         session = self._session
         assert session is not None
         session.heard_s = now
+        session.is_answered = True
         pushes: list[tuple[bytes, int]] = []
         theirs: dict[int, dict[bytes, int]] = {}
         for bucket, whole, rows in unpack_rows(body, wire.SEQUENCE_HEAD.size):

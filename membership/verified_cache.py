@@ -72,8 +72,7 @@ class VerifiedCache:
         known = self._claims.get((record_bytes, 0))
         if known is not None:
             return known
-        self.verifications += 1
-        return self._keep(Claim(decode_record(record_bytes, self.cluster_id, self._verify), record_bytes, 0, b""))
+        return self._keep(Claim(decode_record(record_bytes, self.cluster_id, self._check), record_bytes, 0, b""))
 
     def own_claim(self, record: Record, record_bytes: bytes, incarnation: int, proof: bytes) -> Claim:
         """A claim about this node, which needs no check."""
@@ -91,12 +90,15 @@ class VerifiedCache:
         key = signed_item + public_key
         verdict = self._verdicts.get(key)
         if verdict is None:
-            self.verifications += 1
-            verdict = self._verify(public_key, signature, message)
+            verdict = self._check(public_key, signature, message)
             self._verdicts[key] = verdict
             if len(self._verdicts) > _CACHE_MAX:
                 self._verdicts.popitem(last=False)
         return verdict
+
+    def _check(self, public_key: bytes, signature: bytes, message: bytes) -> bool:
+        self.verifications += 1
+        return self._verify(public_key, signature, message)
 
     def _keep(self, claim: Claim) -> Claim:
         self._claims[(claim.record_bytes, claim.incarnation)] = claim

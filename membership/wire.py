@@ -21,7 +21,7 @@ SYNC_WANT  11    sequence 4 B; then rows of (id 8 B, what 1 B)
 BUSY       12    sequence 4 B
 ITEMS      13    -; like GOSSIP, but asked for, and so not to be passed on
 WORRIES    14    handles (8 B each) of members that the sender suspects or has just declared dead
-WORRY_WANT 15    handles whose accusations the receiver of WORRIES has missed
+WORRY_WANT 15    handles whose accusations the receiver of WORRIES has missed, or of the gone: are they forgotten?
 =========  ====  =====================================================================================
 
 =========  ====  =====================================================================================

@@ -1,8 +1,8 @@
 """Real storage servers for the tests, each a process or thread of our own on loopback, each with an end.
 
-``nginx`` is Debian's, started with a configuration in a temporary directory. ``s3`` is moto's server in a thread:
-it speaks the S3 API, checks no signatures, and is no speed test. ``FaultServer`` is ours: an HTTP server that
-answers ranges properly until it is told to misbehave. All bind to port 0 or to a port found free, and are ended by
+``nginx`` and ``squid`` are Debian's, started with a configuration in a temporary directory. ``s3`` is moto's server in
+a thread: it speaks the S3 API, checks no signatures, and is no speed test. ``FaultServer`` is ours: an HTTP server
+that answers ranges properly until it is told to misbehave. All bind to port 0 or to a port found free, and are ended by
 the handle that started them.
 """
 
@@ -90,7 +90,7 @@ class Seen:
 
 
 class FaultServer:
-    """Serves ``objects`` (path without the leading slash -> bytes) over HTTP/1.1 with ranges, ETag and If-Match.
+    """Serves ``objects`` (path without the leading slash -> bytes) over HTTP/1.1 with ranges and ETag.
 
     ``faults`` is used up from the left, one for each GET; ``always`` applies when it is empty.
     """
@@ -98,7 +98,6 @@ class FaultServer:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = objects
         self.etags: dict[str, str] = {}
-        self.ignores_if_match = False
         self.faults: deque[Fault] = deque()
         self.always: Fault | None = None
         self.seen: list[Seen] = []
@@ -173,8 +172,6 @@ class _FaultHandler(BaseHTTPRequestHandler):
             self._page(fault.status, fault.headers)
         elif body is None:
             self._page(404)
-        elif self._refuses_match():
-            self._page(412)
         else:
             start, stop = self._span(len(body))
             if fault is None:
@@ -182,10 +179,6 @@ class _FaultHandler(BaseHTTPRequestHandler):
             else:
                 self._misbehave(fault, body, start, stop)
         self.wfile.flush()
-
-    def _refuses_match(self) -> bool:
-        wanted = self.headers.get("If-Match")
-        return wanted not in (None, self.owner.etag(self._path())) and not self.owner.ignores_if_match
 
     def _note(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
@@ -231,7 +224,8 @@ class _FaultHandler(BaseHTTPRequestHandler):
                 self._answer(206, body[start : start + half], size, (start, stop), promise)
                 self.close_connection = True
             case Misbehaviour.SHORT_LENGTH:
-                self._answer(206, body[start : start + half], size, (start, start + half), {})
+                some = max(1, half)
+                self._answer(206, body[start : start + some], size, (start, start + some), {})
             case Misbehaviour.WHOLE:
                 self._answer(200, body, size, (0, size), {})
             case Misbehaviour.WRONG_RANGE:
@@ -361,6 +355,87 @@ class Nginx:
 def nginx(root: Path, base: Path, *, extra: str = "") -> Iterator[Nginx]:
     """nginx over ``root`` for the length of a ``with``; ``base`` holds its configuration and logs."""
     server = Nginx(root, base, extra=extra)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+# ---- squid -------------------------------------------------------------------------------------
+
+_SQUID = """\
+http_port 127.0.0.1:{port}
+hosts_file {base}/hosts
+pid_filename none
+cache_log /dev/null
+access_log none
+cache deny all
+shutdown_lifetime 0 seconds
+{auth}
+http_access allow all
+"""
+_SQUID_AUTH = """\
+auth_param basic program /usr/lib/squid/basic_ncsa_auth {base}/users
+auth_param basic children 1
+acl known proxy_auth REQUIRED
+http_access deny !known
+"""
+
+
+class Squid:
+    """One squid process on loopback. It knows ``names`` as hosts of this machine, which nothing else does. ``users``:
+    names and passwords, one of which it asks for. It marks what it forwards in clear with a ``Via`` header.
+    """
+
+    def __init__(self, base: Path, *, names: Sequence[str] = (), users: dict[str, str] | None = None) -> None:
+        self.port = free_port()
+        base.mkdir(parents=True, exist_ok=True)
+        base.chmod(0o755)
+        (base / "hosts").write_text("".join(f"127.0.0.1 {name}\n" for name in names))
+        for user, password in (users or {}).items():
+            (base / "users").write_text(f"{user}:{_apr1(password)}\n")
+        auth = _SQUID_AUTH.format(base=base) if users else ""
+        (base / "squid.conf").write_text(_SQUID.format(port=self.port, base=base, auth=auth))
+        program = shutil.which("squid", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "squid"
+        self._process = subprocess.Popen(
+            [program, "-N", "-f", str(base / "squid.conf")], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            wait_for_port(self.port, self._process)
+        except TimeoutError:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self._process.kill()  # it keeps nothing
+        self._process.wait(STOP_SECONDS_MAX)
+
+
+def _apr1(password: str) -> str:
+    found = subprocess.run(["openssl", "passwd", "-apr1", password], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until it accepts connections there. Raises TimeoutError."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while process.poll() is None and time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise TimeoutError("the server does not start")
+
+
+@contextmanager
+def squid(base: Path, *, names: Sequence[str] = (), users: dict[str, str] | None = None) -> Iterator[Squid]:
+    """squid for the length of a ``with``; ``base`` holds its configuration, and its user must be able to read it."""
+    server = Squid(base, names=names, users=users)
     try:
         yield server
     finally:

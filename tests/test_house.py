@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "api": STANDS_ON | {"deployment"},  # rows are made of progress records
     "inbox": STANDS_ON,
     "audit": STANDS_ON,
-    "publish": STANDS_ON | {"sources"},
+    "publish": STANDS_ON | {"sources", "store"},  # opening files beneath a directory
     "config": STANDS_ON | {"store"},
     "daemon": EVERYTHING_BELOW,
     "sim": STANDS_ON | BRAINS,

@@ -112,7 +112,7 @@ class StatusClient:
         return row
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``rm``, ``rollback``, ``forget`` or ``reload``."""
+        """``cancel``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget`` or ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 

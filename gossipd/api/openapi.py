@@ -100,6 +100,10 @@ OPERATIONS = (
     _Operation("post", "/v1/rm", "Remove a version from this host.", Done, body=_MODEL, optional=("dry_run",)),
     _Operation("post", "/v1/rollback", "Point 'current' at the version before.", Done, body=("name",)),
     _Operation("post", "/v1/forget", "Take a host that is gone off the roster.", Done, body=("node",)),
+    _Operation(
+        "post", "/v1/untrust", "Stop using a key's models, or one version.", Done, optional=("key", *_MODEL, "undo")
+    ),
+    _Operation("post", "/v1/override", "Let the next manifest of a name have any version.", Done, body=("name",)),
     _Operation("post", "/v1/reload", "Read configuration and keys again.", Reloaded),
     _Operation("post", "/v1/verify", "Hash a version again; one line a step.", VerifyStep, media=LINES, body=_MODEL),
     _Operation("get", "/metrics", "Prometheus text.", media=TEXT),
@@ -111,6 +115,8 @@ _TYPES: dict[str, dict[str, Any]] = {
     "name": {"type": "string"},
     "node": {"type": "string", "description": "a host's name or id"},
     "version": {"type": "integer", "minimum": 0},
+    "key": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "a key's id, instead of name and version"},
+    "undo": {"type": "boolean", "default": False},
     "dry_run": {"type": "boolean", "default": False},
 }
 
@@ -157,7 +163,7 @@ def _operation(one: _Operation) -> dict[str, Any]:
     }
     if parameters:
         described["parameters"] = parameters
-    if one.body:
+    if one.body or one.optional:
         fields = {name: _TYPES[name] for name in (*one.body, *one.optional)}
         body = {"type": "object", "properties": fields, "required": list(one.body), "additionalProperties": False}
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}

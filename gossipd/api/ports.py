@@ -74,6 +74,12 @@ class AdminPort(Protocol):
     async def rollback(self, name: str) -> Done:
         """Point ``current`` at the version before. Raises NotFoundError when there is none."""
 
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        """Stop using the models of a key (its id in hex), or one model when ``key`` is empty. Raises NotFoundError."""
+
+    async def override(self, name: str) -> Done:
+        """Let the next manifest of that name have any version. Raises NotFoundError."""
+
     async def forget(self, node: str) -> Done:
         """Remove a dead host, by name or id, from the roster. Raises NotFoundError, or GossipdError if it lives."""
 

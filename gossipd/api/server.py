@@ -12,7 +12,7 @@ GET      /v1/models?name=                  {"models": [...]}: what is on this ho
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
-         forget
+         forget, untrust, override
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
@@ -28,6 +28,7 @@ that ``status.readers`` names; the loopback port serves only the last two lines.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
@@ -44,6 +45,7 @@ from gossipd.api.request_guard import StatusRequestError, error_body
 from gossipd.api.schema import SCHEMA_VERSION
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
 
+_KEY_ID = re.compile("[0-9a-f]{32}")
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _STATUS_OF_EXIT = {
@@ -63,6 +65,8 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/rm", orders.remove, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
+        Route("/v1/untrust", orders.untrust, methods=["POST"]),
+        Route("/v1/override", orders.override, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
         Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
@@ -134,6 +138,17 @@ class _AdminRoutes:
 
     async def rollback(self, request: Request) -> Response:
         return _json(await self._operations.rollback((await _fields(request, "name"))["name"]))
+
+    async def untrust(self, request: Request) -> Response:
+        fields = await _fields(request, optional=("key", "name", "version", "undo"))
+        key, name, undo = fields.get("key", ""), fields.get("name", ""), fields.get("undo") == "true"
+        if bool(key) == bool(name) or (key and not _KEY_ID.fullmatch(key)):
+            raise StatusRequestError("give either 'key', 32 hexadecimal digits, or 'name' and 'version'")
+        version = 0 if key else _version(fields.get("version", ""))
+        return _json(await self._operations.untrust(key, name, version, undo=undo))
+
+    async def override(self, request: Request) -> Response:
+        return _json(await self._operations.override((await _fields(request, "name"))["name"]))
 
     async def forget(self, request: Request) -> Response:
         return _json(await self._operations.forget((await _fields(request, "node"))["node"]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,8 +108,10 @@ def _as_the_owner_of(path: Path) -> Iterator[None]:
 
 
 def _plain(text: str) -> Any:
-    """A value as JSON: every kind of setting is shown so that TOML and JSON read it alike."""
-    return json.loads(text)
+    """A value for JSON, from its TOML."""
+    from gossipd.config.environment import parsed_toml
+
+    return parsed_toml(f"value = {text}")["value"]
 
 
 def _found(file: Path | None) -> Path:

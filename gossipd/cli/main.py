@@ -57,6 +57,8 @@ VERBS = {
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),
     "rollback": _Verb("gossipd.cli.admin", "rollback", "Point 'current' at the version before."),
+    "untrust": _Verb("gossipd.cli.trust", "untrust", "Stop using a key's models, or one, on this host."),
+    "trust": _Verb("gossipd.cli.trust", "trust", "Let a name with a locked version go on."),
     "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
     "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
     "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
@@ -128,7 +130,7 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
         code, message = "E_OS", f"{name}{error.strerror or error}"
     click.echo(f"{code}: {message}", err=True)
     if as_json:
-        refusal = {"code": code, "message": message, "exit_code": int(exit_code)}
+        refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         click.echo(json.dumps({"schema_version": 1, "error": refusal}))
     return int(exit_code)
 

@@ -14,9 +14,13 @@ import click
 from gossipd.cli.options import parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from gossipd.core.targets import Targets
+    from gossipd.publish.inspection import Finding
     from gossipd.publish.publisher import Published
 
+WARNINGS_MAX = 20  # what a person reads
 # Most models need no expiry; the bound catches a mistyped unit.
 EXPIRES_S_MAX = 100 * 365 * 86400
 
@@ -36,6 +40,8 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 )  # fmt: skip
 @click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
+@click.option("--no-default-excludes", is_flag=True, help="Also what tools leave beside a model; see below.")
+@click.option("--strict", is_flag=True, help="Refuse what looks wrong instead of warning.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) -> None:
@@ -43,6 +49,10 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
 
     SOURCE is a file, a directory, or an object-store prefix such as s3://bucket/models/m/. A web server's directory
     cannot be listed: publish the directory that it serves, with --source http://host/path/.
+
+    Left out by default: .git/, unfinished downloads, and what file systems, macOS, Windows and editors leave. What
+    looks wrong is a warning, and refused with --strict: Git LFS pointers, missing shards, empty or cut weights, files
+    that hold credentials.
 
     \b
     Examples:
@@ -53,7 +63,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
           --targets rack=r1,rack=r2,name=gpu-*
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
-    address; 7 a rule of manifests, or the key, is broken; 10 credentials refused; 11 storage unreachable.
+    address; 6 refused by --strict; 7 a rule of manifests, or the key, is broken; 10 credentials refused; 11 storage
+    unreachable.
     """
     import time
     from pathlib import Path
@@ -64,7 +75,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     from gossipd.manifest.strict_msgpack import INTEGER_MAX
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
-    from gossipd.publish.selection import Selection
+    from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 
     if options["version"] > INTEGER_MAX:
         raise UsageError(f"--version: at most {INTEGER_MAX}")
@@ -79,12 +90,15 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         chunk_bytes=parsed("--chunk-size", parse_bytes, chunk_size) if chunk_size is not None else None,
         targets=_targets(options["targets"]),
         priority=options["priority"],
-        selection=Selection(options["include"], options["exclude"]),
+        selection=Selection(
+            options["include"], options["exclude"], () if options["no_default_excludes"] else DEFAULT_EXCLUDES
+        ),
+        is_strict=options["strict"],
         created_s=now_s,
         expires_s=_expires_s(options["expires"], now_s),
     )
     with _Watcher(show=sys.stderr.isatty()) as watcher:
-        published = perform(order, watcher)
+        published = perform(order, watcher, _warn)
     if as_json:
         click.echo(json.dumps(_as_json(published, watcher.seconds)))
     else:
@@ -134,6 +148,17 @@ class _Watcher:
             self._bar.advance(self._task, count)
 
 
+def _warn(findings: Sequence[Finding], left_out: Mapping[str, int]) -> None:
+    """What looks wrong, and what is left out, before the hours of hashing."""
+    for one in findings[:WARNINGS_MAX]:
+        click.echo(f"warning: {one.sentence} [{one.kind}]", err=True)
+    if len(findings) > WARNINGS_MAX:
+        click.echo(f"warning: {len(findings) - WARNINGS_MAX} more, all of them in --json", err=True)
+    if left_out:
+        counts = ", ".join(f"{pattern} ({count})" for pattern, count in sorted(left_out.items()))
+        click.echo(f"left out by default: {counts}; --no-default-excludes takes them in", err=True)
+
+
 def _expires_s(text: str | None, now_s: int) -> int | None:
     from gossipd.core.errors import UsageError
     from gossipd.core.units import parse_seconds
@@ -179,6 +204,8 @@ def _as_json(published: Published, seconds: float) -> dict[str, object]:
         "manifest_bytes": published.manifest_bytes,
         "out": str(published.out),
         "is_new": published.is_new,
+        "findings": [one.as_dict for one in published.findings],
+        "left_out": dict(published.left_out),
         "seconds": round(seconds, 3),
     }
 

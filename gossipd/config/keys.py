@@ -5,7 +5,7 @@ What lives here: reading them all, with every problem at once. What does not: on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
 from gossipd.identity.key_files import KeyFileError, read_key_ring, read_public_key, read_secret_key
 from gossipd.identity.keys import PublicKey, SecretKey
+from gossipd.identity.trust import key_id
 from membership.seal import KeyRing
 
 _Read = TypeVar("_Read")
@@ -27,6 +28,8 @@ class Keys:
     cluster: KeyRing = field(repr=False)
     publishers: tuple[PublicKey, ...]
     clients: tuple[PublicKey, ...]
+    publisher_names: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
+    """Patterns of the names that a publisher may sign; one that is not here may sign all."""
 
 
 def read_keys(config: Config) -> Keys:
@@ -46,4 +49,27 @@ def read_keys(config: Config) -> Keys:
     clients = [attempt("clients", read_public_key, path) for path in config.security.clients]
     if problems or node is None or cluster is None:
         raise ConfigError(tuple(problems))
-    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)))
+    by_path = dict(config.security.trust_names)
+    names = {
+        key.ed25519: by_path[path]
+        for path, key in zip(map(str, config.security.trust), publishers, strict=True)
+        if key is not None and path in by_path
+    }
+    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)), names)
+
+
+def key_changes(before: Keys, after: Keys) -> list[dict[str, str]]:
+    """What a reload has changed about who is trusted, for the audit log: the ids of keys that came and went."""
+    changes = []
+    for whom, old, new in (
+        ("publishers", _shown(before.publishers, before), _shown(after.publishers, after)),
+        ("clients", _shown(before.clients), _shown(after.clients)),
+    ):
+        if old != new:
+            changes.append({"whom": whom, "added": " ".join(sorted(new - old)), "removed": " ".join(sorted(old - new))})
+    return changes
+
+
+def _shown(keys: Iterable[PublicKey], names: Keys | None = None) -> set[str]:
+    patterns = names.publisher_names if names is not None else {}
+    return {":".join((key_id(key.ed25519).hex(), *patterns.get(key.ed25519, ()))) for key in keys}

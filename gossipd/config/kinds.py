@@ -95,6 +95,28 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """A list of texts for each of some names; kept as pairs, so that it can be compared."""
+
+    key: Text
+    item: Text
+
+    @property
+    def wanted(self) -> str:
+        return f"a table: {self.key.wanted} = a list, each {self.item.wanted}"
+
+    def read(self, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        if not isinstance(value, dict) or len(value) > LIST_ITEMS_MAX:
+            raise WrongValueError(f"must be {self.wanted}")
+        return tuple((self.key.read(key), Texts(self.item).read(items)) for key, items in value.items())
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        rows = (f"{self.key.show(key)} = {Texts(self.item).show(items)}" for key, items in value)
+        return "{" + ", ".join(rows) + "}"
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One of a few words."""
 

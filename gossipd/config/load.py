@@ -188,6 +188,9 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     members = config.membership
     if members.probe_timeout_s * 2 >= members.probe_interval_s:
         found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
+    for key_file, _ in config.security.trust_names:
+        if Path(key_file) not in config.security.trust:
+            found.append((("security", "trust_names"), f"names {key_file}, which is not in security.trust"))
     socket_bytes = len(os.fsencode(config.status.socket))
     if socket_bytes > _SOCKET_BYTES_MAX:
         found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
@@ -245,7 +248,9 @@ def _with_absolute_paths(config: Config) -> Config:
             for name, value in given.items()
         })  # fmt: skip
 
-    return replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
+    found = replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
+    names = tuple((str(absolute(path)), patterns) for path, patterns in found.security.trust_names)
+    return replace(found, security=replace(found.security, trust_names=names))
 
 
 def _elsewhere(key: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gossipd.config import kinds
+from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
@@ -68,6 +69,11 @@ def _check_rule(text: str) -> None:
         SourcePolicy.parse([text])
     except SourceRuleError as error:
         raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
+
+
+def _check_role(text: str) -> None:
+    if text not in ROLES:
+        raise ValueError(f"{text[:80]!r} must be one of {', '.join(ROLES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +137,28 @@ class SecuritySection:
         (),
         reload=True,
     )
+    trust_names: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("a file of security.trust", kinds.check_path),
+            kinds.Text('a pattern of model names, such as "prod/*"'),
+        ),
+        'Names that a trusted key may sign, such as {"trust/training.pub" = ["train/*"]}; a key that is not listed\n'
+        "may sign all. * stands for any characters. Every host needs the same table. gossipd 1.0 does not know it.",
+        (),
+        reload=True,
+    )
     clients: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
         "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"
         "host needs the same list: a host that lacks a key ignores its commands.",
         (),
+        reload=True,
+    )
+    may_cancel: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a role: publisher, client, deployer or member", _check_role)),
+        'Whose cancel this host obeys: "publisher", who signed the model; "client", of the list above; "deployer",\n'
+        'the host or client that deployed it first; "member", any host. Every host needs the same list.',
+        DEFAULT_ROLES,
         reload=True,
     )
 
@@ -208,8 +231,9 @@ class SourcesSection:
     )
     allow: tuple[str, ...] = setting(
         kinds.Texts(kinds.Text("a scheme or a URL prefix", _check_rule)),
-        'What may be read: schemes ("https"), hosts ("http://10.0.0.7:8000"), buckets ("s3://models"), directories\n'
-        '("file:///srv/models"). Loopback, link-local and metadata addresses only when listed by address.',
+        'What may be read: schemes ("https"), hosts ("http://10.0.0.7:8000"), buckets ("s3://models"),\n'
+        'repositories ("hf://ORG/MODEL"), directories ("file:///srv/models"). Loopback, link-local and\n'
+        "metadata addresses only when listed by address.",
         ("https", "http", "s3", "gs", "az"),
         reload=True,
     )

@@ -72,7 +72,7 @@ class ZapAuthenticator:
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], *, settings: ControlSettings, keys: KeyDirectory,
-        on_refused: Callable[[str, str], None],
+        on_refused: Callable[[str, str, bytes], None],
     ) -> None:  # fmt: skip
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -165,7 +165,7 @@ class ZapAuthenticator:
         temporary = bool(key) and count <= self._settings.temporary_refusals
         self.counters["refused_now" if temporary else "refused"] += 1
         self._answer(head, b"300" if temporary else b"400", b"")
-        self._on_refused(reason, address)
+        self._on_refused(reason, address, key)
 
     def _answer(self, head: list[bytes], status: bytes, user_id: bytes) -> None:
         try:

@@ -136,11 +136,11 @@ class ControlPlane:
         own = {f"{part}_{name}": value for part, counters in parts.items() for name, value in counters.items()}
         return own | self.driver.sessions.statistics()
 
-    def _refused(self, reason: str, address: str) -> None:
+    def _refused(self, reason: str, address: str, key: bytes = b"") -> None:
         self._counters[f"refused_{reason}"] += 1
         now, rate = trio.current_time(), self._settings.audit_per_s
         self._audit_allowance = min(rate, self._audit_allowance + (now - self._audit_s) * rate)
         self._audit_s = now
         if self._audit_allowance >= 1:
             self._audit_allowance -= 1
-            self._host.on_refused(reason, address)
+            self._host.on_refused(reason, address, key)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gossipd.control.authenticator import Identity, KeyDirectory
 from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
 from gossipd.sessions.channel_table import EndpointDirectory
 from gossipd.wire import control
 from membership.member import NodeId
@@ -23,6 +24,9 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
     def is_member_address(self, address: str) -> bool:
         """Whether a member's record names this IP address."""
 
+    def ask(self, node: NodeId) -> None:
+        """Have membership ask whether the member is where its record says; ``EndpointChanged`` when it answers."""
+
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""
 
@@ -32,11 +36,16 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
     def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
         """A member has sent tokens with its holdings."""
 
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        """A member asked for the holdings of a deployment of which it is no target."""
+
     def on_event(self, event: Event) -> None:
         """An event for the planner: announcements, subscriptions, reachability."""
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""
 
-    def on_refused(self, reason: str, address: str) -> None:
-        """A stranger was turned away (sampled; ``statistics`` counts all): for the audit log."""
+    def on_refused(self, reason: str, address: str, key: bytes) -> None:
+        """A stranger was turned away (sampled; ``statistics`` counts all): for the audit log. ``key``: the CURVE key
+        that it showed, or empty.
+        """

@@ -13,13 +13,14 @@ import trio
 
 from gossipd.api.ports import Done, Reloaded, VerifyStep
 from gossipd.audit.log import AuditLog
+from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.events import CancelOrdered, RemoveOrdered
+from gossipd.deployment.events import CancelOrdered, OverrideOrdered, RemoveOrdered, UntrustOrdered
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -47,6 +48,7 @@ class AdminOperations:
     table: ClusterProgress
     audit: AuditLog
     reloader: Reloader
+    witness: Witness
 
     async def cancel(self, name: str, version: int) -> Done:
         return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version)))
@@ -61,6 +63,14 @@ class AdminOperations:
         self.audit.record("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        return _done(
+            await self.driver.ask(lambda request: UntrustOrdered(request, bytes.fromhex(key), name, version, undo))
+        )
+
+    async def override(self, name: str) -> Done:
+        return _done(await self.driver.ask(lambda request: OverrideOrdered(request, name)))
+
     async def forget(self, node: str) -> Done:
         found = [one for one in self.membership_host.swim.members() if node in (one.record.name, one.record.node.hex())]
         if not found:
@@ -71,6 +81,7 @@ class AdminOperations:
         for member in gone:
             self.membership_host.swim.forget(NodeId(member.record.node), trio.current_time())
             self.table.forget(member.record.node)
+            self.witness.forget(member.record.node)
         self.membership_host.wake()
         self.audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")

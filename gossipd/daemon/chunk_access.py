@@ -40,6 +40,8 @@ class ChunkAccess:
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""
+        if not self.lifecycle.is_served(deployment):
+            raise NotHeldError(f"{deployment.hex()} is not served here")
         opened = self.store.open_chunk(deployment, chunk)
         with self._lock:
             self._uploaded[deployment] += opened.length

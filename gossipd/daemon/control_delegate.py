@@ -6,8 +6,11 @@ What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import trio
 
 from gossipd import __version__
 from gossipd.audit.log import AuditLog
@@ -15,13 +18,21 @@ from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.reports import NOT_A_TARGET
+from gossipd.daemon.self_checks import SelfChecks
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
+
+DOUBT_S = 10.0  # by then a joiner's record has come by gossip
+DOUBTED_MAX = 64
 
 
 class BulkTokens(NamedTuple):
@@ -41,6 +52,9 @@ class ControlDelegate:
     driver: PlannerDriver
     trigger_server: TriggerServer
     audit: AuditLog
+    membership_host: MembershipHost
+    self_checks: SelfChecks
+    _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
         return self.directory.member_of(curve_key)
@@ -51,6 +65,18 @@ class ControlDelegate:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         record = self.directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
+
+    def has_answered(self, node: NodeId) -> bool:
+        return self.membership_host.swim.has_answered(node)
+
+    def ask(self, node: NodeId) -> None:
+        self.membership_host.ask(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return self.directory.is_target(node, targets)
+
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        self.audit.record(NOT_A_TARGET, subject=self.directory.name_of(node), deployment=deployment.hex())
 
     def is_member_address(self, address: str) -> bool:
         return self.directory.is_member_address(address)
@@ -80,7 +106,23 @@ class ControlDelegate:
         elif not self.trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
-    def on_refused(self, reason: str, address: str) -> None:
+    def on_refused(self, reason: str, address: str, key: bytes) -> None:
+        """Who was refused may be a joiner whose record is on its way: that shows in a while. Or this daemon's check."""
+        if self.self_checks.explain(address, key):
+            return
+        if key and len(self._doubted) < DOUBTED_MAX:
+            self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
+        else:
+            self._record_refusal(reason, address)
+
+    def record_refusals(self) -> None:
+        """Write down the strangers that are strangers still. Called every second."""
+        while self._doubted and self._doubted[0][0] <= trio.current_time():
+            _, reason, address, key = self._doubted.popleft()
+            if self.member_of(key) is None and self.client_of(key) is None:
+                self._record_refusal(reason, address)
+
+    def _record_refusal(self, reason: str, address: str) -> None:
         # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
         host = address.rpartition(":")[0] if "://" in address else address
         self.audit.record("stranger refused", subject=host, reason=reason)

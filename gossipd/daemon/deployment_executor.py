@@ -9,7 +9,7 @@ models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,8 +26,9 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
+from gossipd.identity.trust import key_id, keys_for, may_sign
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import deployment_id
+from gossipd.manifest.manifest import Manifest, deployment_id
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -151,13 +152,28 @@ async def _to_the_end(call: Awaitable[T]) -> T:
 
 
 async def _open(
-    work: commands.OpenManifest, trusted: frozenset[bytes]
+    work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]
 ) -> events.ManifestOpened | events.ManifestRefused:
     try:
-        return events.ManifestOpened(work.work, await judge_manifest(work.envelope, trusted))
+        return events.ManifestOpened(work.work, await _judged(work, trusted))
     except ManifestError as error:
         is_announced = work.announced is not None and await run_blocking(_is_of, work)
         return events.ManifestRefused(work.work, error, is_announced)
+
+
+async def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
+    if bool(work.accepted_signer) and await run_blocking(_is_of, work):
+        return await judge_manifest(work.envelope, (work.accepted_signer,))
+    manifest = await judge_manifest(work.envelope, trusted)
+    if may_sign(trusted[manifest.signer], manifest.name):
+        return manifest
+    keys = keys_for(trusted, manifest.name)
+    try:
+        return await judge_manifest(work.envelope, keys)
+    except ManifestError:
+        raise ManifestError(
+            f"key={short(key_id(manifest.signer))} is not trusted for the name {manifest.name}", code="E_KEY_NAME"
+        ) from None
 
 
 def _is_of(work: commands.OpenManifest) -> bool:

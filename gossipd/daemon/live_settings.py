@@ -25,6 +25,11 @@ class LiveSettings:
         """Clients that may trigger."""
         return self.keys.clients
 
-    def trusted(self) -> frozenset[bytes]:
-        """Ed25519 keys of publishers whose manifests are accepted."""
-        return frozenset(key.ed25519 for key in self.keys.publishers)
+    @property
+    def may_cancel(self) -> tuple[str, ...]:
+        """Roles of those who may cancel."""
+        return self.config.security.may_cancel
+
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
+        """Ed25519 keys of publishers whose manifests are accepted, each with the patterns of names it may sign."""
+        return {key.ed25519: self.keys.publisher_names.get(key.ed25519, ("*",)) for key in self.keys.publishers}

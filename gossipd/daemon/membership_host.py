@@ -23,15 +23,19 @@ from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
 from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
+from membership.host_rules import HostRules
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
 
 
 class MembershipHost:
-    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run."""
+    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run.
+    ``rules`` judge what is heard."""
 
-    def __init__(self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms) -> None:
+    def __init__(
+        self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms, rules: HostRules
+    ) -> None:
         config, keys = live.config, live.keys
         self._live = live
         self._alarms = alarms
@@ -39,7 +43,7 @@ class MembershipHost:
         self._seed_term = 0
         settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
         rng, now = Random(secrets.randbits(64)), trio.current_time()
-        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster)
+        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster, rules=rules)
 
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop
@@ -69,6 +73,11 @@ class MembershipHost:
         """Have gossip carry it to the hosts that are up; the next one supersedes it."""
         self._publish(membership_events.PayloadKind.PROGRESS, key, version, record)
 
+    def tell_head(self, issued_ms: int, head: bytes, count: int) -> None:
+        """Tell that many hosts the signed head of our audit chain."""
+        self.swim.tell_some(self.swim.self_record().node, issued_ms, head, count)
+        self.wake()
+
     def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
         try:
             self.swim.publish(kind, key, version, payload, trio.current_time())
@@ -81,6 +90,11 @@ class MembershipHost:
         self._seed_term = term
         self.publish_capabilities()
 
+    def judge_again(self) -> None:
+        """Who may sign has changed."""
+        self.swim.judge_again(trio.current_time())
+        self.wake()
+
     def keys_changed(self) -> None:
         """Another key ring of this cluster; nothing is sent for it."""
         self.swim.set_keys(self._live.keys.cluster)
@@ -89,6 +103,11 @@ class MembershipHost:
         """Put on our record what this host can do; a reload may have changed it."""
         capabilities = settings_mapping.capabilities(self._live.config, seed_term=self._seed_term)
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
+        self.wake()
+
+    def ask(self, node: NodeId) -> None:
+        """Ask a member that is about to be dialed, and has never answered."""
+        self.swim.ask(node, trio.current_time())
         self.wake()
 
     def answered(self, node: NodeId) -> None:

@@ -30,8 +30,8 @@ class SwarmActions:
     reader: SourceReader
     membership_host: MembershipHost
 
-    def trusted(self) -> frozenset[bytes]:
-        """Ed25519 keys of publishers whose manifests are accepted."""
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
+        """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
         return self.live.trusted()
 
     def open_swarm(self, command: OpenSwarm) -> None:
@@ -40,6 +40,7 @@ class SwarmActions:
         opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
         self.driver.post(opened)
         self.plane.hear(opened)
+        self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         """The planner, the sessions and the source reader forget it."""

@@ -32,9 +32,11 @@ class DeploymentBrain:
         """Take in what happened."""
         match event:
             case events.StatementHeard():
-                self._dissemination.heard(event, wall_s)
+                self._dissemination.heard(event, now, wall_s)
             case events.RosterChanged():
-                self._dissemination.roster_changed(wall_s)
+                self._dissemination.roster_changed(now, wall_s)
+            case events.TrustReloaded():
+                self.lifecycle.judge_again(now, wall_s)
             case events.DaemonStarted():
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():
@@ -46,11 +48,13 @@ class DeploymentBrain:
                 self._orders.handle(event, wall_s)
             case _:
                 self.lifecycle.handle(event)
+        self._dissemination.look_into_unproven(wall_s)
 
     def tick(self, now: float, wall_s: float) -> None:
         """Do what is due."""
         self.lifecycle.tick(now)
         self._dissemination.tick(now, wall_s)
+        self._dissemination.look_into_unproven(wall_s)
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""

@@ -44,11 +44,16 @@ class PullManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpenManifest:
-    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused."""
+    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused.
+
+    ``accepted_signer``: the key of its publisher, when this host has accepted it before; that is a fact, whether the
+    key is still trusted or not.
+    """
 
     work: WorkNumber
     envelope: bytes = field(repr=False)
     announced: DeploymentId | None
+    accepted_signer: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,19 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.statement_rules import judge_statement
+from gossipd.deployment.statement_store import Heard, StatementStore
+from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
 from membership.member import NodeId
 
 
@@ -49,6 +55,10 @@ class RosterPort(Protocol):
         """The signers that a host which joins now would know: the living hosts, this one, and configured clients."""
         ...
 
+    def may_cancel(self, signer: bytes, authors: Authors) -> bool:
+        """Whether a statement of this signer's may cancel a deployment with these authors (``cancel_rights``)."""
+        ...
+
     @property
     def host_count(self) -> int:
         """Hosts on the roster, this one and dead ones included."""
@@ -78,6 +88,12 @@ class DeploymentSettings:
     probe_again_s: float = 10.0  # storage that is back is found within the least pause of a seed
     live_max: int = 64  # under way at once; as many as the table of progress has room for with 4,096 hosts
     unproven_max: int = 64
+    unproven_per_signer_max: int = 8
+    unproven_s: float = 600.0
+    """For which a statement is kept whose manifest is not verified: by then every holder was asked many times."""
+    pulls_max: int = 8
+    pulls_per_signer_max: int = 4
+    pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
     orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
@@ -99,10 +115,20 @@ class BrainContext:
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
+    unproven: UnprovenStatements = field(init=False)
+    pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)
     _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
     _kept_revision: int = field(default=0, init=False)
     _keeping: dict[WorkNumber, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.unproven = UnprovenStatements(
+            per_signer_max=settings.unproven_per_signer_max, in_all_max=settings.unproven_max,
+            life_s=settings.unproven_s,
+        )  # fmt: skip
+        self.pulls = PullShares(in_all_max=settings.pulls_max, per_signer_max=settings.pulls_per_signer_max)
 
     def next_work(self, owner: WorkOwner) -> WorkNumber:
         """A number that no other piece of work has. ``owner`` hears how it ended."""
@@ -132,6 +158,44 @@ class BrainContext:
     def warning(self, sentence: str, **fields: Scalar) -> None:
         """Queue a line for the log that an operator should see."""
         self.commands.append(RecordLog("warning", sentence, fields))
+
+    def believe_unproven(self, deployment: DeploymentId, publisher: bytes, wall_s: float) -> None:
+        """The deployment's manifest is verified, which ``publisher`` has signed: what was said of it before is judged
+        now, lowest rank first.
+        """
+        for statement, forwarder in self.unproven.take(deployment):
+            try:
+                self.believe(statement, (statement.signer,), forwarder, wall_s, publisher=publisher)
+            except ManifestError as error:
+                self.refuse(statement, forwarder, error)
+
+    def believe(
+        self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None, wall_s: float,
+        *, publisher: bytes = b"",
+    ) -> Heard:  # fmt: skip
+        """Merge a statement on a deployment whose manifest is verified; ``forwarder`` brought it.
+
+        Raises:
+            ManifestError: as ``judge_statement``.
+        """
+        heard = judge_statement(statement, self.statements, signers, self.roster, publisher=publisher)
+        if heard is Heard.KNOWN and statement.signer in signers:
+            self.statements.hear_twin(statement, wall_s)
+        if heard is not Heard.NEWS:
+            return heard
+        self.audit(
+            "statement", subject=short(key_id(statement.signer)), verb=statement.verb.name.lower(),
+            deployment=statement.deployment.hex(), epoch=statement.epoch, signer=key_id(statement.signer).hex(),
+            forwarder=forwarder.hex() if forwarder is not None else "this host",
+        )  # fmt: skip
+        return self.statements.hear(statement, (statement.signer,))
+
+    def refuse(self, statement: Statement, forwarder: NodeId, error: ManifestError) -> None:
+        """Write down that a statement with a good signature was refused, and why."""
+        self.audit(
+            "statement refused", subject=short(forwarder), code=error.code, reason=str(error.args[0]),
+            signer=key_id(statement.signer).hex(), epoch=statement.epoch,
+        )  # fmt: skip
 
     @property
     def is_durable(self) -> bool:

@@ -16,19 +16,21 @@ from dataclasses import replace
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import short
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState
+from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 
 # What a flipped bit in a manifest that was right when it was kept can look like.
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
-_ENDINGS = {"E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK), "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER)}
+_TOO_OLD = ("E_ROLLBACK", "E_EXPIRED")
 _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.READ: commands.ReadManifest,
     Step.PULL: commands.PullManifest,
@@ -38,17 +40,6 @@ _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.PUBLISH: commands.PublishModel,
     Step.DELETE: commands.DeleteModel,
 }
-_DISK_REASONS = {
-    "E_NO_SPACE": HostReason.NO_SPACE,
-    "E_STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
-    "E_STORE_ACCESS": HostReason.DISK_READ_ONLY,
-    "E_STORE_IO": HostReason.DISK_FAILING,
-}
-
-
-def disk_reason(code: str) -> HostReason:
-    """The reason for a refusal by the store or the state directory, in the words of ``status``."""
-    return _DISK_REASONS.get(code, HostReason.DISK)
 
 
 class DeploymentSteps:
@@ -70,6 +61,9 @@ class DeploymentSteps:
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
         self._pull_delay_s = 0.0
+        self._pulls_begun = 0
+        self._pull_signer: bytes | None = None
+        """Whose share of the pulls the one under way takes."""
         self._refused_count = 0
         self._is_from_disk = False
 
@@ -103,13 +97,13 @@ class DeploymentSteps:
 
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
-        self._stop()
+        self._stop(is_forgotten=True)
 
     def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """End the life. A complete model stays on disk; an incomplete one is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
-        if was_complete and reason is not HostReason.REMOVED:
+        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED_OPERATOR):
             return
         self._stop()
         was_open, record.is_open = record.is_open, False
@@ -122,7 +116,10 @@ class DeploymentSteps:
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
         self._go_on()
 
-    def _stop(self) -> None:
+    def _stop(self, *, is_forgotten: bool = False) -> None:
+        """End what is under way. A manifest that was verified is kept all the same, for hosts that ask for it. Of a
+        life that is forgotten all ends by itself: a pull that is given up would free its share while its thread still
+        waits for the peer, and a signer about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -132,7 +129,7 @@ class DeploymentSteps:
             self._enter(Step.IDLE)
         elif not self._is_stale:
             self._is_stale = True
-            if self.step is not Step.PUBLISH:
+            if self.step not in (Step.KEEP, Step.PUBLISH) and not is_forgotten:
                 self._context.put(commands.AbandonWork(self._work))
 
     def _go_on(self) -> None:
@@ -156,9 +153,13 @@ class DeploymentSteps:
         self.step = step
 
     def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
-        state, reason = _ENDINGS.get(error.code, (HostState.FAILED, reason))
+        state = HostState.EXPIRED if error.code in _TOO_OLD else HostState.FAILED
+        reason = reason_of_code(error.code, reason)
+        self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)
+        if isinstance(error, ManifestError):
+            self.record.subject = error.subject[:SUBJECT_BYTES]
 
     # ---- asking for work -----------------------------------------------------------------------------
 
@@ -181,11 +182,19 @@ class DeploymentSteps:
             self._ask(self.step, *self._fields)
 
     def _pull(self, now: float) -> None:
-        peer = self.holders.choose(self._context.roster.live())
+        context = self._context
+        words = context.unproven.of(self.id) or [self.record.statement]
+        peer = self.holders.choose(context.roster.live())
         if peer is None:
             self._pull_later(now)
-        else:
-            self._ask(Step.PULL, self.id, peer, self.record.statement.manifest_bytes)
+            return
+        self._pull_signer = context.pulls.begin([one.signer for one in words])
+        if self._pull_signer is None:
+            self._enter(Step.PULL)
+            context.retries[self.id] = now + context.settings.pull_turn_s
+            return
+        self._pulls_begun += 1  # signers may differ about the size, and one of them lie
+        self._ask(Step.PULL, self.id, peer, words[self._pulls_begun % len(words)].manifest_bytes)
 
     def _pull_later(self, now: float) -> None:
         self._enter(Step.PULL)
@@ -205,6 +214,9 @@ class DeploymentSteps:
         """See WorkOwner."""
         assert event.work == self._work
         self._work = None
+        if self._pull_signer is not None and self.step is Step.PULL:
+            self._context.pulls.end(self._pull_signer)
+            self._pull_signer = None
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
@@ -233,15 +245,29 @@ class DeploymentSteps:
         if envelope is None:
             self._look_further(now)
         else:
-            self._ask(Step.OPEN, envelope, self.id)
+            accepted = self._context.statements.accepted(self.id)
+            self._ask(Step.OPEN, envelope, self.id, accepted.signer if accepted is not None else b"")
 
     def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
         if manifest.id != self.id:
             self._look_further(now)
             return
+        was_unproven = not self.record.is_proven
+        self._prove(manifest.signer, wall_s)
+        if not self.record.is_proven:
+            self._enter(Step.IDLE)  # nobody who may has said anything of it: it is forgotten
+            return
+        is_kept = self.id in self._context.complete_before
+        if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
+            self.record.manifest = manifest
+            if not self._is_from_disk:
+                self._ask(Step.KEEP, manifest)  # for hosts that ask: none would believe the cancel without it
+            self.close(HostState.CANCELLED)
+            return
         try:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
+            self.record.manifest = manifest  # so that it can be named
             self._fail(error)
             return
         self._manifest = manifest
@@ -249,6 +275,14 @@ class DeploymentSteps:
             self._register()
         else:
             self._ask(Step.KEEP, manifest)
+
+    def _prove(self, publisher: bytes, wall_s: float) -> None:
+        """The manifest is verified: what was said of it counts now."""
+        context, record = self._context, self.record
+        context.believe_unproven(self.id, publisher, wall_s)
+        last = context.statements.statement(self.id)
+        record.statement = last or record.statement
+        record.is_proven = record.is_proven or last is not None
 
     def _register(self) -> None:
         assert self._manifest is not None
@@ -289,7 +323,7 @@ class DeploymentSteps:
         assert manifest is not None
         is_complete = event.held.is_full and event.is_published
         record.chunks_verified = len(event.held)
-        record.is_open = True
+        record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)
@@ -338,13 +372,14 @@ class DeploymentSteps:
                 self._enter(Step.IDLE)
                 return
             case Failure.NO_SPACE:
-                if record.reason is not HostReason.NO_SPACE:
+                reason = reason_of_code(error.code, HostReason.NO_SPACE)
+                if record.reason is not reason:
                     self._context.warning("no space", deployment=record.label, reason=error.sentence)
-                record.enter(record.state, HostReason.NO_SPACE, error.sentence)
+                record.enter(record.state, reason, error.sentence)
             case Failure.NOT_WHOLE:
                 self._context.warning("not whole", deployment=record.label, reason=error.sentence)
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
-                record.enter(state, disk_reason(error.code), error.sentence)
+                record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)
         self._context.retries[self.id] = now + self._context.settings.space_retry_s

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
 from random import Random
 
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.deployment_steps import DeploymentSteps, disk_reason
+from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostReason, HostState, progress_key
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 
-_SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.startswith("SOURCE_")}  # by error code
+_JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -49,6 +51,7 @@ class DeploymentTable:
         if life is None:
             life = self._add(statement)
         life.record.statement = statement
+        life.record.is_proven = True
         # One that was complete when it was cancelled stays, after a restart too.
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
@@ -59,6 +62,29 @@ class DeploymentTable:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+
+    def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
+        """Look for the manifests of these statements, and of no others that are unproven. What was refused for good
+        stays to be seen for a while.
+        """
+        unproven = [life for life in self._lives.values() if not life.record.is_proven]
+        refused = [life for life in unproven if life.record.state is not HostState.INIT]
+        for life in unproven:
+            is_looked_for = life.id in wanted or life in refused[-self._context.settings.unproven_max :]
+            if not is_looked_for:
+                life.forget()
+                del self._lives[life.id]
+        for deployment, statement in wanted.items():
+            found = self._lives.get(deployment)
+            if found is None:
+                found = self._add(statement)
+                found.record.is_proven = False
+                found.begin(None, wall_s)
+            elif not found.record.is_proven and found.record.state in _BEGINS_AGAIN:
+                found.record.statement = statement
+                found.begin(None, wall_s)
+            for node in self._context.unproven.holders(deployment):
+                self.holder_heard(deployment, node)
 
     def _add(self, statement: Statement) -> DeploymentSteps:
         self._make_room()
@@ -85,6 +111,52 @@ class DeploymentTable:
         life = self._lives.get(deployment)
         if life is not None:
             life.close(HostState.CANCELLED, HostReason.REMOVED)
+
+    def trust_changed(self, wall_s: float) -> None:
+        """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
+        it again: begin again.
+        """
+        statements = self._context.statements
+        for life in list(self._lives.values()):
+            record = life.record
+            if record.manifest is None:
+                continue
+            is_refused = record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR
+            if statements.is_untrusted(record.manifest):
+                sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
+                life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
+            elif is_refused:
+                self.act(record.statement, wall_s)
+
+    def judge_again(self, now: float, wall_s: float) -> None:
+        """Keys are trusted that were not, or the clock was set: what was refused for that is looked for once more.
+        Those refused last, and as many as are looked into at once.
+        """
+        refused = [life for life in self._lives.values() if life.record.reason in _JUDGED_AGAIN]
+        for life in refused[-self._context.settings.unproven_max :]:
+            statement, believed = life.record.statement, self._context.statements.statement(life.id)
+            if believed is not None:
+                self.act(believed, wall_s)
+            else:
+                self._context.unproven.add(statement, life.holders.first or node_id(statement.signer), now)
+
+    def name_overridden(self, name: str, wall_s: float) -> None:
+        """The next manifest of that name may have any version: the highest that was refused as a rollback is next."""
+        refused = [
+            (life.record.manifest.version, life)
+            for life in self._lives.values()
+            if life.record.reason is HostReason.REFUSED_ROLLBACK
+            and life.record.manifest is not None
+            and life.record.manifest.name == name
+        ]
+        if refused:
+            record = max(refused, key=itemgetter(0))[1].record
+            self.act(record.statement, wall_s)
+
+    def is_served(self, deployment: DeploymentId) -> bool:
+        """Whether peers may have its chunks. From any thread."""
+        record = self.get(deployment)
+        return record is not None and record.is_open
 
     def holder_heard(self, deployment: DeploymentId, node: NodeId) -> None:
         """That host has the deployment's manifest, or is about to."""
@@ -138,6 +210,7 @@ class DeploymentTable:
             return  # local copies are counted when the store has opened the model
         record.chunks_verified += 1
         if record.state is HostState.COMPLETE:
+            record.changed = record.changed or not record.is_refilling
             self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
@@ -150,6 +223,7 @@ class DeploymentTable:
         if record is not None and record.is_open:
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
+                record.changed = True
                 self._context.audit("chunk lost", subject=record.label, chunk=event.chunk)
                 self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=event.chunk)
 
@@ -164,7 +238,7 @@ class DeploymentTable:
     def _source_troubled(self, event: events.SourceTroubled) -> None:
         record, error = self.get(event.deployment), event.error
         if record is not None:
-            trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            trouble = reason_of_code(error.code, HostReason.STORAGE)
             if trouble is not record.source_trouble:
                 self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
             record.source_trouble = trouble
@@ -172,7 +246,7 @@ class DeploymentTable:
             record.changed = True
 
     def _disk_changed(self, code: str) -> None:
-        self._disk_trouble = disk_reason(code) if code else HostReason.NONE
+        self._disk_trouble = reason_of_code(code, HostReason.DISK) if code else HostReason.NONE
         for record in self:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None
@@ -180,7 +254,23 @@ class DeploymentTable:
     # ---- questions --------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
-        return iter([life.record for life in list(self._lives.values())])
+        records = [life.record for life in list(self._lives.values())]
+        return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
+
+    def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
+        """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
+        so and for whom it waits.
+        """
+        told = record.progress(wall_s)
+        if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
+            return told
+        context = self._context
+        readers = context.progress.readers_in_trouble(progress_key(record.id), context.roster.host_count, now)
+        readers = [node for node in readers if node in context.roster.live()]
+        if not readers:
+            return told
+        near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
+        return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -113,6 +113,11 @@ class RosterChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TrustReloaded:
+    """The operator has had the configuration read again: what was refused may be accepted now."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressHeard:
     """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
 
@@ -158,6 +163,25 @@ class RemoveOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class UntrustOrdered:
+    """The operator stops using the models of a key (its id), or one model, on this host; or ``is_undone``."""
+
+    request: RequestNumber
+    key: bytes
+    name: str = ""
+    version: int = 0
+    is_undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideOrdered:
+    """The operator lets the next manifest of a name have any version."""
+
+    request: RequestNumber
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionBegun:
     """``keep_versions`` is about to delete an old version: remember that, durably, before it does."""
 
@@ -192,10 +216,12 @@ class DiskConditionChanged:
 WorkEnded: TypeAlias = (
     EnvelopeFound | ManifestOpened | ManifestRefused | SpaceReserved | WorkDone | WorkFailed | WorkAbandoned
 )
-Order: TypeAlias = ManifestDropped | OrderTriggered | CancelOrdered | RemoveOrdered | EvictionBegun
+Order: TypeAlias = (
+    ManifestDropped | OrderTriggered | CancelOrdered | RemoveOrdered | EvictionBegun | UntrustOrdered | OverrideOrdered
+)
 Notice: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
 )
 DeploymentEvent: TypeAlias = (
-    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | VersionEvicted
+    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | TrustReloaded | VersionEvicted
 )

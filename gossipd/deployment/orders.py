@@ -60,6 +60,10 @@ class Orders:
                 running.run(self._cancel(order, running))
             case events.RemoveOrdered():
                 running.run(self._remove(order, running))
+            case events.UntrustOrdered():
+                running.run(self._untrust(order, running))
+            case events.OverrideOrdered():
+                running.run(self._override(order, running))
             case events.EvictionBegun():
                 running.run(self._evict(order, running))
 
@@ -96,6 +100,7 @@ class Orders:
         self._lifecycle.check_room(deployment)
         acceptance = statements.accept(manifest, running.wall_s)
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
+        self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
         statement = take_in(manifest)
         statements.clear_removed(deployment)
@@ -119,7 +124,7 @@ class Orders:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
 
         def hear(_manifest: Manifest) -> Statement:
-            if context.statements.hear(statement, context.roster.signers) is not Heard.NEWS:
+            if context.believe(statement, context.roster.signers, None, running.wall_s) is not Heard.NEWS:
                 raise _KnownAlready
             return statement
 
@@ -153,8 +158,8 @@ class Orders:
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
-        size = record.statement.manifest_bytes
-        statement = self._dissemination.sign(record.id, Verb.CANCEL, size, running.wall_s)
+        assert record.manifest is not None
+        statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
         self._context.audit("cancelled", name=order.name, version=order.version)
@@ -181,6 +186,25 @@ class Orders:
             yield from running.keep_statements()
         self._context.audit("removed", name=order.name, version=order.version)
         return f"{record.label} is removed from this host and stays removed", True
+
+    def _untrust(self, order: events.UntrustOrdered, running: _Order) -> Script:
+        """Acts at once, and is durable before it is answered."""
+        deployment = None if order.key else self._one(order.name, order.version).id
+        label = f"key {order.key.hex()}" if order.key else f"{order.name}@{order.version}"
+        words = "trusted again" if order.is_undone else "no longer trusted"
+        if not self._context.statements.untrust(order.key, deployment, is_undone=order.is_undone):
+            return f"{label} is {words} already", False
+        self._lifecycle.trust_changed(running.wall_s)
+        self._context.audit("untrust", what=label, undone=order.is_undone)
+        yield from running.keep_statements()
+        return f"{label} is {words} on this host", True
+
+    def _override(self, order: events.OverrideOrdered, running: _Order) -> Script:
+        highest = self._context.statements.override(order.name)
+        yield from running.keep_statements()
+        self._context.audit("trust override", name=order.name, highest=highest)
+        self._lifecycle.name_overridden(order.name, running.wall_s)
+        return f"the next manifest of {order.name} may have any version, also one below {highest}", True
 
     def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
         """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""

@@ -35,6 +35,9 @@ from gossipd.manifest.errors import ManifestError
 
 STATEMENT_VERSION = 1
 EPOCH_MAX = 2**32  # so that a rank fits every integer on the wire; one epoch a second lasts 136 years
+EPOCH_LIMIT = 2**31  # no statement of a higher epoch counts: what nobody can follow must not be the last word
+EPOCH_FIRST_MAX = 1_000_000  # where none is known, and of those who may not cancel: far above what honest hosts reach
+EPOCH_STEP_MAX = 1_000  # above the last one that is known: two parts of a cluster that were apart
 ISSUED_MAX_S = 2**40  # year 36,812: leaves the sum with any interval inside 53 bits
 _HEAD = struct.Struct("<BB32sQIQ32s")
 _SIGNATURE_BYTES = 64
@@ -95,9 +98,15 @@ class Statement:
 def sign_statement(
     secret: SecretKey, deployment: DeploymentId, *, epoch: int, verb: Verb, manifest_bytes: int, now_s: float
 ) -> Statement:
-    """A new statement. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``)."""
-    assert 1 <= epoch <= EPOCH_MAX
-    assert 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX
+    """A new statement. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``). Raises
+    ManifestError ``E_STATEMENT_BOUNDS``: a peer may have told the numbers."""
+    if not 1 <= epoch <= EPOCH_LIMIT:
+        raise ManifestError(
+            f"the statements on this deployment have come to epoch {epoch - 1}; publish a new version",
+            code="E_STATEMENT_BOUNDS",
+        )
+    if not 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX:
+        raise ManifestError(f"a manifest of {manifest_bytes} bytes", code="E_STATEMENT_BOUNDS")
     issued_s = min(max(0, int(now_s)), ISSUED_MAX_S)
     bare = Statement(deployment, epoch, verb, manifest_bytes, issued_s, secret.public.ed25519, b"")
     return replace(bare, signature=secret.sign(_DOMAIN + _head(bare)))

@@ -3,8 +3,11 @@
 What lives here: the format. What does not: the file, which the daemon writes atomically and durably.
 
 Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
-forms), ``versions`` (name, version, id), ``removed`` (ids), ``alarms`` (name, version, id, id) and ``last_signed``.
-Unknown keys are ignored, as in manifests. The checksum finds torn and rotted files; it is no signature.
+forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, signer),
+``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed`` (ids), ``alarms`` (name, version, id, id)
+and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the file too. A file without
+``accepted`` is an older one's: it may hold statements about nothing, so only those are read whose manifest it had
+accepted. The checksum finds torn and rotted files; it is no signature.
 """
 
 from __future__ import annotations
@@ -17,8 +20,15 @@ from msgspec import Meta
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.statement import STATEMENT_BYTES, Statement
-from gossipd.deployment.statement_store import NAMES_MAX, VERSIONS_KEPT_MAX, Equivocation, RegisterState, StatementStore
+from gossipd.deployment.statement import EPOCH_LIMIT, STATEMENT_BYTES, Statement, Verb
+from gossipd.deployment.statement_store import (
+    NAMES_MAX,
+    VERSIONS_KEPT_MAX,
+    AcceptedManifest,
+    Equivocation,
+    RegisterState,
+    StatementStore,
+)
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.strict_msgpack import INTEGER_MAX, pack, unpack
 
@@ -26,6 +36,7 @@ REGISTER_VERSION = 1
 _CHECKSUM_BYTES = 16
 
 _Id = Annotated[bytes, Meta(min_length=32, max_length=32)]
+_Key = Annotated[bytes, Meta(max_length=32)]
 _Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
@@ -46,6 +57,11 @@ class _Kept(msgspec.Struct, frozen=True):
     removed: list[_Id]
     alarms: list[tuple[str, _Natural, _Id, _Id]]
     last_signed: _Natural
+    accepted: list[tuple[_Id, _Key, _Natural]] | None = None
+    deployers: list[tuple[_Id, _Key]] = []
+    untrusted_keys: list[_Key] = []
+    untrusted: list[_Id] = []
+    overridden: list[str] = []
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
@@ -54,6 +70,11 @@ def register_to_bytes(register: StatementStore) -> bytes:
     kept = {
         "statements": [one.encode() for one in register.statements()],
         "versions": [[name, version, one] for name, held in state.versions.items() for version, one in held.items()],
+        "accepted": [[one, fact.signer, fact.accepted_s] for one, fact in state.accepted.items()],
+        "deployers": [[one, signer] for one, signer in state.deployers.items()],
+        "untrusted_keys": list(state.untrusted_keys),
+        "untrusted": list(state.untrusted),
+        "overridden": list(state.overridden),
         "removed": list(state.removed),
         "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
         "last_signed": state.last_signed_s,
@@ -85,9 +106,20 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     except (ManifestError, msgspec.ValidationError) as error:
         raise RegisterFormatError(f"the statements file is damaged: {error}") from None
     state = RegisterState(last_signed_s=found.last_signed)
-    state.statements = {one.deployment: one for one in statements}
     for name, version, deployment in found.versions:
         state.versions.setdefault(name, {})[version] = DeploymentId(deployment)
+    if found.accepted is None:
+        older = [one for kept_versions in state.versions.values() for one in kept_versions.values()]
+        state.accepted = {one: AcceptedManifest(b"", 0) for one in older}
+        statements = [one for one in statements if one.deployment in state.accepted]
+    else:
+        state.accepted = {DeploymentId(one): AcceptedManifest(signer, at) for one, signer, at in found.accepted}
+    state.statements = {one.deployment: one for one in statements if one.epoch <= EPOCH_LIMIT}
+    state.deployers = {one.deployment: one.signer for one in statements if one.verb is Verb.DEPLOY}
+    state.deployers |= {DeploymentId(one): signer for one, signer in found.deployers}
+    state.untrusted_keys = dict.fromkeys(found.untrusted_keys)
+    state.untrusted = {DeploymentId(one): None for one in found.untrusted}
+    state.overridden = dict.fromkeys(found.overridden)
     state.removed = {DeploymentId(one): None for one in found.removed}
     state.alarms = {
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None

@@ -6,8 +6,8 @@ gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
-issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
-them to each other again.
+issued longest ago are dropped first, or accepted here longest ago, whichever is later: nearly the same on all nodes, so
+that they do not teach each other again what they drop.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.statement import EPOCH_MAX, Statement
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb
+from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -35,6 +37,9 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
+UNTRUSTED_MAX = 4_096
+ACCEPTED_MAX = 16_384  # 80 bytes each on disk
+DEPLOYER_SETTLES_S = 60.0  # a statement is everywhere within seconds, and within a minute after a short partition
 _Key = TypeVar("_Key")
 
 
@@ -63,6 +68,17 @@ class Equivocation:
     offered: DeploymentId
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedManifest:
+    """That this host has accepted a manifest is a fact: it outlasts the trust in its signer's key.
+
+    ``signer``: the publisher's Ed25519 key, empty when the file of an older gossipd did not tell.
+    """
+
+    signer: bytes
+    accepted_s: int
+
+
 @dataclass(slots=True)
 class RegisterState:
     """All that is kept; ``statement_file`` writes and reads it."""
@@ -70,7 +86,15 @@ class RegisterState:
     statements: dict[DeploymentId, Statement] = field(default_factory=dict)
     versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
     """Name -> accepted versions, always with the highest."""
+    accepted: dict[DeploymentId, AcceptedManifest] = field(default_factory=dict)
+    deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
+    """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
+    untrusted_keys: dict[bytes, None] = field(default_factory=dict)
+    """Ids of publishers' keys whose models this host no longer uses."""
+    untrusted: dict[DeploymentId, None] = field(default_factory=dict)
+    overridden: dict[str, None] = field(default_factory=dict)
+    """Names whose next manifest may have any version."""
     alarms: dict[Equivocation, None] = field(default_factory=dict)
     last_signed_s: int = 0
     """Latest creation date of any accepted manifest: a clock of ours that is earlier is wrong."""
@@ -88,8 +112,14 @@ class StatementStore:
     # ---- statements ----
 
     def judge(self, statement: Statement, signers: Container[bytes]) -> Heard:
-        """What a statement with a proved signature would mean to this node; nothing is changed. Raises ManifestError
-        ``E_KEY_UNKNOWN`` when its signer is not among the Ed25519 keys of ``signers``."""
+        """What a statement with a proved signature would mean to this node; nothing is changed.
+
+        Args:
+            signers: Ed25519 keys that may sign statements: those of the roster's hosts and of known clients.
+        Raises:
+            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements, ``E_STATEMENT_BOUNDS`` when its
+                epoch is too far above the last one.
+        """
         known = self.state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
@@ -99,6 +129,12 @@ class StatementStore:
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )
+        epoch_max = EPOCH_FIRST_MAX if known is None else min(known.epoch + EPOCH_STEP_MAX, EPOCH_LIMIT)
+        if statement.epoch > epoch_max:
+            raise ManifestError(
+                f"the statement on {short(statement.deployment)} has epoch {statement.epoch}, at most {epoch_max}",
+                code="E_STATEMENT_BOUNDS",
+            )
         return Heard.NEWS
 
     def hear(self, statement: Statement, signers: Container[bytes]) -> Heard:
@@ -107,9 +143,29 @@ class StatementStore:
         if heard is not Heard.NEWS:
             return heard
         self.state.statements[statement.deployment] = statement
+        if statement.verb is Verb.DEPLOY:
+            self.state.deployers.setdefault(statement.deployment, statement.signer)
         self._forget_oldest()
         self.revision += 1
         return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
+
+    def hear_twin(self, statement: Statement, now_s: float) -> None:
+        """Another statement of the rank of the last one, whose signer may sign. Where two hosts deployed a manifest in
+        one moment, that of the higher key counts as the first, so that all hosts that hear of both agree. Later it does
+        not, or a member could take the right to cancel from the host that has it.
+        """
+        deployment = statement.deployment
+        known, accepted = self.state.statements[deployment], self.state.accepted.get(deployment)
+        is_settled = accepted is not None and abs(now_s - accepted.accepted_s) > DEPLOYER_SETTLES_S
+        is_first = known.verb is Verb.DEPLOY and self.state.deployers.get(deployment) == known.signer
+        if is_first and not is_settled and statement.signer > known.signer:
+            self.state.statements[deployment] = statement
+            self.state.deployers[deployment] = statement.signer
+            self.revision += 1
+
+    def is_proven(self, deployment: DeploymentId) -> bool:
+        """Whether a manifest of that id was verified here: only statements on those are believed and kept."""
+        return deployment in self.state.statements or deployment in self.state.accepted
 
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
         """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
@@ -125,12 +181,17 @@ class StatementStore:
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
-        return tuple(sorted(self.state.statements.values(), key=_age))
+        return tuple(sorted(self.state.statements.values(), key=lambda one: (one.issued_s, one.deployment)))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
         known = self.state.statements.get(deployment)
-        return min(known.epoch + 1, EPOCH_MAX) if known else 1
+        return known.epoch + 1 if known else 1
+
+    def authors(self, deployment: DeploymentId) -> Authors:
+        """Who published it and who deployed it first, as far as this host knows."""
+        accepted = self.state.accepted.get(deployment)
+        return Authors(accepted.signer if accepted else b"", self.state.deployers.get(deployment, b""))
 
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
@@ -139,16 +200,34 @@ class StatementStore:
     def _forget_oldest(self) -> None:
         statements = self.state.statements
         while len(statements) > STATEMENTS_MAX:
-            del statements[min(statements.values(), key=_age).deployment]
+            oldest = min(statements.values(), key=self._age).deployment
+            del statements[oldest]
+            self.state.deployers.pop(oldest, None)
+
+    def _age(self, statement: Statement) -> tuple[int, DeploymentId]:
+        """A signer may name any time that has been, so none counts as older than its acceptance here."""
+        accepted = self.state.accepted.get(statement.deployment)
+        return max(statement.issued_s, accepted.accepted_s if accepted else 0), statement.deployment
 
     # ---- versions ----
 
     def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
-        """Trust this version of its name from now on. Raises ManifestError ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``,
-        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted."""
+        """Trust this version of its name from now on.
+
+        Raises:
+            ManifestError: ``E_UNTRUSTED``, ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``, or ``E_EQUIVOCATION``, after
+                which ``alarms`` names both contents and the one accepted first stays trusted.
+        """
+        if self.is_untrusted(manifest):
+            raise ManifestError(
+                f"an operator of this host has said: gossipd untrust {manifest.name}@{manifest.version}, or its key",
+                code="E_UNTRUSTED",
+            )
         versions = self.state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
-        if trusted == manifest.id:
+        if trusted == manifest.id or manifest.id in self.state.accepted:
+            if self._note_accepted(manifest, now_s):
+                self.revision += 1
             return Acceptance.ALREADY
         if trusted is not None:
             alarm = Equivocation(manifest.name, manifest.version, trusted, manifest.id)
@@ -159,7 +238,8 @@ class StatementStore:
                 f"{short(manifest.id)}; publish changed content under a higher version",
                 code="E_EQUIVOCATION",
             )
-        if versions and manifest.version < max(versions):
+        is_overridden = manifest.name in self.state.overridden
+        if versions and manifest.version < max(versions) and not is_overridden:
             raise ManifestError(
                 f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
             )
@@ -167,12 +247,74 @@ class StatementStore:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
         manifest.check_time(max(now_s, self.state.last_signed_s))
         kept = self.state.versions.setdefault(manifest.name, {})
+        if is_overridden:
+            del self.state.overridden[manifest.name]
+            for version in [one for one in kept if one > manifest.version]:
+                del kept[version]
         kept[manifest.version] = manifest.id
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
         self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
+        self._note_accepted(manifest, now_s)
         self.revision += 1
         return Acceptance.NEW
+
+    def _note_accepted(self, manifest: Manifest, now_s: float) -> bool:
+        accepted = self.state.accepted
+        known = accepted.get(manifest.id)
+        if known is not None and known.signer:
+            return False
+        accepted[manifest.id] = AcceptedManifest(manifest.signer, int(now_s))
+        if len(accepted) > ACCEPTED_MAX:
+            unsaid = (one for one in accepted if one not in self.state.statements)
+            del accepted[next(unsaid, next(iter(accepted)))]
+        return True
+
+    def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
+        """What is known of the acceptance of that manifest; None when this host has not accepted it."""
+        return self.state.accepted.get(deployment)
+
+    # ---- what the operator of this host says of trust ----
+
+    def untrust(self, key: bytes, deployment: DeploymentId | None, *, is_undone: bool = False) -> bool:
+        """Do not use models of this key (its id), or this one model; or use them again. False when that is known.
+
+        Raises:
+            ManifestError: ``E_LIMIT``.
+        """
+        keys, models = self.state.untrusted_keys, self.state.untrusted
+        is_known = key in keys if deployment is None else deployment in models
+        if is_known is not is_undone:
+            return False
+        if len(keys) + len(models) >= UNTRUSTED_MAX and not is_undone:
+            raise ManifestError(f"{UNTRUSTED_MAX} keys and models are untrusted", code="E_LIMIT")
+        if deployment is None and is_undone:
+            del keys[key]
+        elif deployment is None:
+            keys[key] = None
+        elif is_undone:
+            del models[deployment]
+        else:
+            models[deployment] = None
+        self.revision += 1
+        return True
+
+    def is_untrusted(self, manifest: Manifest) -> bool:
+        """Whether the operator has said so of it or its signer."""
+        return manifest.id in self.state.untrusted or key_id(manifest.signer) in self.state.untrusted_keys
+
+    def override(self, name: str) -> int:
+        """Let the next manifest of that name have any version; the highest trusted one is returned.
+
+        Raises:
+            NotFoundError: this host trusts no version of it.
+        """
+        versions = self.state.versions.get(name)
+        if not versions:
+            raise NotFoundError(f"no version of {name} is trusted here")
+        self.state.overridden[name] = None
+        self.revision += 1
+        return max(versions)
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
@@ -199,7 +341,3 @@ class StatementStore:
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
         return deployment in self.state.removed
-
-
-def _age(statement: Statement) -> tuple[int, DeploymentId]:
-    return statement.issued_s, statement.deployment

@@ -68,7 +68,8 @@ STATES: dict[HostState, frozenset[HostState]] = {
     # A publication that finds chunks lost goes back to downloading, and may succeed from there.
     HostState.DOWNLOADING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
     HostState.VERIFYING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
-    HostState.COMPLETE: frozenset({HostState.CANCELLED}),  # removed here; a cancel leaves it as it is
+    # Removed here, or no longer trusted; a cancel leaves it as it is.
+    HostState.COMPLETE: frozenset({HostState.CANCELLED, HostState.FAILED}),
     HostState.FAILED: frozenset({HostState.INIT, HostState.CANCELLED}),
     HostState.CANCELLED: frozenset({HostState.INIT, HostState.CANCELLED}),
     HostState.EXPIRED: frozenset({HostState.INIT, HostState.CANCELLED}),

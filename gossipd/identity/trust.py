@@ -3,14 +3,17 @@
 What lives here: the id of a key, and the refusal of degenerate ones. What does not: reading key files, and the
 configured list of trusted keys, which arrives here as a plain collection of 32-byte Ed25519 keys.
 
-A key's id is the same 16 bytes that name a node (BLAKE2b of the key), so that logs show one kind of name. Trust is flat
-in this version: any listed publisher may sign any model. Thresholds, delegation by model prefix and revocation need a
-root role, which a later version can add as a document of its own type in the same envelope.
+A key may be trusted for some names only: its patterns, where ``*`` stands for any characters, ``/`` too.
+
+A key's id is the same 16 bytes that name a node (BLAKE2b of the key), so that logs show one kind of name. Thresholds,
+delegation and revocation need a root role, which a later version can add as a document of its own type in the same
+envelope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
 
 from membership.member import NODE_ID_BYTES, node_id
 
@@ -45,3 +48,13 @@ def is_degenerate(public_ed25519: bytes) -> bool:
 def keys_by_id(trusted: Collection[bytes]) -> dict[bytes, bytes]:
     """Key id -> key, without degenerate keys: a degenerate key is treated as unknown."""
     return {key_id(key): key for key in trusted if not is_degenerate(key)}
+
+
+def may_sign(patterns: Collection[str], name: str) -> bool:
+    """Whether a key that is trusted for these patterns may sign a model of that name."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def keys_for(trusted: Mapping[bytes, Collection[str]], name: str) -> frozenset[bytes]:
+    """The keys that may sign a model of that name."""
+    return frozenset(key for key, patterns in trusted.items() if may_sign(patterns, name))

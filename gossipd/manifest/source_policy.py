@@ -2,7 +2,8 @@
 
 What lives here: the setting's syntax and the decision. What does not: looking names up. The source reader resolves a
 host, asks ``check_addresses`` about every address, and connects to one of those only, so that an attacker gains nothing
-by changing a name between look-up and connection. Redirects are not followed.
+by changing a name between look-up and connection. Redirects are not followed, but for those of a hub that the list
+names: it leads to signed addresses on other hosts, which may be local only where an entry names them.
 
 Each entry of the list is one of::
 
@@ -11,6 +12,7 @@ Each entry of the list is one of::
     https://*.example.org          every host below example.org
     http://10.0.0.7:8000           this address and port; ``:*`` allows every port
     s3://bucket/prefix             this bucket, only below prefix
+    hf://ORG/MODEL                 this repository of the hub, all revisions; ``hf://ORG`` all of ORG
     file:///srv/models             files below this directory; ``file`` alone is refused, as it would be every file
 
 Loopback, link-local, multicast, unspecified, reserved and cloud metadata addresses are read only where an entry
@@ -31,7 +33,7 @@ from typing import ClassVar, TypeAlias
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.manifest.errors import ManifestError, shown
-from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
+from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 
 RULES_MAX = 256
 ANY_PORT = -1
@@ -70,8 +72,13 @@ class _Rule:
             self.scheme == url.scheme
             and (self.host in ("*", url.host) or (self.host.startswith("*.") and url.host.endswith(self.host[1:])))
             and self.port in (ANY_PORT, url.port)
-            and (self.path == "/" or f"{url.path.rstrip('/')}/".startswith(self.path))
+            and (self.path == "/" or f"{self._path(url)}/".startswith(self.path))
         )
+
+    def _path(self, url: SourceUrl) -> str:
+        """An entry for a repository of the hub covers all its revisions, unless it names one."""
+        path = url.path.partition("@")[0] if url.scheme == HUB_SCHEME and "@" not in self.path else url.path
+        return path.rstrip("/")
 
     def names(self, address: _Address, url: SourceUrl) -> bool:
         """Whether this rule lists the very address, for the scheme and port of ``url``."""
@@ -118,6 +125,14 @@ class SourcePolicy:
         literal = _literal(url)
         if literal is not None:
             self.check_addresses(url, [str(literal)])
+
+    def check_hub(self, url: SourceUrl, endpoint: SourceUrl, field: str = "source") -> None:
+        """The same for an ``hf`` URL, which an entry for its hub's own address covers, too."""
+        if not any(rule.covers(url) or rule.covers(endpoint) for rule in self.rules):
+            raise ManifestError(
+                f"{field} {url.shown} is not among sources.allow, nor is its hub {endpoint.shown}",
+                code="E_SOURCE_FORBIDDEN",
+            )
 
     def check_addresses(self, url: SourceUrl, addresses: Iterable[str]) -> None:
         """Check all addresses to which the host of an ``http`` or ``https`` URL resolved. Raises ManifestError

@@ -8,6 +8,9 @@ hosts see a manifest and all three are where credentials hide (pre-signed links 
 
 Hosts are taken in one spelling only. ``2130706433``, ``0x7f.1`` and ``127.1`` are 127.0.0.1 to some resolvers and names
 to others, so a host that ends in a number must be a dotted quad (the WHATWG URL standard's test), without ``%``.
+
+A repository of the Hugging Face Hub is ``hf://ORG/MODEL[@REVISION]``. Which hub is meant says the reading host's
+environment.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from gossipd.manifest.errors import ManifestError, shown
 
 URL_CHARS_MAX = 2048  # what browsers and proxies are known to carry
 WEB_SCHEMES = ("http", "https")
-SCHEMES = (*WEB_SCHEMES, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
-"""The schemes that obstore reads. A manifest may name others, as mirrors for newer hosts."""
+HUB_SCHEME = "hf"
+SCHEMES = (*WEB_SCHEMES, HUB_SCHEME, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
+"""The schemes that a host reads. A manifest may name others, as mirrors for newer hosts."""
 _PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_REVISION = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,198}[A-Za-z0-9._-])?"
+_REPOSITORY = re.compile(rf"/([A-Za-z0-9][A-Za-z0-9._-]{{0,95}})(?:@({_REVISION}))?/?", re.ASCII)
 _PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 
 
@@ -49,6 +55,23 @@ class SourceUrl:
         return f"{self.scheme}://{self.host}" + (
             f":{self.port}" if self.port not in (0, _PORTS.get(self.scheme)) else ""
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HubRepository:
+    """A model on the hub at one revision: a branch, a tag, ``refs/pr/1``, or a commit."""
+
+    name: str
+    """``ORG/MODEL``."""
+    revision: str = "main"
+
+
+def hub_repository(url: SourceUrl, field: str = "source") -> HubRepository:
+    """The repository of a checked ``hf`` URL. Raises ManifestError ``E_SOURCE_FORBIDDEN``."""
+    found = _REPOSITORY.fullmatch(url.path)
+    if found is None:
+        _refuse(f"{field} must be hf://ORG/MODEL or hf://ORG/MODEL@REVISION")
+    return HubRepository(f"{url.host}/{found[1]}", found[2] or "main")
 
 
 @lru_cache(maxsize=64)  # every read asks for the few sources of its manifest
@@ -72,6 +95,8 @@ def parse_source_url(text: str, field: str = "source") -> SourceUrl:
     if any(component in (".", "..") for component in path.split("/")) or not path.isprintable():
         _refuse(f"{field} must not have '.', '..' or control characters in its path")
     host = _host(scheme, parts.netloc, parts.hostname or "", field)
+    if scheme == HUB_SCHEME and port is not None:
+        _refuse(f"{field} must not have a port; which hub is meant says HF_ENDPOINT")
     return SourceUrl(text, scheme, host, port or _PORTS.get(scheme, 0), path)
 
 

@@ -4,8 +4,9 @@ What lives here: listing and reading through obstore. What does not: the reads o
 against the manifest's hashes. Here only the object's version can be checked: every request is pinned to the ETag of the
 listing (If-Match), so that a manifest never mixes two versions, and the listing is compared at the end (``publisher``).
 
-obstore itself reads credentials and endpoints from the environment (``AWS_*`` and the like). Its retries cover listing
-and the start of a request; after a broken body the whole extent is read again here, because a hash cannot go back.
+Credentials and endpoints are those of a seed (``sources``), and so are the sentences for refusals. obstore's retries
+cover listing and the start of a request; after a broken body the whole extent is read again here, because a hash cannot
+go back.
 
 Some storage systems mark directories by empty objects of their names; such markers are left out.
 """
@@ -15,23 +16,40 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.paths import DIRECTORIES_MAX
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
+from gossipd.publish.odd_keys import listed_past, odd_key, refusal
 from gossipd.publish.selection import Selection
+from gossipd.sources.aws_credentials import AwsCredentials
+from gossipd.sources.bucket_region import with_region
+from gossipd.sources.errors import (
+    SourceAuthError,
+    SourceError,
+    SourceNotFoundError,
+    SourceRegionError,
+    SourceUnreachableError,
+)
+from gossipd.sources.google_credentials import GoogleCredentials
+from gossipd.sources.location import allows_clear_text
+from gossipd.sources.obstore_errors import from_obstore
+from gossipd.sources.proxies import ProxyError, client_options
+from gossipd.sources.refusals import bucket_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -42,7 +60,6 @@ BACKOFF_S = 0.5  # doubled each time, times 0.5 to 1.5: four attempts last some 
 _OBSTORE_ERRORS = (BaseError, OSError, ValueError)
 _CLIENT_OPTIONS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "user_agent": "gossipd"}
 _RETRIES = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}  # six doublings from 0.1 s, with jitter
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +77,82 @@ class FoundObject:
 
 def open_storage(url: SourceUrl) -> Any:
     """The obstore store for a bucket and prefix. Raises StorageError."""
-    client: dict[str, Any] = dict(_CLIENT_OPTIONS)
-    if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINT_VARIABLES):
-        client["allow_http"] = True  # the operator's own endpoint
     try:
-        options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES}
+        profile = AwsCredentials().options(url.scheme, url.shown) or GoogleCredentials().options(url.scheme, url.shown)
+        clear = allows_clear_text(url, profile.get("endpoint", ""))
+        client = _CLIENT_OPTIONS | {"allow_http": clear} | client_options(url.scheme, url.host, os.environ)
+        options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES, **profile}
         return from_url(f"{url.text.rstrip('/')}/", **options)
+    except SourceError as error:
+        raise _from_source(error) from None
+    except ProxyError as error:
+        raise PublishError(f"{error}, in this environment", code="E_SOURCE_PROXY") from None
     except _OBSTORE_ERRORS as error:
         raise _from_obstore(error, url.shown) from None
 
 
-def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
-    """The selected objects below the prefix, in order of path. Raises StorageError; PublishError ``E_EMPTY``;
-    ManifestError ``E_LIMIT`` beyond 100,000 objects."""
-    found: list[FoundObject] = []
-    parents: set[str] = set()
+def find_objects(
+    store: Any, url: SourceUrl, selection: Selection, left_out: Counter[str] | None = None
+) -> list[FoundObject]:
+    """The selected objects below the prefix, in order of path. ``left_out``: as in ``tree.find_files``. Raises
+    StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
     try:
-        for page in obstore.list(store):
-            for meta in page:
-                path = str(meta["path"])
-                for at, character in enumerate(path):
-                    if character == "/":
-                        parents.add(path[:at])
-                if path and selection.admits(path):
-                    found.append(_found(meta))
-            if len(found) > FILES_MAX + len(parents):
-                raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+        try:
+            files, counted = _collect(obstore.list(store), selection)
+        except InvalidPathError as error:
+            odd = odd_key(str(error), url)
+            if odd is None:
+                raise
+            files, counted = _collect_past(odd, store, url, selection)
     except _OBSTORE_ERRORS as error:
         raise _from_obstore(error, url.shown) from None
-    files = [one for one in found if one.size or one.path not in parents]
+    if left_out is not None:
+        left_out.update(counted)
     if not files:
         raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
     return sorted(files, key=lambda one: one.path.encode())
+
+
+def _collect(pages: Iterable[Iterable[Any]], selection: Selection) -> tuple[list[FoundObject], Counter[str]]:
+    found: list[FoundObject] = []
+    parents: set[str] = set()
+    left_out: Counter[str] = Counter()
+    for page in pages:
+        for meta in page:
+            path = str(meta["path"])
+            for at, character in enumerate(path):
+                if character == "/":
+                    parents.add(path[:at])
+            if path and selection.admits(path, left_out):
+                found.append(_found(meta))
+        if len(found) > FILES_MAX + len(parents):
+            raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+    return [one for one in found if one.size or one.path not in parents], left_out
+
+
+def _by_directory(store: Any, selection: Selection) -> Iterator[Sequence[Any]]:
+    """One request for each directory that is not left out as a whole. obstore ends a listing at a key that is no
+    path."""
+    waiting: list[str | None] = [None]
+    asked = 0
+    while waiting:
+        asked += 1
+        if asked > DIRECTORIES_MAX:
+            raise ManifestError(f"directories>{DIRECTORIES_MAX} max={DIRECTORIES_MAX}", code="E_LIMIT")
+        result = obstore.list_with_delimiter(store, waiting.pop())
+        yield result["objects"]
+        waiting += [str(one) for one in result["common_prefixes"] if not selection.leaves_out_below(str(one))]
+
+
+def _collect_past(odd: str, store: Any, url: SourceUrl, selection: Selection) -> tuple[list[FoundObject], Counter[str]]:
+    """The same after a key that no file can have, where it is left out: by directories, as it may lie in one that is
+    left out whole, else with a client that takes keys as they are."""
+    if selection.admits(odd):
+        raise refusal(odd)
+    try:
+        return _collect(_by_directory(store, selection), selection)
+    except InvalidPathError:
+        return _collect([listed_past(odd, url, selection)], selection)
 
 
 def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:
@@ -108,18 +169,27 @@ class StoredObjects:
     """Reads extents of the given objects, which are in the manifest's order."""
 
     def __init__(
-        self, store: Any, objects: Sequence[FoundObject], *, sleep: Callable[[float], None] = time.sleep
+        self, store: Any, url: SourceUrl, objects: Sequence[FoundObject], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._store = store
+        self._base = f"{url.text.rstrip('/')}/"
         self._objects = objects
         self._sleep = sleep
         self.threads = THREADS
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises TreeChangedError, StorageError."""
+        return self._again(lambda: self._hash_once(run, chunk_bytes))
+
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one object. Raises TreeChangedError, StorageError."""
+        segment = Segment(index, offset, length)
+        return self._again(lambda: b"".join(bytes(piece) for piece in self._pieces(segment)))
+
+    def _again(self, ask: Callable[[], bytes]) -> bytes:
         for attempt in range(ATTEMPTS):
             try:
-                return self._hash_once(run, chunk_bytes)
+                return ask()
             except (StorageAuthError, StorageNotFoundError):
                 raise
             except StorageError:
@@ -148,8 +218,13 @@ class StoredObjects:
                 if left < 0:
                     break
                 yield memoryview(part)
+        except FileNotFoundError:
+            raise StorageNotFoundError(
+                f"{shown(one.path)} is listed but not there: it was deleted, or its key ends in '/', which no file's "
+                f"name does; leave it out with --exclude {shown(one.path)}"
+            ) from None
         except _OBSTORE_ERRORS as error:
-            raise _from_obstore(error, shown(one.path)) from None
+            raise _from_obstore(error, self._base + one.path) from None
         if left:
             raise StorageError(f"{shown(one.path)}: the body has another length than promised", code="E_SOURCE_SHORT")
 
@@ -164,12 +239,20 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
     """Translate an error. obstore's text is not shown, because it quotes replies, which may hold anything."""
     text = str(error)
     if isinstance(error, PreconditionError):
-        return TreeChangedError(f"{what} was replaced while it was hashed")
-    if isinstance(error, FileNotFoundError) or "status code: 404" in text:
-        return StorageNotFoundError(f"{what} is not there")
-    refused = isinstance(error, UnauthenticatedError | PermissionDeniedError)
-    if refused or "status code: 403" in text or "status code: 401" in text:
-        return StorageAuthError(f"{what}: access refused; see the credentials in this environment")
-    if isinstance(error, ValueError) or "not recognise" in text or "not recognize" in text:
-        return PublishError(f"{what} is not an address that can be opened", code="E_SOURCE_LISTING")
-    return StorageError(f"{what}: the storage gave an unexpected answer")
+        return TreeChangedError(f"{shown(what)} was replaced while it was hashed")
+    found = from_obstore(error, what)
+    if isinstance(found, SourceRegionError):
+        found = with_region(found, bucket_of(what).rpartition("/")[2])
+    if type(found) is SourceUnreachableError and (isinstance(error, ValueError) or "not recogni" in text):
+        return PublishError(f"{shown(what)} is not an address that can be opened", code="E_SOURCE_LISTING")
+    return _from_source(found)
+
+
+def _from_source(error: SourceError) -> StorageError:
+    """The same words and code as those of a seed; the exit code of a command."""
+    kind: type[StorageError] = StorageError
+    if isinstance(error, SourceAuthError):
+        kind = StorageAuthError
+    elif isinstance(error, SourceNotFoundError):
+        kind = StorageNotFoundError
+    return kind(str(error), code=error.code)

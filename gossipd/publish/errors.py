@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from gossipd.core.errors import ExitCode, LocalError, RemoteError
+from gossipd.publish.inspection import Finding
 
 
 class PublishError(LocalError):
@@ -19,6 +20,19 @@ class TreeChangedError(PublishError):
     """A file or object changed since publishing began. Retry: when nobody writes to it."""
 
     code = "E_SOURCE_CHANGED"
+
+
+class InspectionError(PublishError):
+    """The tree looks wrong and ``--strict`` was given. Fault: the tree. State: nothing was written. Retry: when it is
+    mended, or without ``--strict``. ``details``: what looks wrong, for ``--json``."""
+
+    code = "E_INSPECTION"
+    exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        more = f" (and {len(findings) - 3} more)" if len(findings) > 3 else ""
+        super().__init__("; ".join(one.sentence for one in findings[:3]) + more)
+        self.details = {"findings": [one.as_dict for one in findings]}
 
 
 class StorageError(RemoteError):

@@ -8,6 +8,10 @@ buffer. But if somebody shortens a mapped file, SIGBUS kills the process. So an 
 milliseconds later, or 45 s at most. Without a lease (a foreign file, one open for writing, or a network file system)
 the extent is read into a buffer.
 
+A file is opened beneath its root without following links, so that a link or directory that is exchanged after the walk
+leads to no other file. One that the tree holds twice (hard links, or links into the blobs of a Hugging Face cache) is
+hashed once.
+
 A changed file is refused, never published half old and half new: size, time of change and inode are compared at the end
 of an extent, and for the whole tree at the end (``publisher``).
 """
@@ -19,6 +23,8 @@ import fcntl
 import mmap
 import os
 import signal
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -30,6 +36,7 @@ from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.tree import FoundFile
+from gossipd.store.disk.syscalls import open_beneath
 
 BUFFER_BYTES = 512 * 1024  # 256 KiB to 1 MiB are equally fast
 _NO_LEASE = (errno.EAGAIN, errno.EACCES, errno.EINVAL, errno.EPERM, errno.ENOTSUP, errno.ENOLCK)
@@ -41,18 +48,39 @@ class LocalFiles:
     def __init__(self, files: Sequence[FoundFile], *, mapped: bool = True) -> None:
         self._files = files
         self._mapped = mapped
+        twins = Counter(file.inode for file in files if file.size)
+        self._once = {inode: threading.Lock() for inode, count in twins.items() if count > 1}
+        self._hashed: dict[tuple[tuple[int, int], int, int], bytes] = {}
         self.threads = len(os.sched_getaffinity(0))
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises TreeChangedError, PublishError ``E_SOURCE_READ``."""
         if run.count > 1 or len(run.segments) == 1:
-            return self._hash_adjacent(run.segments[0], chunk_bytes)
+            return self._hash_once(run.segments[0], chunk_bytes)
         hasher = blake3()
         for segment in run.segments:
             with self._opened(segment) as descriptor:
                 for piece in self._pieces(descriptor, segment):
                     hasher.update(piece)
         return hasher.digest()
+
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one file. Raises TreeChangedError, PublishError ``E_SOURCE_READ``."""
+        segment = Segment(index, offset, length)
+        with self._opened(segment) as descriptor:
+            return b"".join(bytes(piece) for piece in self._pieces(descriptor, segment))
+
+    def _hash_once(self, segment: Segment, chunk_bytes: int) -> bytes:
+        """``_hash_adjacent``, unless the same bytes of the same file were hashed under another name."""
+        inode = self._files[segment.file_index].inode
+        lock = self._once.get(inode)
+        if lock is None:
+            return self._hash_adjacent(segment, chunk_bytes)
+        with lock:  # the thread that comes second would only read the same pages
+            key = (inode, segment.offset, segment.length)
+            if key not in self._hashed:
+                self._hashed[key] = self._hash_adjacent(segment, chunk_bytes)
+            return self._hashed[key]
 
     def _hash_adjacent(self, segment: Segment, chunk_bytes: int) -> bytes:
         with self._opened(segment) as descriptor:
@@ -96,7 +124,7 @@ class LocalFiles:
     def _opened(self, segment: Segment) -> Iterator[int]:
         file = self._files[segment.file_index]
         try:
-            descriptor = os.open(file.location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = open_found(file)
             try:
                 yield descriptor
                 if not file.is_still(os.fstat(descriptor)):
@@ -106,11 +134,23 @@ class LocalFiles:
         except FileNotFoundError:
             raise self._changed(segment) from None
         except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EXDEV):  # a link stands where none was
+                raise self._changed(segment) from None
             raise PublishError(f"{shown(file.path)}: {error.strerror}") from None
 
     def _changed(self, segment: Segment) -> TreeChangedError:
         path = self._files[segment.file_index].path
         return TreeChangedError(f"{shown(path)} changed while it was hashed; publish when nobody writes to it")
+
+
+def open_found(file: FoundFile) -> int:
+    """A descriptor of the file that the walk found, through no link. Raises OSError: ELOOP or EXDEV where a link
+    has appeared."""
+    root = os.open(file.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, file.location, os.O_RDONLY | os.O_NONBLOCK)
+    finally:
+        os.close(root)
 
 
 def _lease(descriptor: int) -> bool:

@@ -1,4 +1,4 @@
-"""From a source to a signed manifest: find, lay out, hash, look again, sign, write.
+"""From a source to a signed manifest: find, inspect, lay out, hash, look again, sign, write.
 
 What lives here: the order of the steps, and the source address in the manifest. What does not: each step.
 
@@ -9,8 +9,10 @@ directory cannot be listed by any standard, so it is published from a copy on di
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
@@ -24,11 +26,13 @@ from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.paths import check_paths
-from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
+from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
-from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
+from gossipd.publish.errors import InspectionError, PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
-from gossipd.publish.hashing import ExtentReader, hash_chunks
+from gossipd.publish.hashing import hash_chunks
+from gossipd.publish.hub_listing import HubFiles, list_repository
+from gossipd.publish.inspection import Finding, inspect
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
@@ -60,6 +64,8 @@ class PublishOrder:
     targets: Targets = EVERY_HOST
     priority: int = 5
     selection: Selection = EVERYTHING
+    is_strict: bool = False
+    """Refuse what looks wrong."""
     created_s: int
     expires_s: int | None = None
 
@@ -81,6 +87,10 @@ class Published:
     out: Path
     is_new: bool
     """False when ``out`` had the same content already and was not written."""
+    findings: tuple[Finding, ...] = ()
+    """What looks wrong in it."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many files each default pattern left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +98,34 @@ class _Origin:
     """One published place: its content, its reader, and its address for seeds."""
 
     found: Found
-    reader: ExtentReader
+    reader: LocalFiles | StoredObjects | HubFiles
     base_url: str
     look_again: Callable[[], Found]
+    left_out: Mapping[str, int]
 
 
-def publish(order: PublishOrder, progress: PublishProgress) -> Published:
+class InspectionObserver(Protocol):
+    """Called once, before hashing begins."""
+
+    def __call__(self, findings: Sequence[Finding], left_out: Mapping[str, int], /) -> None:
+        """What looks wrong, and how many files each default pattern left out."""
+
+
+def publish(
+    order: PublishOrder, progress: PublishProgress, on_inspected: InspectionObserver = lambda findings, left_out: None
+) -> Published:
     """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError, ManifestError;
     then nothing was written."""
     check_model_name(order.name)
     check_writable(order.out)
     origin = _open(order)
     files = tuple(FileEntry(one.path, one.size, one.mode) for one in origin.found)
-    check_paths([entry.path for entry in files])
+    _check_paths(files)
     sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
+    findings = inspect(origin.found, origin.left_out, origin.reader.read_piece)
+    on_inspected(findings, origin.left_out)
+    if findings and order.is_strict:
+        raise InspectionError(findings)
     bytes_total = sum(entry.size for entry in files)
     layout = Layout([entry.size for entry in files], order.chunk_bytes or default_chunk_bytes(bytes_total))
     progress.found(len(files), bytes_total)
@@ -128,8 +152,17 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
         write_whole(order.out, envelope)
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
-        layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new,
+        layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new, findings, origin.left_out,
     )  # fmt: skip
+
+
+def _check_paths(files: Sequence[FileEntry]) -> None:
+    """Every rule on paths. Raises ManifestError that names files by their paths, where the rules have an index."""
+    try:
+        check_paths([entry.path for entry in files])
+    except ManifestError as error:
+        named = re.sub(r"files\[(\d+)\](?:\.path)?", lambda found: shown(files[int(found[1])].path), str(error))
+        raise ManifestError(f"{named}; rename it, or leave it out with --exclude", code=error.code) from None
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
@@ -157,16 +190,31 @@ def _open(order: PublishOrder) -> _Origin:
             f"'gossipd publish DIRECTORY --source {url.scheme}://HOST/PATH/'",
             code="E_SOURCE_LISTING",
         )
+    if url.scheme == HUB_SCHEME:
+        return _open_hub(url, order.selection)
     return _open_storage(order)
+
+
+def _open_hub(url: SourceUrl, selection: Selection) -> _Origin:
+    left_out: Counter[str] = Counter()
+    listing = list_repository(url, selection, left_out)
+    return _Origin(
+        listing.files,
+        HubFiles(listing),
+        listing.url.text,
+        lambda: list_repository(listing.url, selection).files,
+        left_out,
+    )
 
 
 def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     path = Path(os.path.abspath(source))  # not resolve(): a link that the operator names stays in the address
     _check_outside(path, out, selection)
-    found = find_files(path, selection)
+    left_out: Counter[str] = Counter()
+    found = find_files(path, selection, left_out)
     base = path if path.is_dir() else path.parent
     url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
-    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection))
+    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection), left_out)
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
@@ -182,15 +230,18 @@ def _check_outside(source: Path, out: Path, selection: Selection) -> None:
 def _open_storage(order: PublishOrder) -> _Origin:
     url = parse_source_url(order.source, "SOURCE")
     store = open_storage(url)
+    left_out: Counter[str] = Counter()
     try:
-        found = find_objects(store, url, order.selection)
+        found = find_objects(store, url, order.selection, left_out)
     except PublishError:
         single = None if url.text.endswith("/") else _open_object(order.source)
         if single is None:
             raise
         return single
     base = f"{url.text.rstrip('/')}/"
-    return _Origin(found, StoredObjects(store, found), base, lambda: find_objects(store, url, order.selection))
+    return _Origin(
+        found, StoredObjects(store, url, found), base, lambda: find_objects(store, url, order.selection), left_out
+    )
 
 
 def _open_object(source: str) -> _Origin | None:
@@ -210,13 +261,15 @@ def _open_object(source: str) -> _Origin | None:
     if find_object(store, name, url) is None:
         return None
     found = look()
-    return _Origin(found, StoredObjects(store, found), url.text, look)
+    return _Origin(found, StoredObjects(store, url, found), url.text, look, {})
 
 
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:
     """``--source`` as the directory for the manifest, also when it is the address of the only file."""
     url = parse_source_url(text, "--source")
     check_scheme(url.scheme, "--source")
+    if url.scheme == HUB_SCHEME:
+        return list_repository(url, EVERYTHING).url.text  # its commit: a branch moves
     last = url.path.rpartition("/")[2]
     if last and len(files) == 1 and last == files[0].path:
         return text[: text.rindex("/") + 1]

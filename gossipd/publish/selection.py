@@ -1,28 +1,63 @@
-"""Which files of a tree belong to the model: ``--include`` and ``--exclude``.
+"""Which files of a tree belong to the model: ``--include`` and ``--exclude``, and the usual rubbish.
 
 A pattern matches the whole relative path, and ``*`` matches ``/`` too, as in huggingface_hub's ``allow_patterns``:
 ``*.safetensors`` finds shards at any depth. A pattern with a final ``/`` means everything below that directory. Without
 ``include`` everything is in; ``exclude`` wins. Case counts.
+
+The default patterns name what tools leave beside a model. They match at any depth, and are counted when they decide, so
+that nothing is left out unseen. Credentials are not among them: a person should know that they are there
+(``inspection``).
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
+
+DEFAULT_EXCLUDES = (
+    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",  # downloads
+    ".git/", ".svn/", ".hg/",  # version control
+    ".cache/huggingface/", ".huggingface/", ".locks/", ".~tmp~/",  # what downloads keep
+    ".nfs*", ".fuse_hidden*", "lost+found/",  # file systems
+    "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/",  # macOS
+    "Thumbs.db", "desktop.ini", "$RECYCLE.BIN/",  # Windows
+    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*~",  # editors and interpreters
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns of included and excluded files."""
+    """Patterns of included and excluded files. ``defaults``: names of files, in which only ``*`` means
+    more than itself, and of directories, with a final ``/``, that are left out at any depth."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
 
-    def admits(self, path: str) -> bool:
-        """Whether the file at this relative path is part of the model."""
+    def admits(self, path: str, left_out: Counter[str] | None = None) -> bool:
+        """Whether the file at this relative path is part of the model. ``left_out``: counts what a default pattern
+        alone leaves out, by pattern."""
         if self.include and not any(_matches(path, pattern) for pattern in self.include):
             return False
-        return not any(_matches(path, pattern) for pattern in self.exclude)
+        if any(_matches(path, pattern) for pattern in self.exclude):
+            return False
+        if not self.defaults or not _any_of(self.defaults).search(f"/{path}"):
+            return True
+        if left_out is not None:
+            decided = next(pattern for pattern in self.defaults if _any_of((pattern,)).search(f"/{path}"))
+            left_out[decided] += 1
+        return False
+
+    def leaves_out_below(self, directory: str) -> bool:
+        """Whether everything below this directory is left out by a pattern of directories."""
+        below = f"{directory}/"
+        if any(pattern.endswith("/") and _matches(below, pattern) for pattern in self.exclude):
+            return True
+        names = tuple(name for name in self.defaults if name.endswith("/"))
+        return bool(names) and _any_of(names).search(f"/{below}") is not None
 
 
 EVERYTHING = Selection()
@@ -30,3 +65,15 @@ EVERYTHING = Selection()
 
 def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern + "*" if pattern.endswith("/") else pattern)
+
+
+@lru_cache(maxsize=64)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """One expression for all: a tree may have 100,000 files. It looks at a path that begins with ``/``."""
+    return re.compile("|".join(map(_expression, names)))
+
+
+def _expression(name: str) -> str:
+    if name.endswith("/"):
+        return re.escape(f"/{name}")
+    return "/" + "".join("[^/]*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", name)) + r"\Z"

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
+from gossipd.core.targets import Targets
+from gossipd.sessions.events import AskPeer, Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
@@ -28,6 +29,12 @@ class EndpointDirectory(Protocol):
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for hosts that are no members or have left."""
 
+    def has_answered(self, node: NodeId) -> bool:
+        """Whether a member has ever spoken from there. A lookup, too."""
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """Whether a member is one of the targets, by its own record."""
+
 
 class ChannelTable:
     """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
@@ -35,14 +42,14 @@ class ChannelTable:
     def __init__(self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random) -> None:
         self.commands: list[SessionCommand] = []
         self.counters: Counter[str] = Counter()
-        self._directory = directory
+        self.directory = directory
         self._settings = settings
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[tuple[NodeId, str]] = []
         self._due_s = math.inf
-        self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
+        self.link_counters = {"asked": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
     def get(self, peer: NodeId) -> PeerChannel | None:
         """The channel to ``peer`` if there is one; does not keep it from falling idle."""
@@ -52,7 +59,7 @@ class ChannelTable:
         """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
-            if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
+            if self.directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
                 self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
@@ -104,7 +111,7 @@ class ChannelTable:
         channel = self._channels.get(peer)
         if channel is None:
             return
-        endpoint = self._directory.endpoint_of(peer)
+        endpoint = self.directory.endpoint_of(peer)
         if endpoint is None:
             self.drop(peer)
         elif channel.state is ChannelState.WAITING:
@@ -112,6 +119,9 @@ class ChannelTable:
             self.look_at(now)
         elif channel.endpoint != endpoint:
             self._fail(channel, "moved", now)
+        elif channel.is_asking and self.directory.has_answered(peer):
+            channel.is_asking = False
+            self._begin(channel, endpoint, now)
 
     def drop(self, peer: NodeId) -> None:
         """The peer is gone."""
@@ -122,7 +132,7 @@ class ChannelTable:
     def up(self, peer: NodeId, now: float) -> PeerChannel | None:
         """The handshake has succeeded; None when the peer is not being dialed."""
         channel = self._channels.get(peer)
-        if channel is None or channel.state is not ChannelState.DIALING:
+        if channel is None or channel.state is not ChannelState.DIALING or channel.is_asking:
             return None
         channel.up(now)
         self.look_at(now + self._settings.link_idle_s)
@@ -187,17 +197,25 @@ class ChannelTable:
         return True
 
     def _dial(self, channel: PeerChannel, now: float) -> None:
-        endpoint = self._directory.endpoint_of(channel.peer)
+        endpoint = self.directory.endpoint_of(channel.peer)
         if endpoint is None:
             self.drop(channel.peer)
             return
+        is_asking = not self.directory.has_answered(channel.peer)
+        channel.dial(endpoint, now, is_asking=is_asking)
+        self.look_at(channel.dial_until_s)
+        if is_asking:
+            self.link_counters["asked"] += 1
+            self.commands.append(AskPeer(channel.peer))
+        else:
+            self._begin(channel, endpoint, now)
+
+    def _begin(self, channel: PeerChannel, endpoint: Endpoint, now: float) -> None:
         address = (endpoint.host, endpoint.port)
         if (other := self._by_address.get(address)) is not None:
             self._fail(other, "moved", now)  # another key answers there now, or answered there before
-        channel.dial(endpoint, now)
         self._by_address[address] = channel
         self.link_counters["dialed"] += 1
-        self.look_at(channel.dial_until_s)
         self.commands.append(Dial(channel.peer, endpoint))
 
     def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:

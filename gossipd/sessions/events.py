@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gossipd.core import events
+from gossipd.core.ids import DeploymentId
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.wire.control import Message
 from membership.member import NodeId
@@ -44,7 +45,7 @@ class MessageHeard:
 
 @dataclass(frozen=True, slots=True)
 class EndpointChanged:
-    """A member's record is new or has changed."""
+    """A member's record is new or has changed, or it has answered from where its record says."""
 
     peer: NodeId
 
@@ -87,6 +88,14 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPeer:
+    """Nobody has answered from this peer's address yet: have membership ask there, with one small datagram. The record
+    may name a third party's address, which must not be dialed. EndpointChanged follows when it has answered."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """The connection to this peer is over: close what there is of it, and fail the requests that went over it."""
 
@@ -117,4 +126,12 @@ class ReportEvent:
     event: events.Event
 
 
-SessionCommand: TypeAlias = Dial | HangUp | SendReady | KeepTokens | ReportEvent
+@dataclass(frozen=True, slots=True)
+class RefuseSubscriber:
+    """A peer that is no target of the deployment asks for its holdings: it is told nothing, the log is."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+SessionCommand: TypeAlias = Dial | AskPeer | HangUp | SendReady | KeepTokens | ReportEvent | RefuseSubscriber

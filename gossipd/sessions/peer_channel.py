@@ -6,7 +6,7 @@ What lives here: values and rules without a socket. What does not: all of them t
 state    means                                    leaves it by
 =======  =======================================  ======================================================
 WAITING  for its time to be dialed                ``dial``: DIALING. Not wanted: dropped
-DIALING  the handshake is under way               ``up``: UP. ``fail``, or twice ``handshake_s``: WAITING
+DIALING  asked, or the handshake is under way     ``up``: UP. ``fail``, or twice ``handshake_s``: WAITING
 UP       messages can be sent                     ``fail``: WAITING. Idle and not wanted: dropped
 =======  =======================================  ======================================================
 """
@@ -48,6 +48,7 @@ class PeerChannel:
         self.used_s = now
         self.dial_at_s = now
         self.dial_until_s = 0.0
+        self.is_asking = False  # whether it is where its record says; dialed when it has answered
         self.is_ready = False  # the caller knows that something can be sent
         self.queue = SendQueue(settings)
         self._settings = settings
@@ -55,8 +56,9 @@ class PeerChannel:
         self._up_s = 0.0
         self._pause_s = settings.redial_min_s
 
-    def dial(self, endpoint: Endpoint, now: float) -> None:
-        """A connection is begun; it must be up within two handshakes' time."""
+    def dial(self, endpoint: Endpoint, now: float, *, is_asking: bool = False) -> None:
+        """A connection is begun, or the peer asked for first; it must be up within two handshakes' time."""
+        self.is_asking = is_asking
         self.state, self.endpoint = ChannelState.DIALING, endpoint
         self.dial_until_s = now + 2 * self._settings.handshake_s
 

@@ -43,11 +43,14 @@ class Assembly:
         self._clock = clock
         self._position = 0
         self._filled = 0
+        self.received = 0
+        """Bytes of the run that need not be asked for again."""
         self._incoming: IncomingChunk | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
         """Take the next bytes of the run. Raises SourceHashError, PoolExhaustedError when stopped, and the store's."""
+        self.received += len(piece)
         while piece:
             if self._incoming is None:
                 chunk = self._chunks[self._position]
@@ -85,7 +88,9 @@ class Assembly:
             if self._incoming is not None:
                 self._incoming.land()
         except DigestMismatchError:
-            raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
+            packed = len(self._manifest.segments(chunk)) - 1
+            of = f", which holds {packed} more files," if packed else ""
+            raise SourceHashError(self._what, f"chunk {chunk}{of} does not hash to the manifest's digest") from None
         finally:
             self.close()
         self._position += 1

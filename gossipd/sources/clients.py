@@ -1,7 +1,8 @@
 """obstore clients, one for each base address, and the stream of one range.
 
 obstore's retries are off and its time-outs are set: by default it repeats a slow range in full up to ten times. obstore
-itself reads credentials, endpoints and regions from this host's environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
+itself reads credentials, endpoints and regions from this host's environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``);
+AWS' profiles come from ``aws_credentials``, Google's federated identities from ``google_credentials``.
 
 There are two ways to read a range. In pieces as they arrive (``min_chunk_size=1``, copied into our buffer): a slow,
 wrong or endless body is noticed at once, and a rate limit works. Whole (``bytes()``, which obstore collects outside the
@@ -11,6 +12,7 @@ and again when it no longer is. A whole range has a short time-out instead of th
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -24,8 +26,13 @@ from obstore.store import MemoryStore, from_url
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
+from gossipd.sources.aws_credentials import AwsCredentials
+from gossipd.sources.bucket_region import with_region
 from gossipd.sources.first_request import check_rate
+from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
+from gossipd.sources.obstore_errors import in_our_words
+from gossipd.sources.proxies import ProxyError, client_options
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
@@ -45,7 +52,7 @@ def start_runtime() -> None:
 
 
 def _use_once() -> None:
-    with errors.in_our_words("obstore's first use"):
+    with in_our_words("obstore's first use"):
         obstore.put(MemoryStore(), "nothing", b"")
 
 
@@ -56,17 +63,21 @@ class Clients:
         self._settings = settings
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[str, bool], Any] = OrderedDict()
+        self._aws = AwsCredentials()
+        self._google = GoogleCredentials()
 
     def open(self, location: Location, *, whole: bool) -> Any:
         """The obstore store for the object's base. ``whole``: with the shorter time-out. Raises SourceError."""
         key = (location.base, whole)
+        scheme = location.source.scheme
+        profile = self._aws.options(scheme, location.shown) or self._google.options(scheme, location.shown)
         with self._lock:  # held for the creation too, which costs CPU time that threads would spend in parallel
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-            with errors.in_our_words(location.shown):
-                store = from_url(location.base, **self._options(location, whole=whole))
+            with in_our_words(location.shown):
+                store = from_url(location.base, **self._options(location, profile, whole=whole))
             self._open[key] = store
             while len(self._open) > self._settings.stores_max:
                 self._open.popitem(last=False)
@@ -77,7 +88,7 @@ class Clients:
         with self._lock:
             self._open.clear()
 
-    def _options(self, location: Location, *, whole: bool) -> dict[str, Any]:
+    def _options(self, location: Location, profile: dict[str, Any], *, whole: bool) -> dict[str, Any]:
         if location.source.scheme == "file":
             return {}
         settings = self._settings
@@ -87,17 +98,24 @@ class Clients:
             "read_timeout": f"{settings.read_timeout_s * 1000:.0f}ms",
             "timeout": f"{timeout_s * 1000:.0f}ms",
             "user_agent": "gossipd",
-            "allow_http": allows_clear_text(location.source),
+            "allow_http": allows_clear_text(location.source, profile.get("endpoint", "")),
+            **_proxy_options(location),
         }
-        return {"client_options": client, "retry_config": {"max_retries": 0}}
+        return {"client_options": client, "retry_config": {"max_retries": 0}, **profile}
+
+
+def _proxy_options(location: Location) -> dict[str, str]:
+    try:
+        return client_options(location.source.scheme, location.source.host, os.environ)
+    except ProxyError as error:
+        raise errors.SourceProxyError(location.shown, f"{error}, in this daemon's environment") from None
 
 
 class Stream:
     """One range: ``version`` after the head, then exactly its bytes. Constructor and iteration raise SourceErrors."""
 
     def __init__(
-        self, store: Any, location: Location, part: Segment, pinned: ObjectVersion | None, *,
-        whole: bool, settings: SourceSettings, clock: Clock,
+        self, store: Any, location: Location, part: Segment, *, whole: bool, settings: SourceSettings, clock: Clock,
     ) -> None:  # fmt: skip
         self._whole = whole
         self._what = location.shown
@@ -107,12 +125,13 @@ class Stream:
         self.waited_s = 0.0
         """Time spent waiting for the source: its speed, independent of ours."""
         options: Any = {"range": (part.offset, part.offset + part.length)}
-        if pinned is not None and pinned.if_match is not None:
-            options["if_match"] = pinned.if_match
         began = clock()
-        with errors.in_our_words(self._what):
-            self._result = obstore.get(store, location.path, options=options)
-            meta = self._result.meta
+        try:
+            with in_our_words(self._what):
+                self._result = obstore.get(store, location.path, options=options)
+                meta = self._result.meta
+        except errors.SourceRegionError as error:
+            raise with_region(error, location.source.host) from None
         self.waited_s += clock() - began
         modified = meta["last_modified"]
         self.version = ObjectVersion(meta["e_tag"], meta["size"], None if modified == _NO_DATE else modified)
@@ -127,7 +146,7 @@ class Stream:
             if self._whole and received < self._length:
                 break
             if received > self._length:
-                raise errors.SourceLongError(self._what, f"more than the {self._length} bytes asked for came")
+                raise errors.SourceRangeError(self._what, f"more than the {self._length} bytes asked for came")
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
             check_rate(self._what, received, self.waited_s, self._settings)
             yield piece
@@ -143,7 +162,7 @@ class Stream:
 
     def _next(self, pieces: Iterator[Any]) -> memoryview | None:
         began = self._clock()
-        with errors.in_our_words(self._what):
+        with in_our_words(self._what):
             piece = next(pieces, None)
         self.waited_s += self._clock() - began
         return None if piece is None else memoryview(piece)

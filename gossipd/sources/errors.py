@@ -1,77 +1,94 @@
-"""Failures of external storage, one class for each, and the translation of obstore's exceptions.
+"""Failures of external storage, one class for each.
 
-What lives here: the classes and sentences. What does not: repeats (``pace``, ``reader``).
+What lives here: the classes, and what a bare HTTP status means. What does not: what a storage says in the document of
+its refusal (``refusals``), obstore's exceptions (``obstore_errors``), repeats (``pace``, ``reader``).
 
-Every error names the object by its address without userinfo, query or fragment. From the server it quotes only a status
-number, two version tags and lengths, because an error page may hold anything, and obstore puts it into its exceptions.
-Only obstore's text tells the status number and the kind of a connection failure; the tests in ``tests/gossipd/sources``
-detect changes of that text.
-
-Every call that may end in obstore's code is inside ``in_our_words``, so that no answer looks like our bug.
+Every error names the object, or the bucket when the bucket is at fault, by its address without userinfo, query or
+fragment. From the server it quotes only a status number, a region, the plain name of an error, two version tags and
+lengths, because an error page may hold anything.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Container
 from typing import ClassVar
-
-from obstore import exceptions
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.events import FailReason
 
-# obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
-_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
-_OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
-
 
 class SourceError(RemoteError):
     """A read from external storage failed. Fault: the source or the way to it. State: nothing was written. ``again``:
-    how many times the same request may be repeated at once. ``reason``: for the planner.
+    how many times the same request may be repeated at once. ``reason``: for the planner. ``heals``: whether time alone
+    may cure it; otherwise a person has to act, as the sentence says. ``is_permanent``: only another object, server or
+    manifest helps, and the sentence says which.
     """
 
     code = "E_SOURCE"
     exit_code = ExitCode.SOURCE_UNREACHABLE
     again: ClassVar[int] = 0
     reason: ClassVar[FailReason] = FailReason.SOURCE
+    heals: ClassVar[bool] = False
+    is_permanent: ClassVar[bool] = False
+    cure: ClassVar[str] = ""
+    """What helps, where trying again does not."""
 
     def __init__(self, what: str, why: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(f"{what}: {why}")
+        super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
         self.what = what
+        self.said = ""
+        """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.retry_after_s = retry_after_s
+        self.is_too_many = False
+        """Status 429: the number of requests in a time, not of those at once, is too high."""
 
 
 class SourceShortError(SourceError):
-    """Fewer bytes came than promised, or the object is shorter than in the manifest. Retry: yes."""
+    """Fewer bytes came than promised. Retry: yes."""
 
     code = "E_SOURCE_SHORT"
     again = 2
+    heals = True
+
+
+class SourceTruncatedError(SourceError):
+    """The object is shorter than in the manifest, so it is not the published one. Retry: elsewhere."""
+
+    code = "E_SOURCE_TRUNCATED"
+    is_permanent = True
+    cure = "put the published file there, or publish again"
 
 
 class SourceLongError(SourceError):
     """The object is longer than in the manifest, so it is not the published one. Retry: elsewhere."""
 
     code = "E_SOURCE_LONG"
+    is_permanent = True
+    cure = SourceTruncatedError.cure
 
 
 class SourceRangeError(SourceError):
     """The answer to a range request was something else: the whole object, another range, a page. Retry: elsewhere."""
 
     code = "E_SOURCE_RANGE"
+    is_permanent = True
+    cure = "name a server that answers range requests"
+
+
+class SourceNoRangesError(SourceError):
+    """The server has no ranges, and the file is too large to be taken whole for each of them. Retry: elsewhere."""
+
+    code = "E_SOURCE_NO_RANGES"
+    is_permanent = True
+    cure = "serve the files with a server that answers range requests, such as nginx"
 
 
 class SourceEncodingError(SourceError):
     """The server compressed or otherwise encoded the bytes. Retry: elsewhere."""
 
     code = "E_SOURCE_ENCODING"
-
-
-class SourceChangedError(SourceError):
-    """The object is not the version first seen; versions are never mixed. Retry: elsewhere."""
-
-    code = "E_SOURCE_CHANGED"
+    is_permanent = True
+    cure = "switch compression off for these files"
 
 
 class SourceHashError(SourceError):
@@ -81,6 +98,15 @@ class SourceHashError(SourceError):
     exit_code = ExitCode.VERIFICATION
     again = 1
     reason = FailReason.CORRUPT
+    is_permanent = True
+    cure = SourceTruncatedError.cure
+
+
+class SourceChangedError(SourceHashError):
+    """The same, and the object's tag or date says that it was replaced while it was read. Retry: elsewhere."""
+
+    code = "E_SOURCE_CHANGED"
+    again = 0
 
 
 class SourceAuthError(SourceError):
@@ -90,14 +116,91 @@ class SourceAuthError(SourceError):
     exit_code = ExitCode.SOURCE_AUTH
 
 
+class SourceNoCredentialsError(SourceAuthError):
+    """This host has no credentials for the storage. Fault: this host's environment. Retry: after the remedy."""
+
+    code = "E_SOURCE_NO_CREDENTIALS"
+
+
+class SourceKeyError(SourceAuthError):
+    """The storage does not know the key, or the secret is not the key's. Fault: this host's environment. Retry: after
+    the remedy."""
+
+    code = "E_SOURCE_KEY"
+
+
+class SourceTokenExpiredError(SourceAuthError):
+    """A session token is past its time. Fault: this host's environment. Retry: when it has been renewed; files of
+    credentials are read again by themselves."""
+
+    code = "E_SOURCE_TOKEN_EXPIRED"
+
+
+class SourceClockError(SourceAuthError):
+    """The storage finds this host's clock wrong. Fault: this host. Retry: when the clock has been set, by itself."""
+
+    code = "E_SOURCE_CLOCK"
+    heals = True
+
+
+class SourceRegionError(SourceAuthError):
+    """The bucket is in another region than was asked. Fault: this host's environment. Retry: after the remedy."""
+
+    code = "E_SOURCE_REGION"
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the sentence says which region."""
+        return "AWS_REGION=" in str(self)
+
+
+class SourcePayerError(SourceAuthError):
+    """The bucket is read only by those who say that they pay. Fault: this host's environment. Retry: after the
+    remedy."""
+
+    code = "E_SOURCE_PAYER"
+
+
+class SourceAccountError(SourceAuthError):
+    """The account behind the bucket is closed, unpaid or not set up. Fault: the account. Retry: after the remedy."""
+
+    code = "E_SOURCE_ACCOUNT"
+
+
+class SourceEncryptedError(SourceAuthError):
+    """The storage may not, or cannot, decrypt the object. Fault: its key's settings. Retry: after the remedy."""
+
+    code = "E_SOURCE_ENCRYPTED"
+
+
 class SourceNotFoundError(SourceError):
     """The object or its bucket does not exist. Retry: elsewhere."""
 
     code = "E_SOURCE_NOT_FOUND"
+    is_permanent = True
+    cure = SourceTruncatedError.cure
+
+
+class SourceNoBucketError(SourceNotFoundError):
+    """The bucket or container does not exist. Fault: the manifest, or the endpoint in this host's environment. Retry:
+    elsewhere."""
+
+    code = "E_SOURCE_NO_BUCKET"
+    is_permanent = False
+
+
+class SourceArchivedError(SourceNotFoundError):
+    """The object lies in an archive and must be restored before it is read. Fault: its storage class. Retry: after
+    that, or elsewhere."""
+
+    code = "E_SOURCE_ARCHIVED"
+    is_permanent = False
 
 
 class SourceRedirectError(SourceError):
-    """The server redirects, which is not followed. ``target``: the address that it named. Retry: elsewhere."""
+    """The server redirects, which is followed for hubs only. ``target``: the address that it named, which may be as
+    good as a password. Retry: elsewhere.
+    """
 
     code = "E_SOURCE_REDIRECT"
     target = ""
@@ -116,6 +219,7 @@ class SourceSlowError(SourceError):
 
     code = "E_SOURCE_SLOW"
     again = 1
+    heals = True
     reason = FailReason.SLOW
 
 
@@ -124,6 +228,7 @@ class SourceBusyError(SourceError):
 
     code = "E_SOURCE_BUSY"
     again = 8
+    heals = True
 
 
 class SourceUnreachableError(SourceError):
@@ -131,6 +236,15 @@ class SourceUnreachableError(SourceError):
 
     code = "E_SOURCE_UNREACHABLE"
     again = 3
+    heals = True
+
+
+class SourceProxyError(SourceError):
+    """The proxy of this host's environment is none that gossipd can use, or refuses this host. Retry: after the
+    remedy.
+    """
+
+    code = "E_SOURCE_PROXY"
 
 
 class SourceCancelledError(SourceError):
@@ -143,80 +257,23 @@ class SourceCancelledError(SourceError):
 # The first matching row decides.
 _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
     ((429, 503), SourceBusyError, "the server is busy"),
-    ((401, 403, 407), SourceAuthError, "access refused; see this host's credentials for it"),
+    ((407,), SourceProxyError, "the proxy of this host's environment asks for credentials, or other ones"),
+    ((401, 403), SourceAuthError, "access refused; see this host's credentials for it"),
     ((404, 410), SourceNotFoundError, "not there"),
-    ((412,), SourceChangedError, "the object has changed since it was first seen"),
-    ((416,), SourceShortError, "the object ends before the range begins"),
+    ((416,), SourceTruncatedError, "the object ends before the range begins"),
     (range(300, 400), SourceRedirectError, "the server redirects; name the final address as the source"),
     (range(500, 600), SourceUnreachableError, "the server failed"),
 )
+
+
+TOO_MANY = 429
 
 
 def from_status(status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
     """The error for an HTTP status that is neither 200 nor 206."""
     for statuses, kind, why in _STATUSES:
         if status in statuses:
-            return kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
-    return SourceRangeError(what, f"the server refused the request (status {status})")
-
-
-_WHOLE_OBJECT = "the server answered a range request with something else (status 200)"
-# obstore's classes, where the text is not needed; the first match decides.
-_CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
-    (FileNotFoundError, SourceNotFoundError, "not there"),
-    (exceptions.UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (exceptions.PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (exceptions.PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
-    (exceptions.NotSupportedError, SourceRangeError, _WHOLE_OBJECT),
-)
-# Words of obstore's text, where there is nothing better; the first that occurs decides.
-_WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
-    ("StartTooLarge", SourceShortError, "the object ends before the range begins"),
-    ("TimedOut", SourceSlowError, "no answer within the time-out"),
-    ("kind: Timeout", SourceSlowError, "no answer within the time-out"),
-    ("IncompleteBody", SourceShortError, "the connection ended before the promised bytes had come"),
-    ("UnexpectedEof", SourceShortError, "the connection ended before the promised bytes had come"),
-    ("dns error", SourceUnreachableError, "its host name does not resolve"),
-    ("certificate", SourceUnreachableError, "its TLS certificate is not valid"),
-    ("UnableToCanonicalize", SourceNotFoundError, "the directory is not there"),
-    ("PermissionDenied", SourceAuthError, "this host's user may not read it"),
-    ("tcp connect error", SourceUnreachableError, "no connection"),
-)
-
-
-def from_obstore(error: Exception, what: str) -> SourceError:
-    """Translate an exception of obstore about one object."""
-    for known, kind, why in _CLASSES:
-        if isinstance(error, known):
-            return kind(what, why)
-    text = str(error)
-    if found := _STATUS.search(text):
-        return from_status(int(found.group(1)), what)
-    if found := _OTHER_RANGE.search(text):
-        asked_start, asked_stop, start, stop = (int(part) for part in found.groups())
-        if start == asked_start and stop < asked_stop:
-            return SourceShortError(what, f"the server sent {stop - start} bytes of the {asked_stop - start} asked for")
-        return SourceRangeError(what, "the server sent another range than was asked for")
-    for word, kind, why in _WORDS:
-        if word in text:
-            return kind(what, why)
-    return SourceUnreachableError(what, "the read failed")
-
-
-@contextmanager
-def in_our_words(what: str) -> Iterator[None]:
-    """Around calls into obstore: its exceptions about the object ``what`` become SourceErrors."""
-    try:
-        yield
-    # Also FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
-    except (exceptions.BaseError, OSError, ValueError) as error:
-        raise from_obstore(error, what) from None
-    except BaseException as error:
-        if _is_panic(error):
-            raise SourceError(what, "obstore panicked") from None
-        raise
-
-
-def _is_panic(error: BaseException) -> bool:
-    """A Rust panic. PyO3 creates its class, a BaseException, at the first panic, so it cannot be imported."""
-    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
+            error = kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            error.is_too_many = status == TOO_MANY
+            return error
+    return SourceError(what, f"the server refused the request (status {status})", retry_after_s=retry_after_s)

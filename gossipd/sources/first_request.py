@@ -1,104 +1,77 @@
 """The first request to an object on a web server: a small range, with access to every header.
 
-Each object of an ``http`` or ``https`` source is asked for once before its ranges are read (``web_stream``): from the
-very address that was checked against ``sources.allow`` (no second name resolution), without following redirects. It
-tells the version to which later reads are pinned. A range of up to 64 KiB is read by this request, so that small files
-cost one. A host that has failed is asked for one byte here first.
-
-There is no first request through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``): addresses and redirects are then the
-proxy's concern, and obstore reads through it.
+Each object of an ``http`` or ``https`` source is asked for once before its ranges are read (``web_stream``), without
+following redirects. It tells the object's size, and of many threads one meets an object that is not there. A range of
+up to 64 KiB is read by this request, so that small files cost one. A host that has failed is asked for one byte here
+first.
 """
 
 from __future__ import annotations
 
 import http.client
-import io
 import re
 import socket
-import ssl
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, cast
-from urllib.request import getproxies, proxy_bypass
+from typing import cast
 
-from gossipd.manifest.source_url import SourceUrl
 from gossipd.sources import errors
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, reason_of
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
+_PIECE_BYTES = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
-_PROXIES = ("http", "https")
-
-Addresses = tuple[str, ...]
 
 
-def uses_proxy(source: SourceUrl) -> bool:
-    """Whether this host's environment sends requests for ``source`` through a proxy."""
-    return source.scheme in _PROXIES and source.scheme in getproxies() and not proxy_bypass(source.host)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A range of an object, and how many bytes the manifest says that the whole object has."""
+
+    start: int
+    length: int
+    object_bytes: int
+
+    @property
+    def header(self) -> dict[str, str]:
+        return {"Range": f"bytes={self.start}-{self.start + self.length - 1}"}
 
 
-def resolve(source: SourceUrl, what: str) -> Addresses:
-    """The addresses of the source's host. Raises SourceUnreachableError."""
-    try:
-        found = socket.getaddrinfo(source.host, source.port, type=socket.SOCK_STREAM)
-    except OSError:
-        raise errors.SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A good answer. ``before``: bytes of the body that precede the wanted ones, where the whole object comes."""
+
+    version: ObjectVersion
+    before: int = 0
 
 
 def touch(
-    location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings
+    location: Location, addresses: Addresses, wanted: Wanted, settings: SourceSettings
 ) -> tuple[ObjectVersion, bytes]:
-    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects. Returns its
-    version and the bytes. Raises a SourceError for any answer except a 206 with exactly these bytes.
+    """Read a range of at least one byte of a web object, without following redirects. Returns its version and the
+    bytes. Raises a SourceError for any answer except one with exactly these bytes.
     """
     what = location.shown
-    connection = http.client.HTTPConnection(location.source.host, location.source.port)
+    sock: socket.socket | None = None
     try:
-        connection.sock = connect(location, addresses, settings)
-        headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "identity"}
-        connection.request("GET", location.target, headers=headers | {"User-Agent": "gossipd"})
-        response = _answer(connection.sock, settings)
-        version = check_head(response, what, start, length)
-        body = _read_body(response, length, settings, what)
+        sock = connect(location, addresses, settings)
+        ask(sock, location, addresses, wanted.header)
+        response = _answer(sock, settings)
+        head = check_head(response, what, wanted, settings)
+        body = _read_body(response, head.before, wanted.length, settings, what)
     except TimeoutError:
         raise errors.SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
     except (OSError, http.client.HTTPException) as error:
         raise errors.SourceUnreachableError(what, reason_of(error)) from None
     finally:
-        connection.close()
-    if len(body) != length:
-        raise errors.SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
-    return version, body
-
-
-class Incoming(io.RawIOBase):
-    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
-    starts again at each byte, so a slow drip could hold a thread.
-    """
-
-    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
-        self._sock = sock
-        self.deadline: float | None = time.monotonic() + timeout_s
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        if self.deadline is not None:
-            left_s = self.deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            self._sock.settimeout(left_s)
-        return self._sock.recv_into(buffer)
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        if sock is not None:
+            sock.close()
+    if len(body) != wanted.length:
+        raise errors.SourceShortError(what, f"{len(body)} bytes came, {wanted.length} were promised")
+    return head.version, body
 
 
 def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
@@ -111,13 +84,16 @@ def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPRe
     return response
 
 
-def _read_body(response: http.client.HTTPResponse, length: int, settings: SourceSettings, what: str) -> bytes:
-    """At most ``length`` bytes, at the least rate or faster."""
+def _read_body(
+    response: http.client.HTTPResponse, before: int, length: int, settings: SourceSettings, what: str
+) -> bytes:
+    """At most ``length`` bytes after the first ``before``, at the least rate or faster."""
     body = bytearray()
-    began = time.monotonic()
-    while len(body) < length and (piece := response.read1(length - len(body))):
-        body += piece
-        check_rate(what, len(body), time.monotonic() - began, settings)
+    began, received = time.monotonic(), 0
+    while received < before + length and (piece := response.read1(min(_PIECE_BYTES, before + length - received))):
+        body += piece[max(0, before - received) :]
+        received += len(piece)
+        check_rate(what, received, time.monotonic() - began, settings)
     return bytes(body)
 
 
@@ -128,51 +104,54 @@ def check_rate(what: str, received: int, waited_s: float, settings: SourceSettin
         raise errors.SourceSlowError(what, f"{received} bytes in {waited_s:.1f} s; {least}")
 
 
-def connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
-    source = location.source
-    last: OSError = OSError("no address")
-    for address in addresses:
-        try:
-            plain = socket.create_connection((address, source.port), timeout=settings.connect_timeout_s)
-        except OSError as error:
-            last = error
-            continue
-        plain.settimeout(settings.read_timeout_s)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if source.scheme == "http":
-            return plain
-        try:
-            return ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
-        except OSError as error:
-            plain.close()
-            last = error
-    raise last
-
-
-def check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
-    if response.status == 200:
-        raise errors.SourceRangeError(
-            what, "the server answered a range request with the whole object or a page (status 200)"
-        )
-    if response.status != 206:
+def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> Head:
+    """Raises a SourceError for any answer but the wanted range, or the whole of an object that is small enough."""
+    if response.status not in (200, 206):
         error = errors.from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
         if isinstance(error, errors.SourceRedirectError):
             error.target = response.getheader("Location") or ""
+        error.said = response.getheader("X-Error-Code") or ""
         raise error
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
         raise errors.SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
+    tag, modified = response.getheader("ETag"), _modified(response.getheader("Last-Modified"))
+    if response.status == 200:
+        _check_whole(response, what, wanted, settings)
+        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start)
+    size = _check_part(response, what, wanted)
+    return Head(ObjectVersion(tag, size, modified))
+
+
+def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> None:
+    """A server without ranges. Its small objects are taken whole, and so is one that is wanted whole."""
+    if response.length is not None and response.length != wanted.object_bytes:
+        raise errors.SourceRangeError(
+            what,
+            f"the server answered a range request with {response.length} bytes (status 200), the object has "
+            f"{wanted.object_bytes}: another object, or a page",
+        )
+    if response.length is None or wanted.object_bytes > settings.whole_file_bytes_max:
+        least = f"files of more than {settings.whole_file_bytes_max} bytes are not read without"
+        raise errors.SourceNoRangesError(what, f"the server has no ranges, and {least}")
+
+
+def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> int:
+    """The object's size."""
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
     if not found:
         raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
     first, last, size = (int(part) for part in found.groups())
+    start, length = wanted.start, wanted.length
     if (first, last) != (start, start + length - 1):
         if first == start and last < start + length - 1:
+            if size < start + length:
+                raise errors.SourceTruncatedError(what, f"the object has {size} bytes, and more are published")
             raise errors.SourceShortError(what, f"the server sent {last - first + 1} bytes of the {length} asked for")
         raise errors.SourceRangeError(what, f"asked for bytes {start}-{start + length - 1}, was sent {first}-{last}")
     if response.length is not None and response.length != length:
         raise errors.SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
-    return ObjectVersion(response.getheader("ETag"), size, _modified(response.getheader("Last-Modified")))
+    return size
 
 
 def _modified(text: str | None) -> datetime | None:
@@ -190,15 +169,3 @@ def _retry_after(text: str | None) -> float | None:
         return float(text)
     at = _modified(text)
     return None if at is None or at.tzinfo is None else max(0.0, (at - datetime.now(UTC)).total_seconds())
-
-
-def reason_of(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its TLS certificate is not valid: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return "TLS could not be set up"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return "the connection ended before an answer had come"

@@ -7,12 +7,17 @@ userinfo, because a checked source URL has none.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
-from gossipd.manifest.source_url import SourceUrl
+from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_FAMILIES = {"s3a": "s3", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +27,10 @@ class Location:
     source: SourceUrl
     base: str
     path: str
-    target: str
+    target: str = field(repr=False)
     """Request target of an HTTP object, percent-encoded."""
+    authorization: str = field(default="", repr=False)
+    """Value of the header of that name, or empty."""
 
     @classmethod
     def of(cls, source: SourceUrl, file_path: str) -> Location:
@@ -37,6 +44,16 @@ class Location:
         return self.base + self.path
 
     @property
+    def is_on_web(self) -> bool:
+        """Whether it is read by gossipd's own reader of web objects."""
+        return self.source.scheme in WEB_SCHEMES
+
+    @property
+    def is_on_hub(self) -> bool:
+        """Whether a hub says where it is."""
+        return self.base.startswith(f"{HUB_SCHEME}://")
+
+    @property
     def key(self) -> tuple[str, str]:
         return self.base, self.path
 
@@ -46,9 +63,17 @@ def authority(source: SourceUrl) -> str:
     return f"{source.scheme}://{source.host}:{source.port}"
 
 
-def allows_clear_text(source: SourceUrl) -> bool:
-    """Whether this address, or the S3 endpoint in this host's environment, is plain HTTP."""
-    if source.scheme == "http":
-        return True
-    endpoints = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES)
-    return source.scheme.startswith("s3") and any(one.startswith("http://") for one in endpoints)
+def family(scheme: str) -> str:
+    """The scheme that stands for all that name the same kind of storage: ``s3``, ``gs``, ``az``, else itself."""
+    return _FAMILIES.get(scheme, scheme)
+
+
+def endpoint(scheme: str) -> str:
+    """The endpoint that this host's environment names for this kind of storage, or nothing."""
+    named = (os.environ.get(name, "") for name in ENDPOINT_VARIABLES.get(family(scheme), ()))
+    return next(filter(None, named), "")
+
+
+def allows_clear_text(source: SourceUrl, profile_endpoint: str = "") -> bool:
+    """Whether this address is plain HTTP, or the storage's endpoint in this host's environment or profile."""
+    return source.scheme == "http" or (endpoint(source.scheme) or profile_endpoint).startswith("http://")

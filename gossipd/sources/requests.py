@@ -6,10 +6,12 @@ repeats (``reader``). Used by many threads at once.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -20,18 +22,30 @@ from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.clients import Clients, Clock, Stream
-from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError, SourceRedirectError
-from gossipd.sources.first_request import Addresses, touch
+from gossipd.sources.errors import (
+    SourceCancelledError,
+    SourceChangedError,
+    SourceError,
+    SourceHashError,
+    SourceRedirectError,
+)
+from gossipd.sources.first_request import Wanted, touch
+from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.pace import Turn
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
-from gossipd.sources.web_stream import WebConnections, WebStream
+from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
+from gossipd.sources.web_connection import Addresses
+from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
+BROKEN_PIECE_BYTES = 32 * 1024  # at a host whose answers break off: what is lost with the connection is less
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
 Sink = Callable[[memoryview], None]
+Attempt = Callable[[Location, Addresses], None]
+_AnyStream: TypeAlias = Stream | WebStream
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +53,7 @@ class Job:
     """One call of the reader, during its run."""
 
     manifest: Manifest
+    mirror: str = ""  # the source that is read now
     is_awaited: bool = False  # peers wait for the chunks and are sent each part at once
     stop: threading.Event = field(default_factory=threading.Event)
     stored: list[ChunkIndex] = field(default_factory=list)
@@ -47,9 +62,9 @@ class Job:
 
 @dataclass(slots=True)
 class _Asked:
-    """One request in progress, to one of ``addresses`` if there are any. ``struggling``: the last one failed."""
+    """One request in progress, to one of ``addresses`` if there are any."""
 
-    struggling: bool
+    turn: Turn
     addresses: Addresses
     received: int = 0
 
@@ -73,7 +88,8 @@ class SourceRequests:
         self._clock = clock
         self._clients = Clients(settings)
         self._connections = WebConnections(settings, clock)
-        self._versions = PinnedVersions()
+        self._versions = SeenVersions()
+        self._hub = HubRoutes(os.environ, admission)
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
         self._pool_bytes = pool.statistics().pool_bytes
         quarter = self._pool_bytes // 4
@@ -82,6 +98,7 @@ class SourceRequests:
 
     def forget(self, deployment: DeploymentId) -> None:
         self._versions.forget(deployment)
+        self._hub.forget()
         self._connections.close()
 
     def reads_whole(self, source: SourceUrl) -> bool:
@@ -96,19 +113,41 @@ class SourceRequests:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
-        addresses = self._admission.admit(location.source, location.shown)
+        on_web = location.is_on_web or location.is_on_hub
+        if on_web and part.length > self._settings.touch_bytes_max:
+            self._look_once(job, location, part)
+        self._led(location, lambda at, addresses: self._read_at(job, at, addresses, part, sink))
+
+    def hash_error(self, job: Job, location: Location, error: SourceHashError) -> SourceHashError:
+        """The error for bytes that are wrong again: SourceChangedError where the object was replaced meanwhile."""
+        change = self._versions.change(job.manifest.id, location)
+        return error if change is None else SourceChangedError(location.shown, f"the object has changed: {change}")
+
+    def _led(self, location: Location, attempt: Attempt) -> None:
+        """Call ``attempt`` with the place where the object is asked for, and its addresses."""
+        if location.is_on_hub:
+            self._hub.lead(location, attempt)
+            return
+        attempt(location, self._admission.admit(location.source, location.shown))
+
+    def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> None:
         small = part.length <= self._settings.touch_bytes_max
-        if addresses and not small:
-            self._look_once(job, location, addresses, part)
         with self._asked(job, location, addresses) as request:
-            if addresses and (small or request.struggling):
-                length = part.length if small else 1
-                version, body = touch(location, addresses, part.offset, length, self._settings)
+            if location.is_on_web and (small or request.turn.is_struggling):
+                wanted = self._wanted(job, part) if small else self._first_byte(job, part)
+                version, body = touch(location, addresses, wanted, self._settings)
                 self._check(job, location, part, version)
+                self._admission.answered(location.source, request.turn)
                 if small:
                     self._pour(job, location, request, memoryview(body), sink)
                     return
             self._stream(job, location, part, request, sink)
+
+    def _wanted(self, job: Job, part: Segment) -> Wanted:
+        return Wanted(part.offset, part.length, job.manifest.files[part.file_index].size)
+
+    def _first_byte(self, job: Job, part: Segment) -> Wanted:
+        return Wanted(0, 1, job.manifest.files[part.file_index].size)
 
     @contextmanager
     def _room(self, job: Job, location: Location, part: Segment, *, whole: bool) -> Iterator[None]:
@@ -126,33 +165,29 @@ class SourceRequests:
         finally:
             self._streams.release()
 
-    def _name_the_change(self, job: Job, location: Location, part: Segment) -> None:
-        """If-Match failed: ask for the present version, for an error that names both."""
-        if addresses := self._admission.admit(location.source, location.shown):
-            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings)[0])
-
     def _open(
-        self, location: Location, addresses: Addresses, part: Segment, pinned: ObjectVersion | None, *, whole: bool
-    ) -> Stream | WebStream:
-        if addresses:
-            return WebStream(self._connections, location, addresses, part, pinned, whole=whole)
+        self, job: Job, location: Location, request: _Asked, part: Segment, watch: Watch, *, whole: bool
+    ) -> _AnyStream:
+        if location.is_on_web:
+            small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
+            pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
+            return WebStream(self._connections, location, request.addresses, self._wanted(job, part), pieces=pieces)
         store = self._clients.open(location, whole=whole)
-        return Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
+        return Stream(store, location, part, whole=whole, settings=self._settings, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
-        pinned = self._versions.get(job.manifest.id, location)
+        mirror = job.mirror or location.source.text
+        watch = self._admission.watch(mirror, location.source, request.turn, location.shown, part.length)
         with self._room(job, location, part, whole=whole):
-            try:
-                stream = self._open(location, request.addresses, part, pinned, whole=whole)
-            except SourceChangedError:
-                self._name_the_change(job, location, part)
-                raise
-            with closing(stream):
+            with closing(self._open(job, location, request, part, watch, whole=whole)) as stream:
                 self._check(job, location, part, stream.version)
+                self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-            self._admission.note_rate(location.source, part.length, stream.waited_s)
+                    if isinstance(stream, Stream) and request.received < part.length:
+                        watch(request.received, stream.waited_s)
+            self._admission.note_rate(mirror, location.source, request.turn, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:
         """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
@@ -165,25 +200,28 @@ class SourceRequests:
             and self.reads_whole(location.source)
         )
 
-    def _look_once(self, job: Job, location: Location, addresses: Addresses, part: Segment) -> None:
+    def _look_once(self, job: Job, location: Location, part: Segment) -> None:
         """Make the first request to an object; of many threads that begin together, one makes it."""
         lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
         _acquire(lock, job, location)
         try:
-            if self._versions.get(job.manifest.id, location) is not None:
+            if self._versions.is_known(job.manifest.id, location):
                 return
             if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
                 raise refused
-            with self._asked(job, location, addresses) as request:
-                version, body = touch(location, addresses, part.offset, 1, self._settings)
-                self._check(job, location, part, version)
-                request.received += len(body)
+            self._led(location, lambda at, addresses: self._look(job, at, addresses, part))
         except SourceError as error:
             if error.again == 0:
                 self._admission.refuse(job.manifest.id, location, error)
             raise
         finally:
             lock.release()
+
+    def _look(self, job: Job, location: Location, addresses: Addresses, part: Segment) -> None:
+        with self._asked(job, location, addresses) as request:
+            version, body = touch(location, addresses, self._first_byte(job, part), self._settings)
+            self._check(job, location, part, version)
+            request.received += len(body)
 
     @contextmanager
     def _asked(self, job: Job, location: Location, addresses: Addresses) -> Iterator[_Asked]:
@@ -193,19 +231,21 @@ class SourceRequests:
         try:
             yield request
         except SourceRedirectError as caught:
+            if location.is_on_hub:
+                self._admission.answered(location.source, request.turn)
+                raise  # it is followed
             error = self._admission.judge_redirect(location.source, caught)
             raise error from None
         except GossipdError as caught:
             error = caught
             raise
         finally:
-            self._admission.leave(location.source, error, request.received)
+            self._admission.leave(location.source, request.turn, error, request.received)
 
     def _check(self, job: Job, location: Location, part: Segment, seen: ObjectVersion) -> None:
-        expected = job.manifest.files[part.file_index].size
-        if self._versions.get(job.manifest.id, location) is None:
-            check_size(location.shown, found=seen.size, expected=expected)
-        self._versions.check(job.manifest.id, location, seen)
+        """The size decides, and then the hashes; tag and date are only noted."""
+        self._versions.note(job.manifest.id, location, seen)
+        check_size(location.shown, found=seen.size, expected=job.manifest.files[part.file_index].size)
 
     def _pour(self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Sink) -> None:
         request.received += len(piece)

@@ -26,12 +26,14 @@ class SourceSettings:
         whole_timeout_s: for a whole range; bounds a host that turns slow. Afterwards it is read in pieces again.
         touch_bytes_max: a range up to this size is read by the first request to an object; longer ones by obstore after
             a first request for one byte.
+        whole_file_bytes_max: files up to this size are read from servers without ranges, which send all that comes
+            before a range for each range. A file of one longest range costs its own bytes.
         backoff_first_s, backoff_max_s: the pause after the first failure, and the longest; doubled in between and drawn
             between half and the whole.
         retry_after_max_s: the longest pause that a server can ask for.
         patience_s: the longest wait of one read, all pauses together; then it fails and the planner decides.
-        retry_share, retry_reserve: repeats per good request, and how many may be saved up: a tenth (fault F33), so that
-            a failing source is not asked more.
+        retry_share, retry_reserve: repeats per good request, and how many may be saved up. A source that fails a third
+            of its requests needs half a repeat for each good one; beyond, it is left to the planner's pauses.
         refusal_remembered_s: an object that refused (missing, no access, forbidden, changed) is left alone for this
             long, so that a wrong manifest costs a source few requests.
         admission_s: how often a host is resolved and checked against ``sources.allow``.
@@ -47,11 +49,12 @@ class SourceSettings:
     whole_rate_bytes_min: int = 8 * MIB
     whole_timeout_s: float = 12.0
     touch_bytes_max: int = 64 * 1024
+    whole_file_bytes_max: int = 16 * MIB
     backoff_first_s: float = 0.2
     backoff_max_s: float = 20.0
     retry_after_max_s: float = 60.0
     patience_s: float = 60.0
-    retry_share: float = 0.1
+    retry_share: float = 0.6
     retry_reserve: float = 10.0
     refusal_remembered_s: float = 30.0
     admission_s: float = 30.0

@@ -1,11 +1,11 @@
-"""Which version of each object a deployment reads: the first one seen, and no other.
+"""Which versions of each object were seen: hints for messages, never a reason to stop.
 
-A strong entity tag is sent back as If-Match, so that the server refuses another version; the tag, size and date of
-every reply are compared too. A weak tag never matches If-Match (RFC 9110, 13.1.1), so it is only compared. Missing tags
-and dates count as no change, because servers need not send them. The digests would detect a mixture anyway; this names
-the cause.
+Servers behind one name may give different entity tags and dates for the same bytes, and a file may be written again
+with the same bytes. So neither is compared or sent back (If-Match): every chunk is checked against the manifest's hash,
+which decides. Only when bytes are wrong do the versions tell that the object was replaced meanwhile. Its size must be
+the manifest's in every answer.
 
-Bound: one entry for each object read, dropped with its deployment; a manifest has at most 100,000 files.
+Bound: two versions for each object read, dropped with its deployment; a manifest has at most 100,000 files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gossipd.core.ids import DeploymentId
-from gossipd.sources.errors import SourceChangedError, SourceLongError, SourceShortError
+from gossipd.sources.errors import SourceLongError, SourceTruncatedError
 from gossipd.sources.location import Location
 
 _TAG_CHARS_MAX = 80  # S3's longest is 38; a longer one is cut in messages
@@ -30,13 +30,6 @@ class ObjectVersion:
     modified: datetime | None = None
 
     @property
-    def if_match(self) -> str | None:
-        """A tag that the server can compare. None for a tag that no header may carry, at which obstore panics."""
-        if not self.tag or self.tag.startswith("W/"):
-            return None
-        return self.tag if self.tag.isascii() and self.tag.isprintable() else None
-
-    @property
     def shown(self) -> str:
         """For people: the tag, else size and date."""
         if self.tag is not None and self.tag.isprintable():
@@ -45,37 +38,43 @@ class ObjectVersion:
 
 
 def check_size(what: str, *, found: int, expected: int) -> None:
-    """Raises SourceShortError or SourceLongError when the size is not the manifest's."""
+    """Raises SourceTruncatedError or SourceLongError when the size is not the manifest's."""
     if found < expected:
-        raise SourceShortError(what, f"the object has {found} bytes, the manifest says {expected}")
+        raise SourceTruncatedError(what, f"the object has {found} bytes, the manifest says {expected}")
     if found > expected:
         raise SourceLongError(what, f"the object has {found} bytes, the manifest says {expected}")
 
 
-class PinnedVersions:
-    """The first version seen of each object, by deployment. Thread-safe."""
+class SeenVersions:
+    """The first and the last version seen of each object, by deployment. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pinned: dict[DeploymentId, dict[tuple[str, str], ObjectVersion]] = {}
+        self._seen: dict[DeploymentId, dict[tuple[str, str], tuple[ObjectVersion, ObjectVersion]]] = {}
 
-    def get(self, deployment: DeploymentId, location: Location) -> ObjectVersion | None:
-        """The pinned version; None before the first request."""
+    def is_known(self, deployment: DeploymentId, location: Location) -> bool:
+        """Whether an answer of this object was seen."""
         with self._lock:
-            return self._pinned.get(deployment, {}).get(location.key)
+            return location.key in self._seen.get(deployment, {})
 
-    def check(self, deployment: DeploymentId, location: Location, seen: ObjectVersion) -> None:
-        """Pin ``seen`` if nothing is; else raise SourceChangedError, which names both, when it is another version."""
+    def note(self, deployment: DeploymentId, location: Location, seen: ObjectVersion) -> None:
+        """An answer has this version."""
         with self._lock:
-            pinned = self._pinned.setdefault(deployment, {}).setdefault(location.key, seen)
-        if pinned.size != seen.size or not _may_be_same(pinned, seen):
-            raise SourceChangedError(
-                location.shown, f"the object has changed: first seen as {pinned.shown}, now {seen.shown}"
-            )
+            objects = self._seen.setdefault(deployment, {})
+            first, _ = objects.get(location.key, (seen, seen))
+            objects[location.key] = (first, seen)
+
+    def change(self, deployment: DeploymentId, location: Location) -> str | None:
+        """What tells that the object was replaced, in words; None when nothing does."""
+        with self._lock:
+            found = self._seen.get(deployment, {}).get(location.key)
+        if found is None or _may_be_same(*found):
+            return None
+        return f"first seen as {found[0].shown}, now {found[1].shown}"
 
     def forget(self, deployment: DeploymentId) -> None:
         with self._lock:
-            self._pinned.pop(deployment, None)
+            self._seen.pop(deployment, None)
 
 
 def _may_be_same(one: ObjectVersion, other: ObjectVersion) -> bool:

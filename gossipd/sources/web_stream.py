@@ -1,7 +1,7 @@
 """Ranges of web objects, read with the standard library: no redirect is followed, and no name is resolved again.
 
 What lives here: kept connections, and the stream of one range. What does not: the head's checks (``first_request``),
-and sources of other schemes or behind a proxy (``clients``).
+making connections (``web_connection``), sources of other schemes (``clients``).
 
 obstore follows redirects to any host, has no option against that, and resolves names by itself. So ranges of ``http``
 and ``https`` sources are read here, from addresses that were checked against ``sources.allow``. Bytes go from the
@@ -16,25 +16,29 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from gossipd.manifest.chunk_layout import Segment
 from gossipd.sources.errors import (
     SourceError,
-    SourceLongError,
+    SourceRangeError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
 )
-from gossipd.sources.first_request import Addresses, Incoming, check_head, check_rate, connect, reason_of
+from gossipd.sources.first_request import Wanted, check_head, check_rate
 from gossipd.sources.location import Location, authority
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.versions import ObjectVersion
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+Watch = Callable[[int, float], None]
+"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
+
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+_WATCHED_S = 0.1  # how often a silent request is compared with others
 IDLE_S = 10.0  # servers close later
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -50,7 +54,7 @@ class WebConnections:
 
     def take(self, location: Location, addresses: Addresses) -> socket.socket | None:
         """An open, silent connection to one of these addresses, or None."""
-        place, now = authority(location.source), self.clock()
+        place, now = _place(location, addresses), self.clock()
         while True:
             with self._lock:
                 found = next((one for one in self._idle if one[0] == place), None)
@@ -58,11 +62,12 @@ class WebConnections:
                     return None
                 self._idle.remove(found)
             _, address, since, sock = found
-            if address in addresses and now - since < IDLE_S and _is_quiet(sock):
+            # Without addresses it goes to the proxy, and so did the kept one: the place says so.
+            if (address in addresses or not addresses) and now - since < IDLE_S and _is_quiet(sock):
                 return sock
             sock.close()
 
-    def give_back(self, location: Location, sock: socket.socket) -> None:
+    def give_back(self, location: Location, addresses: Addresses, sock: socket.socket) -> None:
         """Keep a connection whose answer was read to its end."""
         try:
             address = str(sock.getpeername()[0])
@@ -70,7 +75,7 @@ class WebConnections:
             sock.close()
             return
         with self._lock:
-            self._idle.append((authority(location.source), address, self.clock(), sock))
+            self._idle.append((_place(location, addresses), address, self.clock(), sock))
             dropped = self._idle.pop(0)[3] if len(self._idle) > self.settings.stores_max else None
         if dropped is not None:
             dropped.close()
@@ -83,32 +88,38 @@ class WebConnections:
             sock.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
+
+    byte_count: int = PIECE_BYTES
+    is_whole: bool = False
+    watch: Watch = lambda received, waited_s: None
+
+
 class WebStream:
     """One range request: ``version`` after the head, then exactly the requested bytes. Each piece is good until the
     next one. Raises SourceError, from the constructor and while iterating.
     """
 
     def __init__(
-        self, connections: WebConnections, location: Location, addresses: Addresses, part: Segment,
-        pinned: ObjectVersion | None, *, whole: bool,
-    ) -> None:  # fmt: skip
-        self._connections, self._location = connections, location
+        self, connections: WebConnections, location: Location, addresses: Addresses, wanted: Wanted, *, pieces: Pieces
+    ) -> None:
+        self._connections, self._location, self._addresses = connections, location, addresses
         self._settings = settings = connections.settings
-        self._whole, self._length, self._is_given_back = whole, part.length, False
-        headers = {"Range": f"bytes={part.offset}-{part.offset + part.length - 1}", "Accept-Encoding": "identity"}
-        if pinned is not None and pinned.if_match is not None:
-            headers["If-Match"] = pinned.if_match
+        self._pieces, self._length, self._is_given_back = pieces, wanted.length, False
         began = connections.clock()
-        self._socket, self._incoming, self._response = self._asked(addresses, headers | {"User-Agent": "gossipd"})
+        self._socket, self._incoming, self._response = self._asked(addresses, wanted.header)
         try:
-            self.version = check_head(self._response, location.shown, part.offset, part.length)
+            head = check_head(self._response, location.shown, wanted, settings)
         except BaseException:
             self._socket.close()
             raise
+        self.version, self._before, self._is_range = head.version, head.before, self._response.status == 206
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
-        timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
+        timeout_s = settings.whole_timeout_s if pieces.is_whole else settings.request_timeout_s
         self._incoming.deadline = time.monotonic() + timeout_s
 
     @property
@@ -117,19 +128,26 @@ class WebStream:
         return self._incoming.waited_s
 
     def __iter__(self) -> Iterator[memoryview]:
-        """The body, in pieces as they arrive or in one."""
+        """The body, in pieces as they arrive."""
         what, left = self._location.shown, self._length
-        memory = memoryview(bytearray(left if self._whole else min(left, PIECE_BYTES)))
+        memory = memoryview(bytearray(min(left, self._pieces.byte_count)))
+        while self._before:
+            count = self._read(memory[: min(self._before, len(memory))])
+            self._before -= count
+            if not count:
+                raise SourceShortError(what, "the body ended before the bytes asked for")
         while left:
             count = self._read(memory[: min(left, len(memory))])
             left -= count
-            if not count or (self._whole and left):
+            if not count:
                 raise SourceShortError(what, f"{self._length - left} bytes came, {self._length} were promised")
             yield memory[:count]
+        if not self._is_range:
+            return  # the rest of the whole object follows
         if self._response.length is None and self._read(memoryview(bytearray(1))):
-            raise SourceLongError(what, f"more than the {self._length} bytes asked for came")
+            raise SourceRangeError(what, f"more than the {self._length} bytes asked for came")
         if not self._response.will_close:
-            self._connections.give_back(self._location, self._socket)
+            self._connections.give_back(self._location, self._addresses, self._socket)
             self._is_given_back = True
 
     def close(self) -> None:
@@ -146,11 +164,9 @@ class WebStream:
             sock = kept
             try:
                 sock = sock or connect(self._location, addresses, self._settings)
-                request = http.client.HTTPConnection(self._location.source.host, self._location.source.port)
-                request.sock = sock
                 sock.settimeout(self._settings.read_timeout_s)
-                request.request("GET", self._location.target, headers=headers)
-                incoming = _RatedIncoming(sock, self._settings, self._connections.clock)
+                ask(sock, self._location, addresses, headers)
+                incoming = _RatedIncoming(sock, self._settings, self._connections.clock, self._pieces.watch)
                 response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
                 response.begin()
             except (*_BROKEN, ValueError) as error:
@@ -160,6 +176,10 @@ class WebStream:
                     kept = None
                     continue
                 raise self._in_our_words(error) from None
+            except SourceError:
+                if sock is not None:
+                    sock.close()
+                raise
             return sock, incoming, response
 
     def _read(self, view: memoryview) -> int:
@@ -182,8 +202,9 @@ class _RatedIncoming(Incoming):
     limit may be slower.
     """
 
-    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch) -> None:
         super().__init__(sock, settings.read_timeout_s)
+        self._watch = watch
         self._settings = settings
         self._clock = clock
         self.what = ""
@@ -192,17 +213,29 @@ class _RatedIncoming(Incoming):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         assert self.deadline is not None
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._sock.settimeout(min(left_s, self._settings.read_timeout_s))
-        began = self._clock()
-        count = self._sock.recv_into(buffer)
-        self.waited_s += self._clock() - began
-        self.received += count
+        silent_until = time.monotonic() + self._settings.read_timeout_s
+        while True:
+            left_s = min(self.deadline, silent_until) - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(min(left_s, _WATCHED_S))
+            began = self._clock()
+            try:
+                count = self._sock.recv_into(buffer)
+            except TimeoutError:
+                count = None
+            self.waited_s += self._clock() - began
+            self.received += count or 0
+            self._watch(self.received, self.waited_s)
+            if count is not None:
+                break
         if count:
             check_rate(self.what, self.received, self.waited_s, self._settings)
         return count
+
+
+def _place(location: Location, addresses: Addresses) -> str:
+    return authority(location.source) if addresses else f"{authority(location.source)} through its proxy"
 
 
 def _is_quiet(sock: socket.socket) -> bool:

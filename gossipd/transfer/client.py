@@ -41,9 +41,9 @@ _REFUSALS = {
     wire.Status.UNKNOWN: "E_UNKNOWN_MANIFEST",
     wire.Status.RANGE: "E_CHUNK_RANGE",
     wire.Status.REFUSED: "E_REFUSED",
-    wire.Status.LENGTH: "E_LENGTH",
     wire.Status.VERSION: "E_BULK_VERSION",
     wire.Status.BAD_REQUEST: "E_DECODE",
+    wire.Status.NOT_A_TARGET: "E_NOT_A_TARGET",
 }
 # After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
 _CONVERSATION_GOES_ON = (
@@ -52,6 +52,7 @@ _CONVERSATION_GOES_ON = (
     wire.Status.FAILED,
     wire.Status.UNKNOWN,
     wire.Status.RANGE,
+    wire.Status.NOT_A_TARGET,
 )
 
 
@@ -105,7 +106,20 @@ class BulkClient:
     def fetch_manifest(
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
     ) -> bytes:
-        """Fetch a signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
+        """Fetch a signed envelope, unchecked. ``size`` is only what gossip told, and a member may tell what it likes:
+        a peer that has the envelope in another size is asked again for that. Raises TransferError."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            return self._fetch_envelope(node, endpoint, deployment, size, timeout_s=timeout_s)
+        except errors.OtherLengthError as error:
+            if not error.length:
+                raise
+            left_s = deadline - time.monotonic()
+            return self._fetch_envelope(node, endpoint, deployment, error.length, timeout_s=left_s)
+
+    def _fetch_envelope(
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
+    ) -> bytes:
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise errors.PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
         request = wire.Request(wire.BulkVerb.MANIFEST, deployment, 0, size)
@@ -294,6 +308,8 @@ class BulkClient:
             raise errors.PeerNotHoldingError("the peer does not hold it")
         if status is wire.Status.RELAYED and request.verb is not wire.BulkVerb.CHUNK:
             raise errors.PeerProtocolError("only chunks are relayed")
+        if status is wire.Status.LENGTH:
+            raise errors.OtherLengthError("the peer has it in another size", length=reply.length)
         if status not in (wire.Status.OK, wire.Status.RELAYED):
             raise errors.PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
         length = 0 if request.verb is wire.BulkVerb.COMPLAIN else request.length

@@ -62,6 +62,17 @@ class PeerRefusedError(TransferError):
     reason = FailReason.REFUSED
 
 
+class OtherLengthError(PeerRefusedError):
+    """What the peer has is of another size than was asked for: ``length``, 0 when an older gossipd does not tell.
+    Fault: who told the size, or nobody: an envelope with more signatures is larger. Retry: with that size."""
+
+    code = "E_LENGTH"
+
+    def __init__(self, message: str, *, length: int) -> None:
+        super().__init__(message)
+        self.length = length
+
+
 class PeerProtocolError(TransferError):
     """The peer broke the protocol: wrong length, wrong chunk, garbage. Fault: the peer, a strike. Retry: elsewhere."""
 

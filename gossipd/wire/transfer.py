@@ -15,8 +15,9 @@ Request, 44 bytes::
     version u8 = 1 | verb u8 | zero u16 | chunk u32 | length u32 | deployment 32 bytes
 
 ``CHUNK`` asks for one chunk of a deployment, with its length by the asker's manifest. ``MANIFEST`` asks for the signed
-envelope (``chunk`` 0, ``length`` as gossip told it). ``COMPLAIN`` says that the receiver's chunk did not hash to its
-digest. There is no path and no offset, so a hostile request can name nothing but a chunk of a signed manifest.
+envelope (``chunk`` 0, ``length`` as gossip told it); where the server's has another length it answers ``LENGTH`` with
+that one, and closes the connection (0.1.0: with length 0). ``COMPLAIN`` says that the receiver's chunk did not hash to
+its digest. There is no path and no offset, so a hostile request can name nothing but a chunk of a signed manifest.
 
 Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the verb was not ``COMPLAIN``::
 
@@ -29,6 +30,8 @@ bytes ends the reply: the chunk did not arrive at the server.
 ``free_slots`` is how many uploads the server could begin at this moment. Nothing reads it here: the planner hears free
 slots in announcements, and counts its own fetches from there. ``BUSY`` names no other holder: the asker knows the
 holders, and a hint would send all askers to the same one.
+
+``NOT_A_TARGET``: the manifest does not name the asker; an older asker takes it for garbage, and never asks.
 
 A version other than 1 is answered with ``VERSION`` and the connection is closed: the newer side must then speak 1.
 Sizes are fixed, so that an unauthenticated peer's word allocates nothing. Rejected: msgpack, because a variable head
@@ -69,7 +72,8 @@ class BulkVerb(IntEnum):
 
 
 class Status(IntEnum):
-    """The answer to a request; all but OK, BUSY, NOT_HELD, UNKNOWN, RANGE and RELAYED end the connection."""
+    """The answer to a request; all but OK, BUSY, NOT_HELD, UNKNOWN, RANGE, RELAYED and
+    NOT_A_TARGET end the connection."""
 
     OK = 0
     BUSY = 1
@@ -82,6 +86,7 @@ class Status(IntEnum):
     BAD_REQUEST = 8
     FAILED = 9
     RELAYED = 10
+    NOT_A_TARGET = 11
 
 
 class HeadError(RemoteError):
@@ -144,7 +149,7 @@ class Reply:
         _check_version(version)
         if zero or status not in _STATUSES:
             fault = f"reply has status {status} and reserved field {zero}"
-            raise HeadError(f"{fault}; statuses are 0 to 10, the field is 0")
+            raise HeadError(f"{fault}; statuses are 0 to {len(_STATUSES) - 1}, the field is 0")
         return cls(_STATUSES[status], chunk, length, free_slots, retry_after_ms)
 
 

@@ -118,6 +118,8 @@ class Meter:
     def _on_event(self, index: int, event: Event) -> None:
         if type(event) is MemberDown:
             subject = self.cluster.by_node[event.member.node]
+            if self.cluster.hosts[subject].node != event.member.node:
+                return  # a liar's second name
             if not self.cluster.hosts[subject].up:
                 self.known_by[subject] += 1
                 self.known_at[subject] = self.cluster.now

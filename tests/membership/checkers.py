@@ -89,6 +89,8 @@ class RecordsAreTheirOwners(Rule):
             self.looked += 1
             record = event.member.record
             host = cluster.hosts[cluster.by_node[record.node]]
+            if host.node != record.node:
+                return  # a liar's second name, signed by itself
             if (record.name, record.rack) != (host.name, host.rack) or record.public_key != host.public:
                 raise Violation(f"{index} believes a record of {host.name} that it never made")
 
@@ -157,7 +159,7 @@ def sizes_of(swim: Swim) -> dict[str, int]:
     """The number of entries of each bounded table."""
     return {
         "members": len(swim._node.roster.claims),
-        "tombstones": len(swim._record_merger.tombstones),
+        "tombstones": len(swim._forgets.tombstones),
         "pending": len(swim._pings.pending),
         "timers": len(swim._node._timers),
         "rumours": sum(map(len, swim._node.rumours.classes)),

@@ -20,9 +20,10 @@ from random import Random
 from typing import Protocol
 
 from membership.credentials import Credentials
-from membership.events import ControlProbeWanted, Event, SendDatagram
+from membership.events import ControlProbeWanted, Event, PayloadKind, SendDatagram
 from membership.fakes import FakeKeys, OpenSeal
-from membership.member import Address, NodeId, Record, node_id
+from membership.host_rules import HostRules, LenientRules, Verdict
+from membership.member import NODE_ID_BYTES, Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.simulation import VirtualClock
@@ -98,6 +99,19 @@ class Checker(Protocol):
         ...
 
 
+class SimulatedRules(LenientRules):
+    """Boot numbers are milliseconds of the virtual clock; a payload that says so is forged."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    def latest_boot(self) -> int:
+        return _EPOCH_MS + int((self._clock.now + 3600.0) * 1000)
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        return None if payload.startswith(b"forged") else Verdict(key[:NODE_ID_BYTES])
+
+
 class SimulatedCluster:
     """Any number of hosts on one heap."""
 
@@ -110,11 +124,13 @@ class SimulatedCluster:
         self.settings = settings or SwimSettings()
         self._clock = VirtualClock()
         self.keys = self._make_keys()
+        self.rules: HostRules = SimulatedRules(self._clock)
         self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
         self.by_node: dict[NodeId, int] = {}
         self.struck: Counter[str] = Counter(dict.fromkeys(FAULTS, 0))
+        self.unreachable: Counter[Address] = Counter()
         self.loss = 0.0
         self.duplicate = 0.0
         self.reorder = 0.0
@@ -156,7 +172,7 @@ class SimulatedCluster:
         host.swim = Swim(
             self.settings, record,
             Credentials(self.keys.signer(host.public), RING, self.verified_cache, host.make_seal),
-            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster,
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, rules=self.rules,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")
         host.queue.clear()
@@ -355,6 +371,7 @@ class SimulatedCluster:
         host.sent_bytes += len(datagram) + UDP_IP_BYTES
         target = self.by_address.get(output.address)
         if target is None:
+            self.unreachable[output.address] += 1
             return
         other = self.hosts[target]
         if host.group != other.group:

@@ -19,7 +19,7 @@ from membership.node import MembershipNode
 from membership.record_merger import RecordMerger
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
-from membership.tombstones import Tombstones
+from membership.tombstones import Tombstones, _Stone
 from membership.verified_cache import VerifiedCache
 from tests.bench.liars import Liars
 from tests.membership.checkers import (
@@ -143,7 +143,7 @@ def tombstones_pile_up(patch: Patch) -> Callable[[], None]:
     """The bound is not kept."""
 
     def wrong(self: Tombstones, handle: bytes, boot: int, now: float) -> None:
-        self._stones[handle] = (boot, now)
+        self._stones[handle] = _Stone(boot, now)
 
     patch.setattr(Tombstones, "add", wrong)
 

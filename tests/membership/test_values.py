@@ -25,6 +25,7 @@ from membership.tombstones import Tombstones
 from membership.verified_cache import verify_ed25519
 
 CLUSTER = b"c" * 16
+HOME, AWAY = ("10.0.0.1", 7946), ("10.0.0.2", 7946)
 KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 RECORD = Record(
     KEY.public_key().public_bytes_raw(), 7, 1, "node-1", "rack-1", "zone", "10.0.0.1", 7946, 7947, b"t" * 32, 5, "1.0",
@@ -197,7 +198,7 @@ def test_no_item_parser_lets_anything_but_wire_errors_out(kind: int, content: by
 
 def test_a_counter_is_fresh_once() -> None:
     windows = ReplayWindows(10)
-    assert [windows.is_fresh(A, 1, counter) for counter in (5, 5, 7, 6, 6, 5)] == [
+    assert [windows.is_fresh(A, 1, counter, HOME, HOME) for counter in (5, 5, 7, 6, 6, 5)] == [
         True,
         False,
         True,
@@ -210,22 +211,48 @@ def test_a_counter_is_fresh_once() -> None:
 @given(st.lists(st.integers(0, 600), max_size=200))
 def test_a_window_never_lets_one_counter_pass_twice(counters: list[int]) -> None:
     windows = ReplayWindows(10)
-    passed = [counter for counter in counters if windows.is_fresh(A, 1, counter)]
+    passed = [counter for counter in counters if windows.is_fresh(A, 1, counter, HOME, HOME)]
     assert len(passed) == len(set(passed))
 
 
-def test_a_newer_boot_starts_afresh_and_an_older_one_is_over() -> None:
+def test_a_newer_boot_starts_afresh_when_the_record_vouches_for_it() -> None:
     windows = ReplayWindows(10)
-    assert windows.is_fresh(A, 1, 100)
-    assert windows.is_fresh(A, 2, 1)
-    assert not windows.is_fresh(A, 1, 101)
+    assert windows.is_fresh(A, 1, 100, HOME, HOME)
+    assert windows.is_fresh(A, 2, 1, HOME, None)
+    assert windows.is_fresh(A, 1, 101, HOME, HOME)
+    assert not windows.is_fresh(A, 2, 1, HOME, HOME), "seen before the record came"
+    assert windows.is_fresh(A, 2, 2, HOME, HOME)
+    assert not windows.is_fresh(A, 1, 102, HOME, None)
+
+
+def test_a_false_boot_or_counter_silences_only_its_sender() -> None:
+    windows = ReplayWindows(10)
+    assert windows.is_fresh(A, 1, 5, HOME, HOME)
+    assert windows.is_fresh(A, 2**53, 1, AWAY, None)
+    assert windows.is_fresh(A, 1, 2**64 - 1, AWAY, HOME)
+    assert windows.is_fresh(A, 2, 2**64 - 1, AWAY, None)
+    assert windows.is_fresh(A, 1, 6, HOME, HOME)
+    assert windows.is_fresh(A, 2, 1, HOME, None)
+    assert windows.is_fresh(A, 2, 2, HOME, HOME)
+
+
+def test_a_replay_from_another_address_is_still_a_replay() -> None:
+    windows = ReplayWindows(10)
+    assert windows.is_fresh(A, 1, 5, HOME, None)
+    assert not windows.is_fresh(A, 1, 5, AWAY, HOME)
+    assert windows.is_fresh(A, 1, 6, HOME, HOME)
+    assert not windows.is_fresh(A, 1, 6, AWAY, HOME)
+    assert not windows.is_fresh(A, 1, 6, AWAY, None), "off the roster"
 
 
 def test_windows_are_bounded() -> None:
     windows = ReplayWindows(3)
     for sender in range(9):
-        windows.is_fresh(NodeId(bytes((sender,)) * 16), 1, 1)
+        windows.is_fresh(NodeId(bytes((sender,)) * 16), 1, 1, HOME, HOME)
     assert len(windows) == 3
+    for sender in range(5000):
+        windows.is_fresh(A, 9, 1, ("10.0.0.9", sender), None)
+    assert len(windows) == 3 + 4096
 
 
 def test_a_rumour_is_passed_on_a_limited_number_of_times() -> None:

@@ -23,7 +23,8 @@ from gossipd.api.schema import (
 from gossipd.config.load import ConfigError, Problem
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
+from gossipd.core.reasons import HostReason
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 
@@ -144,6 +145,12 @@ class FakeDaemon:
 
     async def rollback(self, name: str) -> Done:
         return self._take("rollback", name)
+
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        return self._take("untrust", key or name, version, undo)
+
+    async def override(self, name: str) -> Done:
+        return self._take("override", name)
 
     async def forget(self, node: str) -> Done:
         if node == "node-1":

@@ -19,7 +19,7 @@ from gossipd.api.server import status_app
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 
-NAMES = {"name": "org/toy", "version": 3, "node": "node-4", "dry_run": True}
+NAMES = {"name": "org/toy", "version": 3, "node": "node-4", "dry_run": True, "undo": False}
 QUESTIONS = [one for one in OPERATIONS if one.method == "get"]
 ORDERS = [one for one in OPERATIONS if one.method == "post"]
 
@@ -74,7 +74,7 @@ def test_the_document_is_whole() -> None:
 def test_every_real_answer_validates(one: Any, tmp_path: Path) -> None:
     alarm = AlarmRow(code="E_RELOAD", sentence="wrong", since="2026-11-25T00:00:00Z")
     target = one.path.format(**NAMES)
-    body = {name: NAMES[name] for name in (*one.body, *one.optional)} if one.method == "post" else None
+    body = {name: NAMES[name] for name in (*one.body, *one.optional) if name != "key"} if one.method == "post" else None
     responses = document()["paths"][one.path][one.method]["responses"]
     for ready in (True, False):
         with running(tmp_path / f"s{ready}", FakeDaemon(alarms=[alarm], ready=ready)):
@@ -87,7 +87,9 @@ def test_every_real_answer_validates(one: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("one", ORDERS, ids=lambda one: one.path)
 def test_every_refusal_validates(one: Any, tmp_path: Path) -> None:
     with running(tmp_path / "s", FakeDaemon(problems=["net.port"])):
-        status, media, answer = ask(tmp_path / "s", "post", one.path, {"loud": True} if one.body else None)
+        status, media, answer = ask(
+            tmp_path / "s", "post", one.path, {"loud": True} if one.body or one.optional else None
+        )
     assert status >= 400
     check(json.loads(answer), document()["paths"][one.path]["post"]["responses"]["default"]["content"][media])
 

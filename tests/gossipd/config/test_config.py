@@ -12,7 +12,7 @@ import pytest
 from gossipd.config.changes import diff
 from gossipd.config.directory import example_text
 from gossipd.config.environment import VALUE_CHARACTERS_MAX
-from gossipd.config.keys import read_keys
+from gossipd.config.keys import Keys, key_changes, read_keys
 from gossipd.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.config.template import render_config
@@ -20,6 +20,8 @@ from gossipd.core.errors import ExitCode
 from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import write_key_pair, write_key_ring
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import key_id
+from membership.seal import KeyRing
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = Path("/srv/gossipd/gossipd.toml")
@@ -354,3 +356,32 @@ def test_key_files_are_read_and_stay_out_of_sight(tmp_path: Path) -> None:
     assert [key.ed25519 for key in keys.publishers] == [SecretKey(b"p" * 32).public.ed25519]
     assert [key.ed25519 for key in keys.clients] == [SecretKey(b"c" * 32).public.ed25519]
     assert repr(b"n" * 8)[2:-1] not in repr(keys)
+
+
+def test_a_trusted_key_may_be_limited_to_names(tmp_path: Path) -> None:
+    text = '[security]\ntrust = ["a.pub", "b.pub"]\ntrust_names = {"a.pub" = ["prod/*", "x"]}\n'
+    config = parse(text)
+    assert config.security.trust_names == ((str(FILE.parent / "a.pub"), ("prod/*", "x")),)
+    [problem] = problems(LEAST + text.replace('{"a.pub"', '{"c.pub"'))
+    assert "not in security.trust" in problem
+    [problem] = problems(LEAST + '[security]\ntrust_names = ["a.pub"]\n')
+    assert "must be a table" in problem
+
+
+def test_roles_that_may_cancel_are_known_words() -> None:
+    assert parse().security.may_cancel == ("publisher", "client", "deployer")
+    [problem] = problems(LEAST + '[security]\nmay_cancel = ["anybody"]\n')
+    assert "must be one of publisher, client, deployer, member" in problem
+
+
+def test_a_reload_tells_which_keys_came_and_went_and_for_which_names() -> None:
+    one, other = SecretKey(b"1" * 32).public, SecretKey(b"2" * 32).public
+    node, ring = SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,))
+    before, after = Keys(node, ring, (one,), (other,)), Keys(node, ring, (other,), (other,), {other.ed25519: ("a/*",)})
+    assert key_changes(before, before) == []
+    assert key_changes(before, after) == [
+        {"whom": "publishers", "added": f"{key_id(other.ed25519).hex()}:a/*", "removed": key_id(one.ed25519).hex()}
+    ]
+    assert [change["whom"] for change in key_changes(after, Keys(node, ring, (other,), (), {}))] == [
+        "publishers", "clients",
+    ]  # fmt: skip

@@ -19,7 +19,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.model import Shape
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.sessions.events import Dial, HangUp, LinkDown, LinkUp, MessageHeard, SendReady
+from gossipd.sessions.events import Dial, EndpointChanged, HangUp, LinkDown, LinkUp, MessageHeard, SendReady
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.wire import control
@@ -109,3 +109,15 @@ async def test_the_turn_loop_is_woken_only_for_something_new() -> None:
     assert driven.driver.due_s() < math.inf
     driven.driver.feed(MessageHeard(PEER, control.Hello("test"), 0))
     assert driven.turn_loop.count == 1
+
+
+async def test_a_peer_that_never_answered_is_asked_by_membership_before_it_is_dialed() -> None:
+    driven = Driven()
+    driven.host.silent.add(PEER)
+    driven.driver.feed(StartSubscription(PEER, DEPLOYMENT))
+    driven.driver.advance(driven.driver.due_s())
+    assert driven.host.asked == [PEER]
+    assert list(driven.driver.take_transport()) == []
+    driven.host.silent.clear()
+    driven.driver.feed(EndpointChanged(PEER))
+    assert list(driven.driver.take_transport()) == [Dial(PEER, WHERE)]

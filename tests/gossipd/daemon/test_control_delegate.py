@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from trio.testing import MockClock
 from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
 from gossipd.control.authenticator import Identity
-from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
+from gossipd.daemon.control_delegate import DOUBTED_MAX, BulkTokens, ControlDelegate
 from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TOKENS_ASKED_BURST, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
@@ -29,8 +30,8 @@ async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(audit.run)
         for port in range(1024, 6024):
-            delegate.on_refused("handshake", form.format(host=7, port=port))
-        delegate.on_refused("handshake", form.format(host=8, port=9))
+            delegate.on_refused("handshake", form.format(host=7, port=port), b"")
+        delegate.on_refused("handshake", form.format(host=8, port=9), b"")
         await trio.sleep(1.0)
         nursery.cancel_scope.cancel()
     assert verify_audit(tmp_path / "audit.jsonl").problem is None
@@ -44,7 +45,8 @@ def delegate_of(
     nothing: Any = None
     return ControlDelegate(
         directory=nothing, live=nothing, tokens=BulkTokens(issued, received), driver=nothing, trigger_server=nothing,
-        audit=cast(AuditLog, audit),
+        audit=cast(AuditLog, audit), membership_host=nothing,
+        self_checks=cast(Any, SimpleNamespace(explain=lambda address, key: False)),
     )  # fmt: skip
 
 
@@ -81,3 +83,24 @@ def test_tokens_without_end_are_refused_to_one_and_given_to_another() -> None:
     assert replies[-1] == control.Refused("E_BUSY")
     delegate.on_request(Identity(node=B), control.TokenWanted(), replies.append)
     assert isinstance(replies[-1], control.Token)
+
+
+async def test_a_joiner_whose_record_was_on_its_way_is_no_stranger(autojump_clock: MockClock) -> None:
+    told: list[str] = []
+    members: dict[bytes, NodeId] = {}
+    audit = SimpleNamespace(record=lambda event, *, subject, reason: told.append(subject))
+    delegate = delegate_of(None, ReceivedTokens(), cast(Any, audit))
+    delegate.directory = cast(Any, SimpleNamespace(member_of=members.get))
+    delegate.live = cast(Any, SimpleNamespace(clients=()))
+    delegate.on_refused("unknown_key", "10.0.0.1", b"j" * 32)
+    delegate.on_refused("unknown_key", "10.0.0.2", b"s" * 32)
+    await trio.sleep(9.0)
+    members[b"j" * 32] = A
+    delegate.record_refusals()
+    assert told == []
+    await trio.sleep(2.0)
+    delegate.record_refusals()
+    assert told == ["10.0.0.2"]
+    for _ in range(DOUBTED_MAX + 1):
+        delegate.on_refused("unknown_key", "10.0.0.3", b"s" * 32)
+    assert told == ["10.0.0.2", "10.0.0.3"], "what is doubted is bounded"

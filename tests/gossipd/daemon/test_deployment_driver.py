@@ -14,28 +14,29 @@ from typing import Any, cast
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from gossipd.api.ports import Done
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.daemon import judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
+from gossipd.daemon.deployment_executor import _open as open_envelope
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
-from gossipd.deployment import events
+from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.context import BrainContext, HostIdentity
+from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.statement_store import AcceptedManifest, StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import StoreWriteError
@@ -97,8 +98,8 @@ class _Swarm:
         self.opened: list[DeploymentId] = []
         self.told: list[Statement] = []
 
-    def trusted(self) -> frozenset[bytes]:
-        return frozenset([SECRET.public.ed25519])
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
+        return {SECRET.public.ed25519: ("*",)}
 
     def open_swarm(self, command: OpenSwarm) -> None:
         self.opened.append(command.manifest.id)
@@ -138,7 +139,7 @@ class _Node:
         roster = ScriptedRoster()
         context = BrainContext(
             identity=HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
-            progress=ClusterProgress(),
+            progress=ClusterProgress(), settings=DeploymentSettings(space_retry_s=0.01),
             complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
         brain = DeploymentBrain(context, Random(1))
@@ -161,13 +162,15 @@ class _Node:
             self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
 
     def say(self, epoch: int, verb: Verb) -> None:
-        self.driver.post(events.StatementHeard(said(ONE.manifest.id, epoch, verb).encode(), ONE.manifest.id, PEER))
+        self.driver.post(
+            events.StatementHeard(said(ONE.manifest.id, epoch, verb, issued_s=5.0).encode(), ONE.manifest.id, PEER)
+        )
 
     async def remove(self) -> Done:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing, reloader=nothing,
+            audit=nothing, reloader=nothing, witness=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False)
 
@@ -234,15 +237,12 @@ async def test_a_start_deletes_what_was_cancelled_before(
         await node.until(lambda: not node.store.has(ONE.manifest.id))
 
 
-async def test_deleting_is_tried_until_the_disk_does_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    del autojump_clock
+async def test_deleting_is_tried_until_the_disk_does_it(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.store.open(ONE.manifest)
         node.store.refusals = 3
         node.say(2, Verb.CANCEL)
-        with trio.fail_after(1_000_000):  # of the clock that jumps while the thread is at work
-            while ONE.manifest.id not in node.store.abandoned:
-                await trio.sleep(1)
+        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
         assert node.store.refusals == 0
         assert not node.store.has(ONE.manifest.id)
 
@@ -413,6 +413,7 @@ async def test_refusals_are_raised_to_the_inbox(tmp_path: Path, monkeypatch: pyt
 async def test_a_pull_that_never_ends_is_cut_short_by_a_cancel(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.client.answers = False
+        node.statements.state.accepted[ONE.manifest.id] = AcceptedManifest(SECRET.public.ed25519, 0)
         node.say(1, Verb.DEPLOY)
         await trio.testing.wait_all_tasks_blocked(0.05)
         node.say(2, Verb.CANCEL)
@@ -428,3 +429,26 @@ async def test_an_order_whose_sender_has_gone_is_carried_out(tmp_path: Path) -> 
             scope.cancel()
             await node.driver.offer(ONE.manifest.envelope, "one.manifest")
         await node.until_in(HostState.DOWNLOADING)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "code"),
+    [
+        ({SECRET.public.ed25519: ("*",)}, ""),
+        ({SECRET.public.ed25519: ("train/*", "m")}, ""),
+        ({SECRET.public.ed25519: ("train/*",)}, "E_KEY_NAME"),
+        ({}, "E_KEY_UNKNOWN"),
+    ],
+)
+async def test_a_key_signs_the_names_that_it_is_trusted_for(trusted: dict[bytes, tuple[str, ...]], code: str) -> None:
+    work = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id)
+    ended = await open_envelope(work, trusted)
+    assert (ended.error.code if isinstance(ended, events.ManifestRefused) else "") == code
+    accepted = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id, SECRET.public.ed25519)
+    assert isinstance(await open_envelope(accepted, trusted), events.ManifestOpened), (
+        "accepted once, it is not judged again"
+    )
+    other = commands.OpenManifest(1, ONE.manifest.envelope, DeploymentId(b"o" * 32), SECRET.public.ed25519)
+    assert isinstance(await open_envelope(other, trusted), events.ManifestRefused) is bool(code), (
+        "only that very content"
+    )

@@ -16,6 +16,7 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reports import Alarms
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import Phase, TurnLoop
+from membership.host_rules import LenientRules
 from membership.seal import KeyRing
 from tests.servers import free_port
 
@@ -26,7 +27,9 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
     config = parse_config(text, tmp_path / "gossipd.toml", {})
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys.node.public, 1)
-    membership_host = MembershipHost(LiveSettings(config, keys), record=record, roster=[], alarms=cast(Alarms, None))
+    membership_host = MembershipHost(
+        LiveSettings(config, keys), record=record, roster=[], alarms=cast(Alarms, None), rules=LenientRules()
+    )
     turn_loop = TurnLoop()
     is_busy = True
 

@@ -6,7 +6,7 @@ test holds it back or has it fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.cancel_rights import ROLES, Authors, may_cancel
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
@@ -45,6 +46,8 @@ class ScriptedRoster:
         self.absent: set[bytes] = set()  # on the roster, and dead or gone
         self.peers: dict[NodeId, str] = {PEER: "rack-2"}
         self.dead: set[NodeId] = set()
+        self.clients: set[bytes] = set()
+        self.roles: tuple[str, ...] = ROLES
 
     @property
     def host_count(self) -> int:
@@ -52,6 +55,9 @@ class ScriptedRoster:
 
     def vouchers(self) -> set[bytes]:
         return self.signers - self.absent
+
+    def may_cancel(self, signer: bytes, authors: Authors) -> bool:
+        return may_cancel(signer, authors, roles=self.roles, is_client=signer in self.clients)
 
     def live(self) -> set[NodeId]:
         return set(self.peers) - self.dead
@@ -82,15 +88,17 @@ class ScriptedHost:
         self.peers_have: dict[DeploymentId, bytes] = {ONE.id: ONE.envelope}
         self.store: dict[DeploymentId, set[int]] = {one.id: set(range(one.chunk_count)) for one in published}
         self.published = {one.id for one in published}
+        self.trusted: Collection[bytes] = TRUSTED
         self.held_back: set[type] = set()
         self.failing: list[tuple[type, Failure, GossipdError]] = []
         self.done: list[DeploymentCommand] = []
         self.done_s: list[float] = []
         self.waiting: list[commands.Work] = []
         self._requests = 0
+        self.progress = progress or ClusterProgress()
         context = BrainContext(
             identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
-            progress=progress or ClusterProgress(), settings=settings or DeploymentSettings(),
+            progress=self.progress, settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
         )  # fmt: skip
         self.brain = DeploymentBrain(context, Random(1))
@@ -142,8 +150,8 @@ class ScriptedHost:
         return [one for one in self.done if isinstance(one, kind)]
 
     def audited(self) -> list[str]:
-        """What was recorded so far."""
-        return [one.kind for one in self.all_of(commands.RecordAudit)]
+        """What was recorded so far, without the statements that were believed."""
+        return [one.kind for one in self.all_of(commands.RecordAudit) if one.kind != "statement"]
 
     def record(self, deployment: DeploymentId = ONE.id) -> DeploymentRecord:
         """What the host knows of a deployment."""
@@ -221,7 +229,9 @@ class ScriptedHost:
 
     def _open(self, command: commands.OpenManifest) -> events.WorkEnded:
         try:
-            return events.ManifestOpened(command.work, open_manifest(command.envelope, TRUSTED))
+            return events.ManifestOpened(
+                command.work, open_manifest(command.envelope, {*self.trusted, command.accepted_signer})
+            )
         except ManifestError as error:
             try:
                 is_announced = deployment_id(command.envelope) == command.announced

@@ -6,8 +6,9 @@ import pytest
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.states import STATES
 from gossipd.identity.keys import SecretKey
@@ -51,7 +52,7 @@ def test_the_time_that_it_took_is_fixed_when_it_ends(deployment: DeploymentRecor
     [
         (None, HostReason.SOURCE_AUTH, HostReason.NONE),
         (StallReason.STORAGE, HostReason.SOURCE_AUTH, HostReason.SOURCE_AUTH),
-        (StallReason.NO_HOLDER, HostReason.SOURCE_NOT_FOUND, HostReason.SOURCE_NOT_FOUND),
+        (StallReason.NO_HOLDER, HostReason.SOURCE_GONE, HostReason.SOURCE_GONE),
         (StallReason.DISK, HostReason.SOURCE_AUTH, HostReason.DISK),
         (StallReason.ALL_BUSY, HostReason.NONE, HostReason.ALL_BUSY),
     ],
@@ -83,6 +84,6 @@ def test_a_state_is_followed_by_those_of_the_table_only(
             deployment.enter(after)
 
 
-def test_what_is_complete_is_left_by_a_removal_only() -> None:
-    assert STATES[HostState.COMPLETE] == {HostState.CANCELLED}
+def test_what_is_complete_is_left_by_an_operators_order_only() -> None:
+    assert STATES[HostState.COMPLETE] == {HostState.CANCELLED, HostState.FAILED}
     assert all(HostState.INIT not in STATES[state] for state in (HostState.DOWNLOADING, HostState.VERIFYING))

@@ -10,11 +10,13 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import FinishModel
+from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
+from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import STRANGER, draft, manifest
@@ -58,6 +60,7 @@ def test_a_kept_manifest_is_neither_pulled_nor_written_again() -> None:
     host.statements.hear(said(), host.roster.signers)
     again = ScriptedHost(statements=type(host.statements)(host.statements.state))
     again.statements.state.versions.setdefault(ONE.name, {})[ONE.version] = ONE.id
+    again.statements.state.accepted[ONE.id] = AcceptedManifest(ONE.signer, 0)
     again.files = host.files
     again.tell(events.DaemonStarted())
     assert kinds(again) == ["TellStatement", "ReadManifest", "OpenManifest", "ReserveSpace", "OpenSwarm"]
@@ -129,7 +132,7 @@ def test_a_manifest_that_three_times_no_trusted_key_signed_is_refused() -> None:
     host.hear(said())
     host.wait(1.0)
     assert len(host.all_of(commands.PullManifest)) == 3
-    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED_KEY)
     assert host.record().sentence.startswith("E_KEY_UNKNOWN")
     assert host.audited() == ["refused"]
 
@@ -148,13 +151,16 @@ def test_a_kept_manifest_of_an_untrusted_publisher_is_refused() -> None:
     host = ScriptedHost()
     host.files[ONE.id] = seal_manifest(draft(version=1), STRANGER)
     host.hear(said())
-    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED_KEY)
     assert not host.all_of(commands.PullManifest)
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [({"version": 0}, HostReason.ROLLBACK), ({"version": 2, "expires_s": int(WALL_S) - 1}, HostReason.OTHER)],
+    [
+        ({"version": 0}, HostReason.REFUSED_ROLLBACK),
+        ({"version": 2, "expires_s": int(WALL_S) - 1}, HostReason.REFUSED_EXPIRED),
+    ],
 )
 def test_a_rollback_and_an_expired_manifest_are_not_fetched(fields: dict[str, Any], reason: HostReason) -> None:
     host = host_that()
@@ -282,15 +288,22 @@ def in_reserve(host: ScriptedHost) -> type:
     return commands.ReserveSpace
 
 
+def believed(host: ScriptedHost) -> None:
+    """A statement of an earlier run: its manifest was verified then."""
+    host.statements.hear(said(), host.roster.signers)
+    host.tell(events.DaemonStarted())
+
+
 @pytest.mark.parametrize("place", [in_read, in_pull, in_open, in_keep, in_register, in_reserve])
 def test_a_cancel_ends_the_life_in_every_step_before_the_swarm(place: Callable[[ScriptedHost], type]) -> None:
     host = ScriptedHost()
     kind = place(host)
     host.held_back.add(kind)
-    host.hear(said())
+    believed(host)
     host.hear(said(epoch=2, verb=Verb.CANCEL))
     assert host.record().state is HostState.CANCELLED
-    assert len(host.all_of(commands.AbandonWork)) == 1
+    abandoned = [] if kind is commands.KeepManifest else ["AbandonWork"]  # it is kept for those who ask for it
+    assert [type(one).__name__ for one in host.all_of(commands.AbandonWork)] == abandoned
     is_cut_short = kind is commands.PullManifest
     assert bool(host.all_of(commands.DeleteModel)) is is_cut_short, "the store is asked when the work has ended"
     host.release(kind)
@@ -306,7 +319,7 @@ def test_a_deploy_that_follows_a_cancel_waits_for_the_deletion(place: Callable[[
     host = ScriptedHost()
     kind = place(host)
     host.held_back |= {kind, commands.DeleteModel}
-    host.hear(said())
+    believed(host)
     host.hear(said(epoch=2, verb=Verb.CANCEL))
     host.held_back.discard(kind)
     host.hear(said(epoch=3))

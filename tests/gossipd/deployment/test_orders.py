@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gossipd.core.errors import LocalError, QueueFullError
 from gossipd.core.events import FinishModel
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState
-from gossipd.deployment.statement import Statement, Verb
-from gossipd.deployment.statement_file import register_from_bytes
+from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
+from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
+from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, seal_manifest
-from tests.gossipd.deployment.scripted_host import ONE, PEER_KEY, WALL_S, ScriptedHost, said
+from membership.member import NodeId
+from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import PUBLISHER, draft, manifest
 
 LIVE_MAX = 5
@@ -332,3 +339,234 @@ def test_a_statement_is_not_told_once_its_signer_is_forgotten(host: ScriptedHost
     host.release(commands.KeepManifest)
     assert error_of(host.answer(number)) == "E_KEY_UNKNOWN"
     assert not host.all_of(commands.TellStatement)
+
+
+# ---- bounds of numbers, and who may cancel -----------------------------------------------------------
+
+
+def test_an_epoch_counts_only_near_the_one_before(host: ScriptedHost) -> None:
+    host.drop()
+    host.hear(said(epoch=1_002))
+    assert host.record().statement.epoch == 1
+    host.hear(said(epoch=1_001))
+    assert host.record().statement.epoch == 1_001
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert (refused.fields["code"], refused.fields["epoch"]) == ("E_STATEMENT_BOUNDS", 1_002)
+
+
+def test_a_member_that_deploys_again_and_again_leaves_epochs_to_those_who_may_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 1))
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert refused.fields["code"] == "E_STATEMENT_BOUNDS"
+    assert host.request(events.CancelOrdered, ONE.name, 1).error is None
+    last = host.statements.statement(ONE.id)
+    assert last is not None
+    assert (last.verb, last.epoch) == (Verb.CANCEL, EPOCH_FIRST_MAX + 1)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 2))
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_orphan_of_the_highest_epoch_that_a_member_may_use_stays_one(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.statements.state.deployers[ONE.id] = STRANGER.public.ed25519
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.tell(events.DaemonStarted())
+    host.roster.signers.discard(PEER_KEY.public.ed25519)
+    del host.roster.peers[PEER]
+    host.wait(1_000.0)
+    assert {one.statement.epoch for one in host.all_of(commands.TellStatement)} == {EPOCH_FIRST_MAX}
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_LIMIT + 1, EPOCH_MAX])
+def test_no_epoch_near_the_highest_is_ever_believed(host: ScriptedHost, epoch: int) -> None:
+    wire = forged_epoch(epoch)
+    host.tell(events.StatementHeard(wire.encode(), ONE.id, PEER))
+    assert host.brain.lifecycle.get(ONE.id) is None
+    assert host.drop().sentence == "org/model@1 accepted"
+    assert host.record().statement.epoch == 1
+
+
+def forged_epoch(epoch: int) -> Statement:
+    """A cancel of any epoch, well signed."""
+    bare = replace(said(verb=Verb.CANCEL), epoch=epoch, signature=b"")
+    return replace(bare, signature=PEER_KEY.sign(b"gossipd-statement-1 " + bare.encode()))
+
+
+def test_orders_at_the_highest_epoch_are_refused_in_words(host: ScriptedHost) -> None:
+    host.drop()
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_LIMIT)
+    for answer in (host.drop(), host.request(events.CancelOrdered, ONE.name, 1)):
+        assert error_of(answer) == "E_STATEMENT_BOUNDS"
+    with pytest.raises(ManifestError):
+        said(epoch=EPOCH_LIMIT + 1)
+
+
+def test_a_member_that_did_not_deploy_it_cancels_nothing(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.record().statement.epoch == 1
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert refused.fields["code"] == "E_MAY_NOT_CANCEL"
+    host.roster.roles = (*DEFAULT_ROLES, "member")
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_deploying_it_again_gives_no_right_to_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.hear(said(epoch=2))
+    host.hear(said(epoch=3, verb=Verb.CANCEL))
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def after_two_deploys_at_once(first: SecretKey, second: SecretKey, *, apart_s: float = 0.0) -> ScriptedHost:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(STRANGER.public.ed25519)
+    host.hear(said(secret=first))
+    host.wall_s += apart_s
+    host.hear(said(secret=second))
+    return host
+
+
+def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for order in ((low, high), (high, low)):
+        host = after_two_deploys_at_once(*order)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=low))
+        assert host.record().state is HostState.DOWNLOADING
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=high))
+        assert host.record().state is HostState.CANCELLED
+
+
+def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for order in ((low, high), (high, low)):
+        host = ScriptedHost()
+        host.held_back.add(commands.PullManifest)
+        host.roster.signers.add(STRANGER.public.ed25519)
+        for secret in order:
+            host.hear(said(secret=secret))
+        host.release(commands.PullManifest)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+
+
+def test_a_first_statement_that_comes_a_minute_later_takes_no_right_to_cancel() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for apart_s, deployer in ((60.0, high), (61.0, low)):
+        host = after_two_deploys_at_once(low, high, apart_s=apart_s)
+        assert host.statements.authors(ONE.id).deployer == deployer.public.ed25519
+
+
+def test_a_first_statement_of_a_stranger_takes_no_right() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    host = ScriptedHost()
+    host.roster.signers = {low.public.ed25519}
+    host.hear(said(secret=low))
+    host.hear(said(secret=high))
+    assert host.statements.authors(ONE.id).deployer == low.public.ed25519
+
+
+def test_who_deployed_it_who_published_it_and_clients_may_cancel() -> None:
+    for secret in (PEER_KEY, PUBLISHER, STRANGER):
+        host = ScriptedHost()
+        host.roster.roles = DEFAULT_ROLES
+        host.roster.signers.add(STRANGER.public.ed25519)
+        host.roster.clients.add(STRANGER.public.ed25519)
+        host.hear(said())
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=secret))
+        assert host.record().state is HostState.CANCELLED
+
+
+def test_a_cancel_that_its_signer_may_not_give_is_refused_where_it_is_ordered(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.hear(said())
+    assert error_of(host.request(events.CancelOrdered, ONE.name, 1)) == "E_MAY_NOT_CANCEL"
+    assert host.all_of(commands.TellStatement) == []
+
+
+def test_every_statement_that_changes_something_is_written_down_with_its_signer(host: ScriptedHost) -> None:
+    host.hear(said())
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL), NodeId(b"f" * 16))
+    found = [one.fields for one in host.all_of(commands.RecordAudit) if one.kind == "statement"]
+    assert [(one["verb"], one["epoch"], one["signer"], one["forwarder"]) for one in found] == [
+        ("deploy", 1, PEER.hex(), PEER.hex()), ("cancel", 2, PEER.hex(), (b"f" * 16).hex()),
+    ]  # fmt: skip
+
+
+# ---- trust: what was accepted stays usable, and what is revoked ends at once --------------------------
+
+
+def again(host: ScriptedHost) -> ScriptedHost:
+    """The same host after a restart, which trusts no publisher any more."""
+    made = ScriptedHost(statements=register_from_bytes(register_to_bytes(host.statements)), published=[ONE])
+    made.files, made.trusted, made.peers_have = host.files, (), {}
+    made.tell(events.DaemonStarted())
+    return made
+
+
+def complete(host: ScriptedHost) -> ScriptedHost:
+    host.drop()
+    host.tell(FinishModel(ONE.id))
+    assert host.record().state is HostState.COMPLETE
+    return host
+
+
+def test_a_model_outlives_the_trust_in_its_publishers_key(host: ScriptedHost) -> None:
+    restarted = again(complete(host))
+    assert restarted.record().state is HostState.COMPLETE
+    assert [one.manifest for one in restarted.all_of(commands.OpenSwarm)] == [ONE]
+    assert restarted.brain.lifecycle.find(ONE.name, 1)
+    assert restarted.request(events.RemoveOrdered, ONE.name, 1).error is None
+    new = manifest(version=2)
+    assert error_of(restarted.drop(new)) == "E_KEY_UNKNOWN", "new ones are not accepted"
+
+
+@pytest.mark.parametrize("order", [(key_id(ONE.signer),), (b"", ONE.name, 1)])
+def test_what_is_untrusted_ends_at_once_and_stays_so(host: ScriptedHost, order: tuple[object, ...]) -> None:
+    complete(host)
+    assert host.brain.lifecycle.is_served(ONE.id)
+    assert host.request(events.UntrustOrdered, *order).sentence.endswith("no longer trusted on this host")
+    assert (host.record().state, host.record().reason) == (HostState.FAILED, HostReason.REFUSED_OPERATOR)
+    assert [one.deployment for one in host.all_of(commands.CloseSwarm)] == [ONE.id]
+    assert not host.brain.lifecycle.is_served(ONE.id)
+    assert not host.all_of(commands.DeleteModel), "files stay until they are removed"
+    assert not host.request(events.UntrustOrdered, *order).is_changed
+    assert error_of(host.drop()) == "E_UNTRUSTED"
+    restarted = again(host)
+    assert restarted.record().state is HostState.FAILED
+    assert restarted.record().sentence.startswith("E_UNTRUSTED")
+    assert not restarted.all_of(commands.OpenSwarm)
+    assert restarted.brain.lifecycle.find(ONE.name, 1), "it can be named, to be removed"
+    names = (*order, "", 0)[:3]
+    assert restarted.request(events.UntrustOrdered, *names, True).error is None
+    assert restarted.record().state is HostState.COMPLETE
+
+
+def test_one_that_is_under_way_is_deleted_when_it_is_untrusted(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.UntrustOrdered, key_id(ONE.signer))
+    assert host.record().state is HostState.FAILED
+    assert "untrust" in host.audited()
+
+
+def test_a_name_that_a_jump_has_locked_goes_on_after_an_override(host: ScriptedHost) -> None:
+    host.drop(manifest(version=2**53 - 1))
+    assert error_of(host.drop(manifest(version=3))) == "E_ROLLBACK"
+    assert host.request(events.OverrideOrdered, ONE.name).error is None
+    kept = register_from_bytes(register_to_bytes(host.statements))
+    assert kept.state.overridden == {ONE.name: None}
+    assert host.drop(manifest(version=3)).sentence.endswith("accepted")
+    assert host.statements.state.versions[ONE.name] == {3: manifest(version=3).id}
+    assert error_of(host.drop(manifest(version=2))) == "E_ROLLBACK", "one override lets one manifest in"
+    assert host.drop(manifest(version=4)).error is None
+    assert error_of(host.request(events.OverrideOrdered, "nobody")) == "E_NOT_FOUND"
+    assert "trust override" in host.audited()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, 
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.strict_msgpack import pack
 from tests.gossipd.manifest.making import PUBLISHER, STRANGER, manifest
 
 NOW_S = 1_790_000_100.0
@@ -139,6 +142,18 @@ def test_the_oldest_words_are_forgotten_first_the_same_ones_everywhere(monkeypat
     assert forwards.hear(words[0], SIGNERS) is Heard.OLDER, "told again what it forgot, it does not take it for news"
 
 
+def test_a_date_of_long_ago_makes_no_deployment_the_first_to_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "STATEMENTS_MAX", 2)
+    victim = manifest(version=9)
+    made = register()
+    made.accept(victim, NOW_S)
+    lie = sign_statement(PUBLISHER, victim.id, epoch=1, verb=Verb.DEPLOY, manifest_bytes=9, now_s=0.0)
+    for one in (word(1, now_s=NOW_S - 2), lie, word(2, now_s=NOW_S - 1)):
+        made.hear(one, SIGNERS)
+    assert made.statement(victim.id) == lie
+    assert made.statement(a_deployment(1)) is None
+
+
 # ---- versions ----
 
 
@@ -212,7 +227,8 @@ def test_memory_is_bounded_but_the_highest_version_is_never_forgotten(monkeypatc
     for version in range(5):
         made.accept(manifest(version=version), NOW_S)
     assert list(made.state.versions["org/model"]) == [3, 4]
-    assert refusal(made, manifest(version=1)).code == "E_ROLLBACK"
+    assert refusal(made, manifest(version=1, salt=b"new")).code == "E_ROLLBACK"
+    assert made.accept(manifest(version=1), NOW_S) is Acceptance.ALREADY, "that it was accepted is a fact"
     made.accept(manifest(name="b"), NOW_S)
     assert refusal(made, manifest(name="c")).code == "E_LIMIT"
     for number in range(5):
@@ -258,6 +274,9 @@ def full_register() -> StatementStore:
     made = register(word(1), word(2, verb=Verb.CANCEL, epoch=4))
     made.accept(manifest(), NOW_S)
     made.mark_removed(a_deployment(9))
+    made.untrust(b"k" * 16, None)
+    made.untrust(b"", a_deployment(3))
+    made.override(manifest().name)
     with pytest.raises(ManifestError):
         made.accept(manifest(salt=b"changed"), NOW_S)
     return made
@@ -285,3 +304,25 @@ def test_a_newer_file_is_named_as_such() -> None:
     with pytest.raises(RegisterFormatError) as caught:
         register_from_bytes(b"\x02" + register_to_bytes(StatementStore())[1:])
     assert caught.value.code == "E_STORE_VERSION"
+
+
+def test_the_file_of_an_older_gossipd_is_read_without_what_was_never_accepted() -> None:
+    made = StatementStore()
+    made.accept(manifest(), NOW_S)
+    made.hear(sign_statement(PUBLISHER, manifest().id, epoch=1, verb=Verb.DEPLOY, manifest_bytes=9, now_s=5.0), SIGNERS)
+    made.hear(word(1), SIGNERS)
+    older = {"statements", "versions", "removed", "alarms", "last_signed"}
+    fields = {key: value for key, value in msgspec.msgpack.decode(register_to_bytes(made)[17:]).items() if key in older}
+    body = pack(fields)
+    kept = register_from_bytes(bytes([1]) + blake3(body).digest(16) + body)
+    assert [one.deployment for one in kept.statements()] == [manifest().id]
+    assert kept.is_proven(manifest().id)
+    assert kept.authors(manifest().id).deployer == PUBLISHER.public.ed25519
+    assert kept.accept(manifest(), NOW_S) is Acceptance.ALREADY
+    assert kept.authors(manifest().id).publisher == manifest().signer, "it is written down when it is opened again"
+
+
+def test_an_older_gossipd_reads_the_file_too() -> None:
+    fields = msgspec.msgpack.decode(register_to_bytes(full_register())[17:])
+    assert {"statements", "versions", "removed", "alarms", "last_signed"} < set(fields)
+    assert register_to_bytes(full_register())[0] == 1

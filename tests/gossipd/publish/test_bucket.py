@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
-from gossipd.publish.errors import StorageError, TreeChangedError
+from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, TreeChangedError
 from gossipd.publish.extents import runs
-from gossipd.publish.selection import Selection
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, TREE, check_against, make_tree, published
+from tests.gossipd.sources.test_obstore_errors import answering
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
@@ -69,7 +71,61 @@ def test_a_directory_s_marker_is_no_file(tree: Path, out: Path, s3_environment: 
 def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: servers.S3Server) -> None:
     s3_environment.make_bucket("publish-empty")
     assert code_of("s3://publish-empty/nothing", out) == "E_EMPTY"
-    assert code_of("s3://publish-missing/", out) == "E_SOURCE_NOT_FOUND"
+    assert code_of("s3://publish-missing/", out) == "E_SOURCE_NO_BUCKET"
+
+
+@pytest.mark.parametrize("key", ["m/dir//x.bin", "m/../up.bin", "m/./dot.bin"])
+def test_an_object_that_no_file_can_be_is_named_and_can_be_left_out(
+    key: str, tree: Path, out: Path, s3_environment: servers.S3Server
+) -> None:
+    bucket = f"publish-key-{sum(key.encode())}"
+    s3_environment.upload(bucket, tree, prefix="m/")
+    put(s3_environment, f"/{bucket}/{key}")
+    with pytest.raises(PublishError, match=rf"^object '{key.removeprefix('m/')}': no file can have this") as caught:
+        published(f"s3://{bucket}/m/", out)
+    assert caught.value.code == "E_PATH_COMPONENT"
+    if key == "m/dir//x.bin":
+        put(s3_environment, f"/{bucket}/m/dir/good.bin")
+        _, manifest = published(f"s3://{bucket}/m/", out, selection=Selection(exclude=("dir/",), defaults=(".git/",)))
+        assert manifest.root == published(tree, out)[1].root
+
+
+def test_what_looks_wrong_in_storage_is_found_as_in_a_directory(
+    tmp_path: Path, out: Path, s3_environment: servers.S3Server
+) -> None:
+    tree = make_tree(tmp_path / "odd", {"a-00001-of-00002.bin": 70_000, ".git/config": 3, "b.safetensors": 5000})
+    (tree / "c.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    s3_environment.upload("publish-odd", tree)
+    chosen = Selection(defaults=DEFAULT_EXCLUDES)
+    there = published("s3://publish-odd/", out, selection=chosen)[0]
+    here = published(tree, out, selection=chosen)[0]
+    assert (there.findings, there.left_out) == (here.findings, here.left_out)
+    assert [one.kind for one in there.findings] == ["safetensors_header", "lfs_pointer", "shard_count"]
+    assert there.left_out == {".git/": 1}
+
+
+def put(server: servers.S3Server, target: str) -> None:
+    """An object with this key, whatever obstore thinks of it."""
+    connection = http.client.HTTPConnection(server.endpoint.removeprefix("http://"))
+    connection.request("PUT", target, b"x")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_refusal_is_told_as_a_seed_would_tell_it(
+    out: Path, s3_environment: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with answering(301, "", x_amz_bucket_region="eu-west-3") as url:
+        monkeypatch.setenv("AWS_ENDPOINT", url)
+        with pytest.raises(StorageAuthError, match=r"^s3://models: .* set AWS_REGION=eu-west-3"):
+            published("s3://models/m/", out)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(StorageAuthError, match=r"looked in .*~/\.aws/credentials") as caught:
+        published("s3://models/m/", out)
+    assert (caught.value.code, caught.value.exit_code) == ("E_SOURCE_NO_CREDENTIALS", 10)
 
 
 def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_environment: servers.S3Server) -> None:
@@ -77,7 +133,7 @@ def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_envir
     store = open_storage(parse_source_url("s3://publish-swap/"))
     url = parse_source_url("s3://publish-swap/")
     found = find_objects(store, url, Selection())
-    reader = StoredObjects(store, found)
+    reader = StoredObjects(store, url, found)
     layout = Layout([one.size for one in found], CHUNK)
     run = next(runs(layout))
     reader.hash_extent(run, CHUNK)
@@ -121,11 +177,11 @@ def test_a_body_that_breaks_off_is_asked_for_again_a_few_times(
     store = open_storage(url)
     found = find_objects(store, url, Selection())
     run = next(runs(Layout([one.size for one in found], CHUNK)))
-    whole = StoredObjects(store, found).hash_extent(run, CHUNK)
+    whole = StoredObjects(store, url, found).hash_extent(run, CHUNK)
     breaking = _Breaking(breaks)
     slept: list[float] = []
     monkeypatch.setattr(bucket_module, "obstore", breaking)
-    reader = StoredObjects(store, found, sleep=slept.append)
+    reader = StoredObjects(store, url, found, sleep=slept.append)
     if breaks < bucket_module.ATTEMPTS:
         assert reader.hash_extent(run, CHUNK) == whole
     else:

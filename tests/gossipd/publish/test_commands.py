@@ -134,7 +134,7 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--name", "../up"], (7, "E_NAME")),
         (["--include", "nothing"], (1, "E_EMPTY")),
         (["--source", "http://u:secret@h/"], (7, "E_SOURCE_FORBIDDEN")),
-        (["--source", "ftp://h/m/"], (7, "hosts read http, https, s3")),
+        (["--source", "ftp://h/m/"], (7, "hosts read http, https, hf, s3")),
         (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
     ],
 )
@@ -170,3 +170,59 @@ def test_on_a_terminal_progress_goes_to_stderr_and_the_result_to_stdout(tmp_path
     os.close(ours)
     assert f"hashing {len(TREE)} files" in shown
     assert json.loads(done.stdout)["name"] == "org/m"
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "4d" * 32 + "\nsize 9911\n"
+
+
+def spoil(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / ".git").mkdir()
+    (tree / ".git" / "config").write_text("[remote]")
+    (tree / "extra.bin").write_text(POINTER)
+
+
+def test_what_looks_wrong_is_a_warning_and_what_is_left_out_is_shown(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = arguments(tmp_path, key)
+    spoil(tmp_path)
+    assert main([*call, "--include", "*.bin", "--include", ".git/", "--json"]) == 0
+    said = capsys.readouterr()
+    assert (
+        "warning: 'extra.bin' is a Git LFS pointer, not the file itself; run 'git lfs pull' there [lfs_pointer]"
+        in said.err
+    )
+    assert "left out by default: .git/ (1); --no-default-excludes takes them in" in said.err
+    result = json.loads(said.out)
+    assert [(one["kind"], one["path"]) for one in result["findings"]] == [("lfs_pointer", "extra.bin")]
+    assert (result["left_out"], result["files"]) == ({".git/": 1}, 1)
+
+
+def test_strict_refuses_with_a_code_before_anything_is_written(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = arguments(tmp_path, key)
+    spoil(tmp_path)
+    chosen = ["--include", "*.bin", "--include", ".git/", "--no-default-excludes"]
+    assert main([*call, *chosen, "--strict", "--json"]) == 6
+    said = capsys.readouterr()
+    assert "E_INSPECTION: '.git/config' is Git's own" in said.err
+    assert [one["kind"] for one in json.loads(said.out)["error"]["findings"]] == [
+        "git_directory",
+        "credentials",
+        "lfs_pointer",
+    ]
+    assert not (tmp_path / "m.manifest").exists()
+    (tmp_path / "tree" / "extra.bin").unlink()
+    (tmp_path / "tree" / "a.bin").write_bytes(bytes(100))
+    assert main([*call, "--include", "*.bin", "--strict"]) == 0
+
+
+def test_files_that_differ_only_in_case_are_named_by_their_paths(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = arguments(tmp_path, key)
+    (tmp_path / "tree" / "Config.json").write_text("x")
+    assert main(call) == 7
+    assert "'Config.json' and 'config.json' are one file to some file systems" in capsys.readouterr().err

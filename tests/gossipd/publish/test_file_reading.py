@@ -10,11 +10,11 @@ from threading import Event
 
 import pytest
 
-from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout
+from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 from gossipd.publish import file_reading as files_module
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent, runs
-from gossipd.publish.file_reading import LocalFiles
+from gossipd.publish.file_reading import LocalFiles, open_found
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files
@@ -201,6 +201,53 @@ def test_a_file_that_cannot_be_read_stops_everything_and_is_named(tmp_path: Path
     with pytest.raises(PublishError, match="b/c") as caught:
         hash_chunks(Layout([3 * CHUNK] * 2, CHUNK), LocalFiles(found), ignore)
     assert caught.value.code == "E_SOURCE_READ"
+
+
+def test_a_file_that_is_there_twice_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = make_tree(tmp_path / "tree", {"a": 17 * MIB + 5, "small": 100})
+    (tree / "b").symlink_to("a")
+    (tree / "c").hardlink_to(tree / "a")
+    asked: list[tuple[int, int]] = []
+    real = LocalFiles._hash_adjacent
+
+    def noting(files: LocalFiles, segment: Segment, chunk_bytes: int) -> bytes:
+        asked.append((segment.offset, segment.length))
+        return real(files, segment, chunk_bytes)
+
+    monkeypatch.setattr(LocalFiles, "_hash_adjacent", noting)
+    _, manifest = published(tree, tmp_path / "out")
+    check_against(manifest, tree)
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_a_link_that_appears_after_the_walk_leads_nowhere(tmp_path: Path, what: str) -> None:
+    make_tree(tmp_path / "secret", {"a": 3 * CHUNK})
+    tree = make_tree(tmp_path / "tree", {"d/a": 3 * CHUNK})
+    found = find_files(tree, Selection())
+    if what == "file":
+        (tree / "d" / "a").unlink()
+        (tree / "d" / "a").symlink_to(tmp_path / "secret" / "a")
+    else:
+        (tree / "d").rename(tmp_path / "moved")
+        (tree / "d").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="symbolic links"):
+        os.close(open_found(found[0]))
+    with pytest.raises(TreeChangedError, match="d/a"):
+        hash_chunks(Layout([3 * CHUNK], CHUNK), LocalFiles(found), ignore)
+
+
+def test_a_snapshot_whose_link_is_exchanged_meanwhile_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "models--org--name"
+    make_tree(root / "blobs", {"b0": 3 * CHUNK, "b1": 3 * CHUNK})
+    snapshot = root / "snapshots" / "rev"
+    snapshot.mkdir(parents=True)
+    (snapshot / "a").symlink_to("../../blobs/b0")
+    found = find_files(snapshot, Selection())
+    (snapshot / "a").unlink()
+    (snapshot / "a").symlink_to("../../blobs/b1")
+    hash_chunks(Layout([3 * CHUNK], CHUNK), LocalFiles(found), ignore)  # what was found, not what is there now
+    assert find_files(snapshot, Selection()) != found, "which ends publishing"
 
 
 def test_runs_cover_every_chunk_once_and_stay_small() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from gossipd.core.errors import GossipdError
 from gossipd.publish import tree as tree_module
-from gossipd.publish.selection import Selection
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.tree import find_files
 from tests.gossipd.publish.trees import TREE, make_tree
 
@@ -56,12 +57,28 @@ def test_patterns_choose(tmp_path: Path, include: tuple[str, ...], exclude: tupl
         assert code_of(tmp_path, include=include, exclude=exclude) == "E_EMPTY"
 
 
+def test_what_tools_leave_is_left_out_by_default_at_any_depth_and_counted(tmp_path: Path) -> None:
+    rubbish = [".git/config", "sub/.git/HEAD", ".cache/huggingface/download/m.incomplete", "__MACOSX/a", "x/.DS_Store"]
+    make_tree(tmp_path, {"a": 1, ".gitattributes": 1, "my.git/a": 1} | dict.fromkeys(rubbish, 1))
+    left_out: Counter[str] = Counter()
+    found = find_files(tmp_path, Selection(defaults=DEFAULT_EXCLUDES, exclude=("x/",)), left_out)
+    assert [file.path for file in found] == [".gitattributes", "a", "my.git/a"]
+    assert left_out == {".git/": 2, "*.incomplete": 1, "__MACOSX/": 1}
+
+
+def test_a_directory_is_left_out_as_a_whole_only_by_a_pattern_of_directories() -> None:
+    selection = Selection(exclude=("a/", "b*", "*/c/"), defaults=(".git/", "*.part"))
+    whole = ["a", "a/x", "x/c", "x/c/y", ".git", "x/.git/objects"]
+    assert [path for path in [*whole, "b", "x", "ab", "my.git", "x.part"] if selection.leaves_out_below(path)] == whole
+
+
 def test_links_pipes_and_sockets_are_refused_unless_left_out(tmp_path: Path) -> None:
     make_tree(tmp_path, {"a": 1})
     odd = tmp_path / "odd"
     makers: list[Callable[[], object]] = [
-        lambda: odd.symlink_to("a"),
         lambda: odd.symlink_to("/nowhere"),
+        lambda: odd.symlink_to("odd"),
+        lambda: odd.symlink_to("/etc/hostname"),
         lambda: odd.symlink_to(tmp_path),
         lambda: os.mkfifo(odd),
         lambda: _listen(odd),
@@ -79,9 +96,60 @@ def _listen(path: Path) -> None:
 
 
 def test_a_refused_link_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").symlink_to("../blobs/x")
+    make_tree(tmp_path, {"tree/a": 1, "blobs/x": 1})
+    link = tmp_path / "tree" / "model.safetensors"
+    link.symlink_to("../blobs/x")
     with pytest.raises(GossipdError, match=r"model\.safetensors.*symbolic link.*hf download --local-dir"):
-        find_files(tmp_path, Selection())
+        find_files(tmp_path / "tree", Selection())
+    (tmp_path / "blobs" / "x").unlink()
+    with pytest.raises(GossipdError, match=r"model\.safetensors.*leads nowhere.*download was cut off"):
+        find_files(tmp_path / "tree", Selection())
+
+
+def make_cache(cache: Path) -> Path:
+    """A repository as huggingface_hub lays it out, with a config that two revisions share; gives the newer snapshot."""
+    repository = cache / "models--org--name"
+    make_tree(repository / "blobs", {"b0": 700, "b1": 200_000, "b2": 5})
+    for revision, files in {"old": {"config.json": "b0"}, "new": {"config.json": "b0", "x/model.bin": "b1"}}.items():
+        for path, blob in files.items():
+            link = repository / "snapshots" / revision / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to("/".join([".."] * (path.count("/") + 2)) + f"/blobs/{blob}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("new")
+    return repository / "snapshots" / "new"
+
+
+def test_a_snapshot_of_the_hub_s_cache_is_its_blobs(tmp_path: Path) -> None:
+    snapshot = make_cache(tmp_path)
+    assert [(file.path, file.size) for file in find_files(snapshot, Selection())] == [
+        ("config.json", 700), ("x/model.bin", 200_000),
+    ]  # fmt: skip
+    assert paths(snapshot / "x") == ["model.bin"]
+    assert paths(snapshot / "config.json") == ["config.json"]
+
+
+@pytest.mark.parametrize("target", ["../../refs/main", "../../../models--org--other/blobs/b0", "/etc/hostname"])
+def test_a_snapshot_s_link_to_anything_but_its_blobs_is_refused_by_name(tmp_path: Path, target: str) -> None:
+    make_tree(tmp_path / "models--org--other" / "blobs", {"b0": 1})
+    snapshot = make_cache(tmp_path)
+    (snapshot / "token.json").symlink_to(target)
+    with pytest.raises(GossipdError, match=r"token\.json.*leads out of the tree"):
+        find_files(snapshot, Selection())
+
+
+def test_a_whole_repository_of_the_cache_is_refused_and_a_revision_named(tmp_path: Path) -> None:
+    repository = make_cache(tmp_path).parent.parent
+    with pytest.raises(GossipdError, match=r"2 revisions; publish one of them, as in 'snapshots/new' below it"):
+        find_files(repository, Selection())
+
+
+def test_a_link_inside_the_tree_is_the_file_it_leads_to(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"deep/a": 10})
+    (tmp_path / "b").symlink_to("deep/c")
+    (tmp_path / "deep" / "c").symlink_to("a")
+    found = {file.path: (file.location, file.size) for file in find_files(tmp_path, Selection())}
+    assert found == dict.fromkeys(("b", "deep/a", "deep/c"), ("deep/a", 10))
 
 
 def test_the_directory_that_is_named_may_be_a_link(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from random import Random
 
+from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import LET_GO, ChannelTable
-from gossipd.sessions.events import Dial, HangUp, SessionCommand
+from gossipd.sessions.events import AskPeer, Dial, HangUp, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
@@ -18,9 +19,16 @@ SETTINGS = SessionSettings(link_idle_s=60, redial_min_s=1, redial_max_s=5, links
 class Directory:
     def __init__(self) -> None:
         self.endpoints = {A: Endpoint("a", 1, b"a" * 32), B: Endpoint("b", 1, b"b" * 32)}
+        self.silent: set[NodeId] = set()
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return self.endpoints.get(node)
+
+    def has_answered(self, node: NodeId) -> bool:
+        return node not in self.silent
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return True
 
 
 class Driven:
@@ -173,3 +181,39 @@ def test_a_handshake_that_comes_too_late_counts_for_nothing() -> None:
     assert driven.table.up(STRANGER, 1.0) is None
     driven.table.down(A, "lost", 2.0)
     assert driven.table.up(A, 2.0) is None
+
+
+def test_a_peer_that_never_answered_is_asked_and_dialed_when_it_has() -> None:
+    driven = Driven()
+    driven.directory.silent.add(A)
+    driven.table.open(A, 0.0)
+    assert driven.sweep(0.0) == [AskPeer(A)]
+    driven.table.move(A, 0.1)  # its record has changed, and it is as silent as before
+    assert driven.sweep(0.1) == []
+    assert driven.table.up(A, 0.1) is None
+    driven.directory.silent.clear()
+    driven.table.move(A, 0.2)
+    driven.table.move(A, 0.2)
+    assert driven.sweep(0.2) == [driven.dial(A)]
+    assert driven.table.up(A, 0.3)
+
+
+def test_a_peer_that_does_not_answer_is_unreachable_and_never_dialed() -> None:
+    driven = Driven()
+    driven.directory.silent.add(A)
+    driven.table.open(A, 0.0)
+    commands = [command for second in range(300) for command in driven.sweep(float(second))]
+    assert {type(command) for command in commands} == {AskPeer, HangUp}
+    assert (A, "unreachable") in driven.table.take_ended()
+    assert driven.table.link_counters["dialed"] == 0
+
+
+def test_a_silent_peer_that_names_anothers_address_does_not_end_its_connection() -> None:
+    driven = Driven()
+    driven.directory.endpoints[B] = driven.directory.endpoints[A]
+    driven.directory.silent.add(B)
+    driven.up(A, 0.0)
+    driven.table.open(B, 1.0)
+    assert driven.sweep(1.0) == [AskPeer(B)]
+    channel = driven.table.get(A)
+    assert channel is not None and channel.state is ChannelState.UP

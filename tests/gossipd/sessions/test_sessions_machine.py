@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard, SendDelta, SendHoldings, StartSubscription, SubscribeHeard
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import Dial, LinkDown, LinkUp, MessageHeard, ReportEvent
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
@@ -35,6 +36,12 @@ CHUNK = st.integers(0, CHUNKS - 1)
 class _Everywhere:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return Endpoint(node.hex(), 1, b"k" * 32)
+
+    def has_answered(self, node: NodeId) -> bool:
+        return bool(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return True
 
 
 class AnnouncementMachine(RuleBasedStateMachine):

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from gossipd.sources.reader import ReadOutcome
+from tests.gossipd.publish.trees import published
 from tests.gossipd.sources.models import sign, toy_files, write_tree
 from tests.gossipd.sources.test_reader import Seat
 from tests.servers import Nginx, S3Server
@@ -52,7 +53,9 @@ def test_nginx_finds_files_with_odd_names(nginx_server: Nginx, tmp_path: Path) -
 
 
 @pytest.mark.needs("nginx")
-def test_nginx_refuses_a_file_that_was_replaced_meanwhile(nginx_server: Nginx, tmp_path: Path) -> None:
+def test_nginx_with_a_file_that_was_replaced_meanwhile_is_refused_for_its_bytes(
+    nginx_server: Nginx, tmp_path: Path
+) -> None:
     write_tree(FILES, tmp_path / "www")
     seat = Seat(sign(FILES, nginx_server.url))
     assert seat.read(0).failed == ()
@@ -60,7 +63,9 @@ def test_nginx_refuses_a_file_that_was_replaced_meanwhile(nginx_server: Nginx, t
     path.unlink()
     path.write_bytes(FILES["a.safetensors"][:-1] + b"!")
     os.utime(path, (1, 1))
-    assert seat.read(1).errors[-1].code == "E_SOURCE_CHANGED"
+    outcome = seat.read(*range(1, 6))
+    assert (outcome.stored, outcome.failed) == ((1, 2, 3, 4), (5,)), "what is as published is read on"
+    assert outcome.errors[-1].code == "E_SOURCE_CHANGED"
 
 
 def s3_seat(s3: S3Server, tmp_path: Path, files: dict[str, bytes], bucket: str, source: str) -> Seat:
@@ -89,14 +94,15 @@ def test_s3_refuses_an_object_that_was_replaced_meanwhile(s3_environment: S3Serv
     changed = FILES | {"a.safetensors": FILES["a.safetensors"][:-1] + b"!"}
     write_tree(changed, tmp_path / "tree")
     s3_environment.upload("changing-bucket", tmp_path / "tree", prefix="models/v1/")
-    assert seat.read(1).errors[-1].code == "E_SOURCE_CHANGED"
+    outcome = seat.read(1, 5)
+    assert (outcome.stored, outcome.errors[-1].code) == ((1,), "E_SOURCE_CHANGED")
 
 
 def test_s3_without_the_object_or_bucket_is_not_found(s3_environment: S3Server) -> None:
     seat = Seat(sign(FILES, "s3://no-such-bucket/models"), allow=["s3"])
     probe = seat.reader.probe(seat.manifest)
     assert not probe.readable
-    assert probe.errors[-1].code == "E_SOURCE_NOT_FOUND"
+    assert probe.errors[-1].sentence.startswith("E_SOURCE_NO_BUCKET: s3://no-such-bucket: ")
 
 
 def test_secrets_of_the_environment_are_in_no_error(s3_environment: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +119,21 @@ def test_secrets_of_the_environment_are_in_no_error(s3_environment: S3Server, mo
 def test_a_directory_gives_every_chunk(tmp_path: Path) -> None:
     write_tree(FILES | odd_files(), tmp_path / "tree")
     seat = Seat(sign(FILES | odd_files(), f"file://{tmp_path}/tree"), allow=[f"file://{tmp_path}"])
+    outcome = seat.read()
+    assert same(seat, outcome), [str(error) for error in outcome.errors]
+
+
+def test_a_snapshot_of_the_hub_s_cache_is_published_and_read_as_it_lies(tmp_path: Path) -> None:
+    root = tmp_path / "models--org--name"
+    files = FILES | {"again.safetensors": FILES["a.safetensors"]}
+    write_tree({f"b{at}": body for at, body in enumerate(FILES.values())}, root / "blobs")
+    for path, body in files.items():
+        link = root / "snapshots" / "rev" / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(f"{'../' * (path.count('/') + 2)}blobs/b{list(FILES.values()).index(body)}")
+    _, manifest = published(root / "snapshots" / "rev", tmp_path / "m.manifest")
+    assert [entry.path for entry in manifest.files] == sorted(files)
+    seat = Seat(manifest, allow=[f"file://{tmp_path}"])
     outcome = seat.read()
     assert same(seat, outcome), [str(error) for error in outcome.errors]
 
@@ -143,4 +164,13 @@ def test_a_file_that_changes_is_found_out(tmp_path: Path, change: str) -> None:
     else:
         with path.open("r+b") as file:
             file.truncate(1000)
-    assert seat.read(1).errors[-1].code == "E_SOURCE_CHANGED"
+    assert seat.read(1).errors[-1].code == {"replaced": "E_SOURCE_CHANGED", "cut": "E_SOURCE_TRUNCATED"}[change]
+
+
+def test_wrong_bytes_of_packed_files_are_told_with_how_many_there_are(tmp_path: Path) -> None:
+    write_tree(FILES | {"config.json": bytes(700)}, tmp_path)
+    url = f"file://{tmp_path}"
+    seat = Seat(sign(FILES, url), allow=[url])
+    error = seat.read().errors[-1]
+    assert error.code == "E_SOURCE_HASH"
+    assert f"{url}/config.json: chunk 9, which holds " in str(error)

@@ -90,7 +90,7 @@ def connections_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         made.append(address)
         return connect(address, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gossipd.sources.first_request.socket.create_connection", remember)
+    monkeypatch.setattr("gossipd.sources.web_connection.socket.create_connection", remember)
     return made
 
 

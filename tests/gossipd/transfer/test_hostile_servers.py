@@ -114,6 +114,25 @@ def test_a_manifest_is_never_relayed() -> None:
         client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S)
 
 
+@pytest.mark.parametrize(
+    ("told", "asked", "code"),
+    [(0, [8], "E_LENGTH"), (9, [8, 9], "E_LENGTH"), (0xFFFFFFFF, [8], "E_BULK_PROTOCOL")],
+    ids=["an older server tells none", "each time another", "more than a manifest has"],
+)
+def test_a_manifest_is_asked_for_in_one_other_size_at_most(told: int, asked: list[int], code: str) -> None:
+    heard: list[int] = []
+
+    def script(sock: socket.socket) -> None:
+        request = read_request(sock, with_hello=True)
+        heard.append(request.length)
+        sock.sendall(Reply(Status.LENGTH, 0, told and told + len(heard) - 1, free_slots=1).to_wire())
+
+    with scripted_server(script) as endpoint, client_of() as client:
+        with pytest.raises(TransferError) as caught:
+            client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S)
+        assert (heard, caught.value.code) == (asked, code)
+
+
 def test_garbage_is_the_peers_fault() -> None:
     error = failure(lambda sock, _request: sock.sendall(b"\x01\xff" + b"\x00" * 14))
     assert error.reason is FailReason.CORRUPT

@@ -102,13 +102,10 @@ def test_many_fetches_at_once_share_a_few_connections(encryption: Encryption) ->
 
 
 @both_modes
-def test_the_manifest_arrives_and_a_wrong_size_is_refused(encryption: Encryption) -> None:
+def test_the_manifest_arrives_whatever_size_gossip_told(encryption: Encryption) -> None:
     with pair(encryption) as running:
         fetch = running.client.fetch_manifest
-        assert fetch(SERVER, running.endpoint, MODEL, 8, timeout_s=5) == b"envelope"
-        with pytest.raises(PeerRefusedError) as caught:
-            fetch(SERVER, running.endpoint, MODEL, 9, timeout_s=5)
-        assert caught.value.code == "E_LENGTH"
+        assert [fetch(SERVER, running.endpoint, MODEL, size, timeout_s=5) for size in (8, 9, 7)] == [b"envelope"] * 3
         with pytest.raises(PeerProtocolError):
             fetch(SERVER, running.endpoint, MODEL, MANIFEST_BYTES_MAX + 1, timeout_s=5)
 
@@ -170,6 +167,31 @@ def test_a_member_that_is_forgotten_is_served_no_more(encryption: Encryption) ->
         with pytest.raises(PeerRefusedError) as caught:
             running.fetch(1)
         assert caught.value.code == "E_REFUSED"
+
+
+@both_modes
+@pytest.mark.parametrize("what", ["chunk", "complaint"])
+def test_a_member_that_is_no_target_gets_no_chunk(encryption: Encryption, what: str) -> None:
+    with pair(encryption) as running:
+        running.outsiders.add((CLIENT, MODEL))
+        with pytest.raises(PeerRefusedError) as caught:
+            if what == "complaint":
+                running.client.complain(SERVER, running.endpoint, MODEL, 1, timeout_s=5.0)
+            else:
+                running.fetch(1)
+        assert caught.value.code == "E_NOT_A_TARGET"
+        assert running.server.statistics().errors == {"E_NOT_A_TARGET": 1}
+        assert (running.sent, running.complaints) == ([], [])
+        running.outsiders.clear()
+        assert running.fetch(0) == running.bodies[0], "the connection may be used again"
+
+
+@both_modes
+def test_a_member_that_is_no_target_gets_the_manifest(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.outsiders.add((CLIENT, MODEL))
+        body = running.store.manifest_bytes(MODEL)
+        assert running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0) == body
 
 
 @both_modes

@@ -29,6 +29,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_file import register_from_bytes, snapshot
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from membership.events import PayloadHeard, PayloadKind
 from tests.sim.campaign.model import opened
 
@@ -65,9 +66,10 @@ class DeploymentRunner:
         self._requests = 0
         self.answers: dict[int, commands.Answer] = {}
         self._due_s = math.inf
+        settings = SimpleNamespace(clients=(), may_cancel=DEFAULT_ROLES)
         context = BrainContext(
             identity=HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
-            roster=ClusterRoster(daemon.members, cast(Any, SimpleNamespace(clients=()))), progress=ClusterProgress(),
+            roster=ClusterRoster(daemon.members, cast(Any, settings)), progress=ClusterProgress(),
             settings=_SETTINGS,
             complete_before=frozenset(one.deployment for one in daemon.store.models() if one.is_published),
         )  # fmt: skip

@@ -14,9 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment.events import CancelOrdered, ManifestDropped, RemoveOrdered
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.identity.keys import SecretKey
 from membership.member import MemberState
@@ -133,9 +134,11 @@ class Operations:
 
         def check(daemon: Daemon) -> str:
             record = daemon.deployments.records.get(deployment)
-            if record is None or record.state not in (HostState.CANCELLED, HostState.COMPLETE):
-                return f"is {'unaware' if record is None else record.state.value} with {name}, which is cancelled"
             is_here = any(one.deployment == deployment for one in daemon.store.models())
+            if record is None:  # it never heard that it was deployed
+                return f"is unaware of {name} and has some of it" if is_here else ""
+            if record.state not in (HostState.CANCELLED, HostState.COMPLETE):
+                return f"is {record.state.value} with {name}, which is cancelled"
             is_left = record.state is HostState.CANCELLED and is_here and not self._is_published(daemon, deployment)
             return f"has not deleted {name}" if is_left else ""
 
@@ -148,15 +151,15 @@ class Operations:
         """Operators remove it from some hosts; that it is deployed again elsewhere brings it back to none of them."""
         model = self._model(fault.kind)
         deployment, name = model.manifest.id, model.manifest.name
-        removed = self._world.oracle.removed
+        oracle = self._world.oracle  # which begins a new set when a host loses its state, and with it the order
         self.drop(self._origin, deployment)
 
         def done(index: int) -> None:
             fault.has_struck = True
-            removed.add((index, deployment))
+            oracle.removed.add((index, deployment))
 
         def check(daemon: Daemon) -> str:
-            if (daemon.index, deployment) not in removed:
+            if (daemon.index, deployment) not in oracle.removed:
                 return self._complete(model)(daemon)
             record = daemon.deployments.records.get(deployment)
             if record is None or (record.state, record.reason) != (HostState.CANCELLED, HostReason.REMOVED):

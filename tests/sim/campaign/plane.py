@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from gossipd.control.settings import ControlSettings
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import (
+    AskPeer,
     Dial,
     EndpointChanged,
     HangUp,
@@ -48,10 +50,12 @@ _RETRANSMIT_S = 0.2
 class Connection:
     """One dialed connection, from the dial to its end; what is sent on it is lost with it."""
 
-    __slots__ = ("arrives_s", "is_over", "is_unanswered", "is_up", "is_watched", "peer", "under_way")
+    __slots__ = ("arrives_s", "is_over", "is_unanswered", "is_up", "is_watched", "peer", "retained", "under_way")
 
     def __init__(self, peer: int) -> None:
         self.peer = peer
+        self.retained: list[Outgoing] = []
+        """What a cut holds back, in order: nothing that was sent later passes it."""
         self.is_up = self.is_over = False
         self.is_watched = self.is_unanswered = False
         self.under_way = 0
@@ -88,6 +92,14 @@ class Plane:
             return None
         return Endpoint(str(self._world.index_of[node]), 1, node)
 
+    def has_answered(self, node: NodeId) -> bool:
+        """See EndpointDirectory."""
+        return self._world.wires.swim(self._daemon.index).has_answered(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """See EndpointDirectory."""
+        return self._daemon.members.is_target(node, targets)
+
     def _feed(self, event: SessionEvent) -> None:
         self.sessions.handle(event, self._world.now)
         self._perform()
@@ -100,6 +112,8 @@ class Plane:
                     self._daemon.post(command.event)
                 case SendReady():
                     self._send(self._connections[self._world.index_of[command.peer]])
+                case AskPeer():
+                    self._world.wires.ask(self._daemon.index, command.peer)
                 case Dial():
                     self._dial(self._world.index_of[command.peer])
                 case HangUp():
@@ -151,29 +165,34 @@ class Plane:
             world.at(connection.arrives_s, self._arrive, connection, outgoing)
 
     def _arrive(self, connection: Connection, outgoing: Outgoing) -> None:
-        """The message is at the peer's host."""
+        """The message is at the peer's host, if nothing holds it or one before it back."""
+        if connection.is_over:
+            return
+        connection.retained.append(outgoing)
+        if len(connection.retained) == 1:
+            self._deliver(connection)
+
+    def _deliver(self, connection: Connection) -> None:
         own, peer = self._daemon, self._world.daemons[connection.peer]
         if connection.is_over:
             return
         if not peer.is_up:
             self._feed(LinkDown(peer.node, "lost"))
-        elif not self._world.wires.is_open(own.index, connection.peer):
+            return
+        if not self._world.wires.is_open(own.index, connection.peer):
             self._world.wires.cut_struck(own.index, connection.peer)
             self._unanswered(connection)
-            self._world.after(_RETRANSMIT_S, self._arrive_late, connection, outgoing)
-        else:
+            self._world.after(_RETRANSMIT_S, self._deliver, connection)
+            return
+        retained, connection.retained = connection.retained, []
+        for outgoing in retained:
             connection.under_way -= 1
             if peer.is_stopped:
                 peer.after(0.0, peer.plane.hear_message, own.node, outgoing)
             else:
                 peer.plane.hear_message(own.node, outgoing)
-            if not connection.is_over and not own.is_stopped:
-                self._send(connection)
-
-    def _arrive_late(self, connection: Connection, outgoing: Outgoing) -> None:
-        # Retransmitted in order: what was sent later comes no earlier than this.
-        connection.arrives_s = max(connection.arrives_s, self._world.now)
-        self._arrive(connection, outgoing)
+        if not connection.is_over and not own.is_stopped:
+            self._send(connection)
 
     def hear_message(self, node: NodeId, outgoing: Outgoing) -> None:
         """See FrameDispatcher."""

@@ -86,6 +86,11 @@ class Wires(SimulatedCluster):
         self.swim(index).update_payload(capabilities.to_bytes(), self.now + host.clock_offset)
         self._flush(index)
 
+    def ask(self, index: int, node: NodeId) -> None:
+        """The host is about to dial a member."""
+        self.swim(index).ask(node, self.now + self.hosts[index].clock_offset)
+        self._flush(index)
+
     def flush(self, index: int) -> None:
         """Carry out what the host's brain has queued."""
         self._flush(index)

@@ -1,0 +1,58 @@
+"""``gossipd untrust`` and ``gossipd trust override``: what the operator of a host says of keys, models and names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossipd.api.client import StatusClient
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+
+
+@click.command(
+    epilog=examples("gossipd untrust old.key.pub", "gossipd untrust qwen@3", "gossipd untrust qwen@3 --undo")
+)
+@click.argument("target", metavar="KEY|NAME@VERSION")
+@click.option("--undo", is_flag=True, help="Trust it again.")
+@daemon_options
+def untrust(*, target: str, undo: bool, client: StatusClient, as_json: bool) -> int:
+    """Stop using all models of a publisher's key, or one model, on this host, at once.
+
+    KEY is a .pub file, or the key's id (32 hexadecimal digits). Nothing of it is fetched, served or shown by 'gossipd
+    path' any more; files stay until 'gossipd rm'.
+    """
+    if Path(target).is_file():
+        from gossipd.identity.key_files import read_public_key
+        from gossipd.identity.trust import key_id
+
+        return _tell(
+            client.order("untrust", key=key_id(read_public_key(Path(target)).ed25519).hex(), undo=undo), as_json
+        )
+    if re.fullmatch("[0-9a-f]{32}", target):
+        return _tell(client.order("untrust", key=target, undo=undo), as_json)
+    name, version = NameVersion(version_needed=True).convert(target, None, None)
+    return _tell(client.order("untrust", name=name, version=version, undo=undo), as_json)
+
+
+@click.group()
+def trust() -> None:
+    """Repair what this host trusts."""
+
+
+@trust.command(epilog=examples("gossipd trust override qwen"))
+@click.argument("name", metavar="NAME")
+@daemon_options
+def override(*, name: str, client: StatusClient, as_json: bool) -> int:
+    """Let the next manifest of NAME have any version on this host, also a lower one than it trusts."""
+    return _tell(client.order("override", name=name), as_json)
+
+
+def _tell(answer: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        echo_json(answer)
+    else:
+        click.echo(answer["sentence"])
+    return 0

@@ -1,0 +1,37 @@
+"""Who may cancel a deployment: the roles, and whether a signer has one that this host allows.
+
+What lives here: the rule. What does not: who is who (``daemon.roster``), and when it is asked (``statement_rules``).
+Each host judges by its own configuration, which should be the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+PUBLISHER, CLIENT, DEPLOYER, MEMBER = "publisher", "client", "deployer", "member"
+ROLES = (PUBLISHER, CLIENT, DEPLOYER, MEMBER)
+DEFAULT_ROLES = (PUBLISHER, CLIENT, DEPLOYER)
+
+
+@dataclass(frozen=True, slots=True)
+class Authors:
+    """Ed25519 keys behind one deployment, empty where this host does not know: who signed its manifest, and whose
+    statement deployed it first.
+    """
+
+    publisher: bytes
+    deployer: bytes
+
+
+NOBODY = Authors(b"", b"")
+
+
+def may_cancel(signer: bytes, authors: Authors, *, roles: Container[str], is_client: bool) -> bool:
+    """Whether a statement of this signer's may cancel. It is known to be a member's, a client's or the publisher's."""
+    return (
+        (PUBLISHER in roles and signer == authors.publisher)
+        or (DEPLOYER in roles and signer == authors.deployer)
+        or (CLIENT in roles and is_client)
+        or (MEMBER in roles and not is_client)
+    )

@@ -1,0 +1,218 @@
+"""What looks wrong in a tree that is about to be published.
+
+What lives here: judging a listing, with a few small reads that the caller lends. What does not: finding and reading
+files, and what follows from a finding (``publisher``: a warning, or a refusal with ``--strict``).
+
+A publisher signs what lies there, and a thousand hosts take it. So what is plainly no model is said before it is
+hashed: a file that stands for another (Git LFS), remains of a download, shards that an index names and nobody has, a
+safetensors file that its own header contradicts. Nothing is unpickled or repaired. Reads are bounded, so that a tree
+in storage costs some requests for each weight file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Any, Protocol
+
+from gossipd.manifest.errors import shown
+from gossipd.publish.safetensors_header import HeaderError, HeaderReader
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+
+FINDINGS_MAX = 1000
+POINTER_BYTES_MAX = 1024  # the specification's bound for a pointer
+SMALL_READS_MAX = 2000  # a minute, where storage takes 30 ms for each
+INDEX_BYTES_MAX = 64 * 1024 * 1024  # DeepSeek-V3's index has 9 MB
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_PAGES = (b"<!doctype", b"<html", b"<?xml", b'{"error', b'{"message')
+_WEIGHTS = (
+    ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".onnx", ".h5", ".msgpack", ".npz", ".npy",
+    ".tflite", ".pb", ".distcp", ".mlmodel", ".engine", ".plan", ".nemo",
+)  # fmt: skip
+_INDEX = re.compile(r".*\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<ending>\.[a-z]+)")
+_UNFINISHED = ("*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/")
+_CREDENTIALS = (
+    ".netrc", "_netrc", ".git-credentials", "token", "stored_tokens", ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa",
+    "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", ".npmrc", ".pypirc", ".htpasswd", ".pgpass",
+    "kubeconfig", "credentials", "credentials.json", "client_secret*.json", "service[_-]account*.json",
+    "application_default_credentials.json",
+)  # fmt: skip
+_CREDENTIAL = re.compile("|".join(map(translate, _CREDENTIALS)))
+_CREDENTIAL_DIRECTORIES = (".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/")
+
+
+class ListedFile(Protocol):
+    """One file of the listing."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class PieceReader(Protocol):
+    """Reads ``length`` bytes at ``offset`` of the file with this index; they are there."""
+
+    def __call__(self, index: int, offset: int, length: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that looks wrong. ``kind`` is stable, for scripts; ``says`` has the cure."""
+
+    kind: str
+    path: str
+    says: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{shown(self.path)} {self.says}"
+
+    @property
+    def as_dict(self) -> dict[str, str]:
+        """For ``--json``."""
+        return {"kind": self.kind, "path": self.path, "says": self.says}
+
+
+def inspect(files: Sequence[ListedFile], left_out: Mapping[str, int], read: PieceReader) -> tuple[Finding, ...]:
+    """At most 1,000 findings, by kind of look and then in the order of the listing. Raises: the exceptions of
+    ``read``."""
+    tree = _Tree(files, read)
+    found: list[Finding] = []
+    for look in (_names(files), _remains(left_out), tree.contents(), tree.shard_counts(), tree.indexes()):
+        for one in look:
+            if len(found) == FINDINGS_MAX:
+                return tuple(found)
+            found.append(one)
+    return tuple(found)
+
+
+def _names(files: Sequence[ListedFile]) -> Iterator[Finding]:
+    rubbish = Selection(defaults=DEFAULT_EXCLUDES)
+    for file in files:
+        name = file.path.rpartition("/")[2]
+        if f"/{file.path}".find("/.git/") >= 0:
+            yield Finding("git_directory", file.path, "is Git's own, and may hold credentials; --exclude '.git/'")
+        elif not rubbish.admits(file.path):
+            yield Finding("tool_remains", file.path, "is what a tool left behind, no part of a model; --exclude it")
+        if _holds_credentials(file.path, name):
+            yield Finding("credentials", file.path, "holds credentials, by its name; every host would get it")
+
+
+def _holds_credentials(path: str, name: str) -> bool:
+    lower = name.lower()
+    if any(f"/{directory}" in f"/{path}" for directory in _CREDENTIAL_DIRECTORIES):
+        return not lower.endswith(".pub")
+    return _CREDENTIAL.match(lower) is not None or path.endswith(".git/config")
+
+
+def _remains(left_out: Mapping[str, int]) -> Iterator[Finding]:
+    for pattern, count in left_out.items():
+        if pattern in _UNFINISHED:
+            files = "a file" if count == 1 else f"{count} files"
+            yield Finding(
+                "unfinished_download",
+                pattern,
+                f"matches {files} of a download that has not ended; end it, or delete them",
+            )
+
+
+class _Tree:
+    """One listing, with what its small reads told."""
+
+    def __init__(self, files: Sequence[ListedFile], read: PieceReader) -> None:
+        self._files = files
+        self._read = read
+        self._reads = 0
+        self._sizes = {file.path: file.size for file in files}
+        self._tensors: dict[str, frozenset[str]] = {}
+
+    def contents(self) -> Iterator[Finding]:
+        """What the first bytes of files say."""
+        for index, file in enumerate(self._files):
+            weights = file.path.lower().endswith(_WEIGHTS)
+            if file.size == 0:
+                if weights:
+                    yield Finding("empty_weights", file.path, "has no bytes; it was not downloaded or not written")
+                continue
+            if self._reads >= SMALL_READS_MAX or not (weights or file.size <= POINTER_BYTES_MAX):
+                continue
+            self._reads += 1
+            if file.path.endswith(".safetensors") and file.size > POINTER_BYTES_MAX:
+                yield from self._safetensors(index, file)
+            else:
+                yield from self._head(index, file, weights=weights)
+
+    def _head(self, index: int, file: ListedFile, *, weights: bool) -> Iterator[Finding]:
+        head = self._read(index, 0, min(file.size, 64))
+        if file.size <= POINTER_BYTES_MAX and head.startswith(_POINTER):
+            yield Finding(
+                "lfs_pointer", file.path, "is a Git LFS pointer, not the file itself; run 'git lfs pull' there"
+            )
+        elif weights and head.lower().lstrip().startswith(_PAGES):
+            yield Finding("error_page", file.path, "is a web page or an error message, no weights; download it again")
+        elif file.path.endswith(".safetensors"):
+            yield from self._safetensors(index, file)
+
+    def _safetensors(self, index: int, file: ListedFile) -> Iterator[Finding]:
+        reader = HeaderReader(file.size, lambda offset, length: self._read(index, offset, length))
+        try:
+            self._tensors[file.path] = reader.tensor_names()
+        except HeaderError as error:
+            yield Finding("safetensors_header", file.path, f"{error}; it was cut off or is damaged")
+
+    def shard_counts(self) -> Iterator[Finding]:
+        """``NAME-00001-of-00003`` without all of its kind."""
+        numbers: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+        for file in self._files:
+            if found := _SHARD.fullmatch(file.path):
+                numbers[found["stem"], found["total"], found["ending"]].add(int(found["number"]))
+        for (stem, total, ending), there in numbers.items():
+            # Both ways of counting are in use: from 1 (transformers) and from 0.
+            if len(there) != int(total) or max(there) - min(there) != int(total) - 1:
+                name = f"{stem}-*-of-{total}{ending}"
+                yield Finding("shard_count", name, f"is {len(there)} of {int(total)} shards; the others are missing")
+
+    def indexes(self) -> Iterator[Finding]:
+        """An index that names what is not there."""
+        for index, file in enumerate(self._files):
+            if not _INDEX.fullmatch(file.path) or not 0 < file.size <= INDEX_BYTES_MAX:
+                continue
+            shards = _weight_map(self._read(index, 0, file.size))
+            if shards is None:
+                if file.size > POINTER_BYTES_MAX:  # else it was told as a pointer
+                    yield Finding("index_broken", file.path, "is no index of shards: its weight_map cannot be read")
+                continue
+            base = file.path[: file.path.rfind("/") + 1]
+            absent = sorted(name for name in shards if base + name not in self._sizes)
+            if absent:
+                more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+                names = ", ".join(map(shown, absent[:3]))
+                yield Finding("shard_missing", file.path, f"names shards that are not there: {names}{more}")
+            for name, tensors in shards.items():
+                own = self._tensors.get(base + name)
+                if own is not None and not tensors <= own:
+                    lacks = shown(min(tensors - own))
+                    yield Finding(
+                        "shard_differs", base + name, f"lacks tensors that {shown(file.path)} says are in it: {lacks}"
+                    )
+
+
+def _weight_map(text: bytes) -> dict[str, set[str]] | None:
+    """The tensors of each shard, or None when it is no index."""
+    try:
+        entry: Any = json.loads(text)
+        shards: dict[str, set[str]] = defaultdict(set)
+        for tensor, shard in entry["weight_map"].items():
+            if not isinstance(shard, str):
+                return None
+            shards[shard].add(tensor)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+    return dict(shards)

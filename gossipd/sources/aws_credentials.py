@@ -1,0 +1,141 @@
+"""Credentials from AWS' profiles, ``~/.aws`` and SSO sessions, through botocore (extra ``gossipd[aws]``).
+
+What lives here: when botocore is asked, and its failures in our words. What does not: keys in the environment, web
+identity and the machine's own metadata service where botocore is absent, which obstore reads by itself.
+
+A reading thread has the credentials fetched before each request, so that a failure has its cause and its object; the
+event loop never does. botocore renews what expires ten minutes or more before its end. Files are read
+again when they change, as tools such as ``aws sso login`` and cron jobs rewrite them under a running daemon. An answer
+serves for a minute, in which a changed file is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from gossipd.sources import errors
+from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
+from gossipd.sources.location import endpoint, family
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+FRESH_S = 60.0
+# What obstore reads itself, and prefers.
+_OWN_VARIABLES = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
+)  # fmt: skip
+# Names of botocore's exceptions: an SSO session or a token that is over, and the cure.
+_ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError", "SSOError")
+
+
+def wants_boto(environ: Mapping[str, str]) -> bool:
+    """Whether S3's credentials are to come from botocore's places."""
+    return not any(environ.get(name) for name in _OWN_VARIABLES) and has_boto()
+
+
+class AwsCredentials:
+    """One host's credentials for S3, shared by all reading threads."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._source: Any = None  # botocore's Credentials
+        self._config: dict[str, str] = {}
+        self._stamps: tuple[int, ...] = ()
+        self._credential: S3Credential | None = None
+        self._fresh_until_s = 0.0
+
+    def options(self, scheme: str, what: str) -> dict[str, Any]:
+        """obstore's options for a client of this scheme, with credentials ready: a provider, and the profile's region
+        and endpoint. Empty where obstore looks by itself. Raises SourceNoCredentialsError,
+        SourceTokenExpiredError, SourceAuthError, SourceUnreachableError.
+        """
+        if family(scheme) != "s3" or not wants_boto(os.environ):
+            return {}
+        self._fresh(what)
+        return {"credential_provider": self, **self._config}
+
+    def __call__(self) -> S3Credential:
+        """For obstore, in one of its threads."""
+        return self._fresh("s3")
+
+    def _fresh(self, what: str) -> S3Credential:
+        with self._lock:
+            if self._credential is None or self._clock() >= self._fresh_until_s:
+                self._credential = None
+                self._credential = self._renewed(what)
+                self._fresh_until_s = self._clock() + FRESH_S
+            return self._credential
+
+    def _renewed(self, what: str) -> S3Credential:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            stamps = tuple(_stamp(path) for path in aws_files(os.environ))
+            if self._source is None or stamps != self._stamps:
+                self._source, self._config = _look()
+                self._stamps = stamps
+            if self._source is None:
+                raise errors.SourceNoCredentialsError(what, none_found("s3", os.environ))
+            frozen = self._source.get_frozen_credentials()
+        except (BotoCoreError, ClientError, ValueError, OSError) as error:
+            self._source = None
+            raise _in_our_words(error, what) from None
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            # Soon: obstore keeps what lasts longer than five minutes, and asks here again otherwise.
+            "expires_at": datetime.now(UTC) + timedelta(seconds=FRESH_S),
+        }
+
+
+def _look() -> tuple[Any, dict[str, str]]:
+    """Credentials as botocore finds them, or None, and the profile's settings."""
+    from botocore.session import get_session
+
+    silence("botocore", "urllib3")
+    session = get_session()
+    config: dict[str, str] = {}
+    region = session.get_config_variable("region")
+    if region and not os.environ.get("AWS_REGION"):
+        config["region"] = region
+    named = session.get_scoped_config().get("endpoint_url")
+    if isinstance(named, str) and not endpoint("s3"):
+        config["endpoint"] = named
+    return session.get_credentials(), config
+
+
+def _stamp(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _in_our_words(error: Exception, what: str) -> errors.SourceError:
+    """botocore's text is not shown: it quotes answers of token services, and commands of ``credential_process``."""
+    name = type(error).__name__
+    profile = os.environ.get("AWS_PROFILE", "default")
+    if name in _ENDED:
+        return errors.SourceTokenExpiredError(
+            what, f"the SSO session of profile '{profile}' is over; run 'aws sso login' as this daemon's user"
+        )
+    if name == "ProfileNotFound":
+        looked = where_looked("s3", os.environ)
+        return errors.SourceNoCredentialsError(
+            what, f"there is no profile '{profile}' (AWS_PROFILE); looked in {looked}"
+        )
+    if name in ("ConnectTimeoutError", "ReadTimeoutError", "EndpointConnectionError", "ProxyConnectionError"):
+        return errors.SourceUnreachableError(what, f"the service that gives tokens to profile '{profile}' is silent")
+    if name == "ClientError":
+        return errors.SourceAuthError(what, f"profile '{profile}' was refused the role or the token that it names")
+    return errors.SourceNoCredentialsError(
+        what, f"profile '{profile}' gives no credentials ({name}); looked in {where_looked('s3', os.environ)}"
+    )

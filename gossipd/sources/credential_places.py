@@ -1,0 +1,80 @@
+"""Where credentials for a storage are looked for, in words.
+
+What lives here: the list for messages, made from names of variables and files only, never from their content; and
+keeping the libraries that look out of the logs. What does not: looking (obstore itself, ``aws_credentials``,
+``google_credentials``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from gossipd.sources.location import family
+
+AWS_FILES = (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config"))
+GCP_FILE = "~/.config/gcloud/application_default_credentials.json"
+
+
+def where_looked(scheme: str, environ: Mapping[str, str]) -> str:
+    """The places for addresses of this scheme, in the order of looking."""
+    places = {"gs": _google, "az": _azure}.get(family(scheme), _aws)
+    return ", ".join(places(environ))
+
+
+def none_found(scheme: str, environ: Mapping[str, str]) -> str:
+    """The sentence for a host without credentials, with both cures."""
+    public = {"gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}.get(family(scheme), "AWS_SKIP_SIGNATURE")
+    looked = where_looked(scheme, environ)
+    return f"no credentials found; looked in {looked}. If it is public, set {public}=true"
+
+
+def aws_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files of AWS' profiles."""
+    return tuple(Path(environ.get(variable, usual)).expanduser() for variable, usual in AWS_FILES)
+
+
+def has_boto() -> bool:
+    """Whether the extra ``gossipd[aws]`` is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("botocore") is not None
+
+
+def silence(*loggers: str) -> None:
+    """No lines from these libraries: their warnings carry what token services and credential commands said, and
+    tracebacks. What a person needs is in our errors."""
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _aws(environ: Mapping[str, str]) -> list[str]:
+    places = ["AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"]
+    profile = environ.get("AWS_PROFILE", "default")
+    files = " and ".join(environ.get(variable, usual) for variable, usual in AWS_FILES)
+    if has_boto():
+        places.append(f"profile '{profile}' of {files}")
+    elif any(path.exists() for path in aws_files(environ)) or "AWS_PROFILE" in environ:
+        places.append(f"not in {files}, which need 'pip install gossipd[aws]'")
+    return [*places, "the container's and the instance's metadata"]
+
+
+def _google(environ: Mapping[str, str]) -> list[str]:
+    named = environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    return [
+        "GOOGLE_SERVICE_ACCOUNT, GOOGLE_SERVICE_ACCOUNT_KEY",
+        f"GOOGLE_APPLICATION_CREDENTIALS ({named})" if named else "GOOGLE_APPLICATION_CREDENTIALS",
+        GCP_FILE,
+        "the instance's metadata",
+    ]
+
+
+def _azure(environ: Mapping[str, str]) -> list[str]:
+    account = environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    return [
+        f"AZURE_STORAGE_ACCOUNT_NAME ({account})" if account else "AZURE_STORAGE_ACCOUNT_NAME",
+        "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_TOKEN",
+        "AZURE_CLIENT_ID with AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE",
+        "the machine's managed identity",
+    ]

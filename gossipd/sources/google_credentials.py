@@ -1,0 +1,106 @@
+"""Google's application default credentials of the kinds that obstore does not read, through google-auth (extra
+``gossipd[gcp]``): workload identity federation (``external_account``) and impersonation.
+
+What lives here: when google-auth is asked, and its failures in our words. What does not: service accounts, users and
+the metadata service, which obstore reads by itself.
+
+As in ``aws_credentials``, a reading thread has the token fetched before each request. A token is renewed some four
+minutes before its end (google-auth's own margin); the file is read again after a
+failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossipd.sources import errors
+from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
+
+if TYPE_CHECKING:
+    from obstore.store import GCSCredential
+
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+KINDS = ("external_account", "external_account_authorized_user", "impersonated_service_account")
+FILE_BYTES_MAX = 64 * 1024
+ASKED_AGAIN_S = 60  # obstore keeps a token until five minutes before its end, so it asks here before each request
+_OWN_VARIABLES = (
+    "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN",
+    "GOOGLE_SKIP_SIGNATURE",
+)  # fmt: skip
+
+
+def kind_of_file(environ: Mapping[str, str]) -> str | None:
+    """The ``type`` in the file of application default credentials, or None."""
+    path = Path(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE)).expanduser()
+    try:
+        with path.open("rb") as file:
+            entry = json.loads(file.read(FILE_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+class GoogleCredentials:
+    """One host's token for Google's storage, shared by all reading threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._source: Any = None  # google-auth's Credentials
+
+    def options(self, scheme: str, what: str) -> dict[str, Any]:
+        """obstore's options for a client of this scheme, with a token ready; empty where obstore looks by itself.
+        Raises SourceNoCredentialsError, SourceTokenExpiredError, SourceUnreachableError.
+        """
+        if scheme != "gs" or any(os.environ.get(name) for name in _OWN_VARIABLES):
+            return {}
+        kind = kind_of_file(os.environ)
+        if kind not in KINDS:
+            return {}
+        if find_spec("google") is None or find_spec("google.auth") is None:
+            raise errors.SourceNoCredentialsError(
+                what, f"credentials of type {kind} need 'pip install gossipd[gcp]'; "
+                f"looked in {where_looked('gs', os.environ)}"
+            )  # fmt: skip
+        self._fresh(what)
+        return {"credential_provider": self}
+
+    def __call__(self) -> GCSCredential:
+        """For obstore, in one of its threads."""
+        return {"token": self._fresh("gs"), "expires_at": datetime.now(UTC) + timedelta(seconds=ASKED_AGAIN_S)}
+
+    def _fresh(self, what: str) -> str:
+        import google.auth
+        from google.auth import exceptions
+        from google.auth.transport.requests import Request
+
+        with self._lock:
+            try:
+                if self._source is None:
+                    silence("google", "urllib3")
+                    # With scopes it would ask another service for the project's name, which nobody needs here.
+                    found: Any = google.auth.default()[0]
+                    self._source = found.with_scopes([SCOPE])
+                if not self._source.valid:
+                    self._source.refresh(Request())
+                return str(self._source.token)
+            except exceptions.TransportError:
+                raise errors.SourceUnreachableError(what, "the service that gives tokens did not answer") from None
+            except (exceptions.RefreshError, exceptions.OAuthError):
+                self._source = None
+                raise errors.SourceTokenExpiredError(
+                    what, "Google's token service refused these application default credentials; renew them"
+                ) from None
+            except (exceptions.GoogleAuthError, ValueError, OSError):
+                self._source = None
+                looked = where_looked("gs", os.environ)
+                raise errors.SourceNoCredentialsError(
+                    what, f"the application default credentials cannot be used; looked in {looked}"
+                ) from None

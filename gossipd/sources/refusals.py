@@ -1,0 +1,218 @@
+"""What a storage says in the document of its refusal: S3's and Azure's XML, the JSON of GCS, Azure and token services.
+
+What lives here: finding the name of the error in a document, and what each name means. What does not: the classes
+(``errors``), statuses without a document (``errors.from_status``).
+
+A document may hold anything, also the request with its keys, so nothing of it is shown but names that are in the table,
+a region, and another name if it is made of plain words. It is searched, not parsed: a cut or broken document still has
+its name, and no document can cost more than its first kilobytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gossipd.sources import errors
+from gossipd.sources.errors import SourceError
+
+DOCUMENT_CHARS_MAX = 4096  # S3's documents have some 300 characters, GCS' 1,500
+_XML_NAME = re.compile(r"<Code>\s*([A-Za-z0-9_.]{1,64})\s*</Code>")
+_JSON_NAME = re.compile(r'\\?"(?:reason|code|error|status)\\?"\s*:\s*\\?"([A-Za-z0-9_.]{1,64})\\?"')
+_PLAIN_NAME = re.compile(r"(?:[A-Z][a-z]{1,20}){2,6}")
+_AWS_REGION = r"([a-z]{2}(?:-[a-z]{2,10}){1,3}-\d{1,2})"
+_REGION = r"([a-z][a-z0-9]{1,15}(?:-[a-z0-9]{1,15}){0,4})"  # other storages have names of their own
+_REGIONS = (
+    re.compile(rf"<Region>{_REGION}</Region>"),
+    re.compile(rf"expecting '{_REGION}'"),
+    re.compile(rf"<Endpoint>[A-Za-z0-9.-]{{0,80}}?s3[.-]{_AWS_REGION}\."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    kind: type[SourceError]
+    why: str
+    names: str
+    """Separated by spaces, as the storages write them."""
+    about_bucket: bool = False
+
+
+_ROWS = (
+    _Meaning(
+        errors.SourceTokenExpiredError,
+        "the session token has expired; renew the credentials of this host",
+        "ExpiredToken ExpiredTokenException TokenRefreshRequired RequestExpired invalid_grant authTokenExpired",
+    ),
+    _Meaning(
+        errors.SourceClockError,
+        "the storage finds this host's clock wrong; set it (timedatectl, chrony)",
+        "RequestTimeTooSkewed RequestInTheFuture InvalidAuthenticationInfoDate",
+    ),
+    _Meaning(
+        errors.SourceRegionError,
+        "the bucket is in another region; set AWS_REGION",
+        "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"
+        " IncorrectEndpoint AuthorizationQueryParametersError",
+        about_bucket=True,
+    ),
+    _Meaning(
+        errors.SourcePayerError,
+        "readers pay for this bucket",
+        "UserProjectMissing UserProjectAccessDenied userProjectMissing userProjectAccessDenied",
+        about_bucket=True,
+    ),
+    _Meaning(
+        errors.SourceAccountError,
+        "the account behind it is closed, unpaid or not set up; its owner must act",
+        "AllAccessDisabled AccountProblem NotSignedUp InvalidPayer OptInRequired accountDisabled UserAccountProblem"
+        " userProjectAccountProblem AccountIsDisabled UserSuspended billingNotEnabled",
+        about_bucket=True,
+    ),
+    _Meaning(
+        errors.SourceEncryptedError,
+        "the storage could not use the object's key (KMS); its state, and this identity's right to decrypt, are to be"
+        " looked at",
+        "KMS.DisabledException KMS.InvalidStateException KMS.NotFoundException KMS.AccessDeniedException"
+        " KMS.KMSInvalidStateException KMS.InvalidKeyUsageException KMS.ThrottlingException"
+        " ServerSideEncryptionConfigurationNotFoundError CustomerEncryptionKeyFormatIsInvalid"
+        " resourceIsEncryptedWithCustomerEncryptionKey BlobUsesCustomerSpecifiedEncryption"
+        " KeyVaultEncryptionKeyNotFound KeyVaultAccessTokenCannotBeAcquired KeyVaultVaultNotFound",
+    ),
+    _Meaning(
+        errors.SourceArchivedError,
+        "the object lies in an archive (Glacier, Archive tier); restore it first, or publish another copy",
+        "InvalidObjectState BlobArchived BlobBeingRehydrated BlobNotRehydrated",
+    ),
+    _Meaning(
+        errors.SourceKeyError,
+        "the storage does not know this host's key, or the secret is not the key's; see the credentials",
+        "InvalidAccessKeyId SignatureDoesNotMatch InvalidToken UnrecognizedClientException InvalidClientTokenId"
+        " InvalidSecurity AuthenticationFailed InvalidAuthenticationInfo invalid_client unauthorized_client"
+        " InvalidCredentials authError UNAUTHENTICATED",
+    ),
+    _Meaning(
+        errors.SourceNoCredentialsError,
+        "the storage is not public, and this host showed no credentials",
+        "NoAuthenticationInformation MissingSecurityHeader MissingAuthenticationToken required AuthenticationRequired",
+    ),
+    _Meaning(
+        errors.SourceNoBucketError,
+        "there is no such bucket at this storage; see its name, and the endpoint",
+        "NoSuchBucket ContainerNotFound FilesystemNotFound ContainerDisabled ContainerBeingDeleted InvalidBucketName"
+        " InvalidResourceName",
+        about_bucket=True,
+    ),
+    _Meaning(
+        errors.SourceNotFoundError,
+        "not there",
+        "NoSuchKey NoSuchVersion BlobNotFound ResourceNotFound PathNotFound notFound NotFound KeyTooLongError"
+        " MethodNotAllowed",
+    ),
+    _Meaning(
+        errors.SourceBusyError,
+        "the storage asks to be read more slowly",
+        "SlowDown ServiceUnavailable ServerBusy Throttling ThrottlingException TooManyRequests RequestLimitExceeded"
+        " BandwidthLimitExceeded rateLimitExceeded userRateLimitExceeded quotaExceeded ReducedRate"
+        " OperationAbortedDueToThrottling",
+    ),
+    _Meaning(
+        errors.SourceUnreachableError,
+        "the storage failed",
+        "InternalError internalError backendError OperationTimedOut RequestTimeout OperationAborted",
+    ),
+    _Meaning(
+        errors.SourceChangedError,
+        "the object has changed since it was first seen",
+        "PreconditionFailed ConditionNotMet conditionNotMet UpdateConditionNotSatisfied",
+    ),
+    _Meaning(
+        errors.SourceShortError, "the object ends before the range begins", "InvalidRange requestedRangeNotSatisfiable"
+    ),
+    _Meaning(
+        errors.SourceAuthError,
+        "access denied: the key is right, but may not read it; see its policy",
+        "AccessDenied AccessDeniedException AuthorizationFailure AuthorizationPermissionMismatch forbidden"
+        " InsufficientAccountPermissions AuthorizationProtocolMismatch AuthorizationSourceIPMismatch"
+        " AuthorizationServiceMismatch AuthorizationResourceTypeMismatch PublicAccessNotPermitted"
+        " PERMISSION_DENIED insufficientPermissions UnauthorizedAccess",
+    ),
+)
+# Where S3 has a cure that others have not. S3 says AccessDenied where readers must pay, too.
+_S3_CURES: dict[type[SourceError], str] = {
+    errors.SourceAuthError: ", and whether readers must pay (AWS_REQUEST_PAYER=requester)",
+    errors.SourcePayerError: "; set AWS_REQUEST_PAYER=requester if this host's account is to",
+}
+_MEANINGS = {name: row for row in _ROWS for name in row.names.split()}
+# Where the name says less than the sentence beside it: (names, a word of the document, the row's class).
+_WORDS: tuple[tuple[str, type[SourceError]], ...] = (
+    ("kms:decrypt", errors.SourceEncryptedError),
+    ("server side encryption", errors.SourceEncryptedError),
+    ("requester pays", errors.SourcePayerError),
+    ("request date header too old", errors.SourceClockError),
+    ("signature not valid in the specified time frame", errors.SourceTokenExpiredError),
+    ("token is expired", errors.SourceTokenExpiredError),
+    ("including the signature", errors.SourceKeyError),
+    ("reauth", errors.SourceTokenExpiredError),
+)
+_VAGUE = frozenset(
+    {
+        "AccessDenied", "AuthenticationFailed", "InvalidRequest", "InvalidArgument", "forbidden", "required",
+        "invalid", "invalid_grant", "InvalidAuthenticationInfo", "AuthenticationRequired", "AuthorizationFailure",
+    }
+)  # fmt: skip
+
+
+def from_refusal(document: str, status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
+    """The error for an answer with this status and document. Its subject is ``what``, the object's address, or the
+    bucket's part of that."""
+    error = _judged(document, status, what, retry_after_s=retry_after_s)
+    error.is_too_many = status == errors.TOO_MANY
+    return error
+
+
+def _judged(document: str, status: int, what: str, *, retry_after_s: float | None) -> SourceError:
+    document = document[:DOCUMENT_CHARS_MAX]
+    names = [*_XML_NAME.findall(document), *_JSON_NAME.findall(document)]
+    known = next((name for name in names if name in _MEANINGS), None)
+    row = _by_words(document) if known in _VAGUE or (known is None and set(names) & _VAGUE) else None
+    if row is None and known is not None:
+        row = _MEANINGS[known]
+    if row is None:
+        error = errors.from_status(status, what, retry_after_s=retry_after_s)
+        if (name := next(filter(_PLAIN_NAME.fullmatch, names), None)) is None:
+            return error
+        return type(error)(what, f"the storage refused: {name} (status {status})", retry_after_s=retry_after_s)
+    why = row.why
+    if row.kind is errors.SourceRegionError and (region := region_in(document)):
+        why = in_region(region)
+    if what.startswith("s3"):
+        why += _S3_CURES.get(row.kind, "")
+    label = known if known is not None and _is_shown(known) else f"status {status}"
+    return row.kind(bucket_of(what) if row.about_bucket else what, f"{why} ({label})", retry_after_s=retry_after_s)
+
+
+def region_in(document: str) -> str | None:
+    """The region that a refusal names."""
+    return next((found[1] for pattern in _REGIONS if (found := pattern.search(document))), None)
+
+
+def in_region(region: str) -> str:
+    """The sentence for a bucket in another region."""
+    return f"the bucket is in region {region}; set AWS_REGION={region}"
+
+
+def bucket_of(what: str) -> str:
+    """``s3://bucket`` of an object's address."""
+    return "/".join(what.split("/")[:3])
+
+
+def _by_words(document: str) -> _Meaning | None:
+    text = document.lower()
+    kind = next((kind for words, kind in _WORDS if words in text), None)
+    return next((row for row in _ROWS if row.kind is kind), None)
+
+
+def _is_shown(name: str) -> bool:
+    """Names such as ``required`` tell a person nothing."""
+    return len(name) > 8

@@ -1,0 +1,196 @@
+"""Connections to web servers, direct or through a proxy, and the request on one of them.
+
+What lives here: looking names up, TCP, ``CONNECT``, TLS, sending a request. What does not: which proxy (``proxies``),
+answers (``first_request``), connections that are kept (``web_stream``).
+
+Without a proxy a connection goes to one of the addresses that were checked against ``sources.allow``, and no name is
+looked up again. Through a proxy the addresses of sources are the proxy's concern. Certificates are checked against the
+system's authorities, or those of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import os
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING, cast
+
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.sources import errors
+from gossipd.sources.location import Location
+from gossipd.sources.proxies import Proxy, ProxyError, proxy_for
+from gossipd.sources.settings import SourceSettings
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+Addresses = tuple[str, ...]
+"""Addresses that were checked; empty for a host behind a proxy."""
+
+_USUAL_PORTS = {"http": 80, "https": 443}
+
+
+def resolve(source: SourceUrl, what: str) -> Addresses:
+    """The addresses of the source's host. Raises SourceUnreachableError."""
+    try:
+        found = socket.getaddrinfo(source.host, source.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise errors.SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def proxy_of(source: SourceUrl, what: str) -> Proxy | None:
+    """The proxy that this host's environment has for a web source. Raises SourceProxyError."""
+    if source.scheme not in WEB_SCHEMES:
+        return None
+    try:
+        return proxy_for(source.scheme, source.host, source.port, os.environ)
+    except ProxyError as error:
+        raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
+
+
+class Incoming(io.RawIOBase):
+    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
+    starts again at each byte, so a slow drip could hold a thread.
+    """
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self._sock = sock
+        self.deadline: float | None = time.monotonic() + timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if self.deadline is not None:
+            left_s = self.deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left_s)
+        return self._sock.recv_into(buffer)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+
+def connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
+    """An open connection, after TLS. Raises OSError about the source, SourceError about its proxy."""
+    source = location.source
+    if not addresses:
+        return _connect_through_proxy(location, settings)
+    last: OSError = OSError("no address")
+    for address in addresses:
+        try:
+            plain = _open((address, source.port), settings)
+        except OSError as error:
+            last = error
+            continue
+        try:
+            return _secured(plain, source)
+        except OSError as error:
+            plain.close()
+            last = error
+    raise last
+
+
+def ask(sock: socket.socket, location: Location, addresses: Addresses, headers: dict[str, str]) -> None:
+    """Send one GET for the object. Raises OSError, ValueError, SourceProxyError."""
+    source = location.source
+    host = _host_header(source)
+    target = location.target
+    sent = {"Host": host, "Accept-Encoding": "identity", "User-Agent": "gossipd", **headers}
+    if location.authorization:
+        sent["Authorization"] = location.authorization
+    if source.scheme == "http" and not addresses and (proxy := proxy_of(source, location.shown)) is not None:
+        target = f"http://{host}{target}"
+        if proxy.authorization:
+            sent["Proxy-Authorization"] = proxy.authorization
+    request = http.client.HTTPConnection(source.host, source.port)
+    request.sock = sock
+    request.request("GET", target, headers=sent)
+
+
+def reason_of(error: Exception) -> str:
+    """A failed connection in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its TLS certificate is not valid: {error.verify_message}{_trusted()}"
+    if isinstance(error, ssl.SSLError):
+        return "TLS could not be set up"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return "the connection ended before an answer had come"
+
+
+def _connect_through_proxy(location: Location, settings: SourceSettings) -> socket.socket:
+    source, what = location.source, location.shown
+    proxy = proxy_of(source, what)
+    if proxy is None:
+        raise OSError("no address")
+    try:
+        plain = _open((proxy.host, proxy.port), settings)
+    except (OSError, UnicodeError) as error:
+        raise errors.SourceUnreachableError(what, f"{_shown(proxy)}: {reason_of(error)}") from None
+    try:
+        if source.scheme == "https":
+            _tunnel(plain, proxy, location, settings)
+        return _secured(plain, source)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: SourceSettings) -> None:
+    """Have the proxy connect to the source's host. Raises SourceError, OSError."""
+    name = location.source.host
+    host = f"{f'[{name}]' if ':' in name else name}:{location.source.port}"
+    lines = [f"CONNECT {host} HTTP/1.1", f"Host: {host}", "User-Agent: gossipd"]
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    plain.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+    # A server says nothing before TLS begins, so what is read ahead here is the proxy's own.
+    incoming = Incoming(plain, settings.read_timeout_s)
+    response = http.client.HTTPResponse(cast(socket.socket, incoming), method="CONNECT")
+    try:
+        response.begin()
+    except (http.client.HTTPException, ValueError):
+        raise errors.SourceUnreachableError(location.shown, f"{_shown(proxy)} gave no answer in HTTP") from None
+    plain.settimeout(settings.read_timeout_s)
+    if response.status == 407:
+        raise errors.SourceProxyError(location.shown, f"{_shown(proxy)} asks for credentials, or other ones")
+    if response.status != 200:
+        raise errors.SourceUnreachableError(
+            location.shown, f"{_shown(proxy)} does not connect to {host} (status {response.status})"
+        )
+
+
+def _open(address: tuple[str, int], settings: SourceSettings) -> socket.socket:
+    plain = socket.create_connection(address, timeout=settings.connect_timeout_s)
+    plain.settimeout(settings.read_timeout_s)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plain
+
+
+def _secured(plain: socket.socket, source: SourceUrl) -> socket.socket:
+    if source.scheme == "http":
+        return plain
+    return ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
+
+
+def _host_header(source: SourceUrl) -> str:
+    """Without the usual port: signatures of object stores cover this header."""
+    host = f"[{source.host}]" if ":" in source.host else source.host
+    return host if source.port == _USUAL_PORTS[source.scheme] else f"{host}:{source.port}"
+
+
+def _shown(proxy: Proxy) -> str:
+    return f"the proxy {proxy.host}:{proxy.port} of {proxy.variable}"
+
+
+def _trusted() -> str:
+    file = os.environ.get("SSL_CERT_FILE")
+    return f"; the authorities are those of SSL_CERT_FILE={file}" if file else "; see SSL_CERT_FILE"

@@ -1,0 +1,46 @@
+"""What the host knows and the brain does not: the wall clock, and what application events mean.
+
+What lives here: the port, and the rules of a host that has none. What does not: any rule about members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from membership.events import PayloadKind
+from membership.member import NODE_ID_BYTES
+from membership.record import BOOT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An event that its writer may say. ``writer`` has signed it; its quota counts by that name.
+
+    ``is_known``: the writer belongs here. While it does not, the event is kept back, neither acted on nor passed on.
+    """
+
+    writer: bytes
+    is_known: bool = True
+
+
+class HostRules(Protocol):
+    """Asked at each use; answers at once, and may change its mind when members come and go."""
+
+    def latest_boot(self) -> int:
+        """The highest boot number that the wall clock explains: a life that begins an hour from now."""
+        ...
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        """Who wrote an event; None when it is forged, out of bounds, or its writer may never say it."""
+        ...
+
+
+class LenientRules:
+    """No clock, and every event is its writer's: of progress the host whose id begins the key."""
+
+    def latest_boot(self) -> int:
+        return BOOT_MAX
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        return Verdict(key[:NODE_ID_BYTES])

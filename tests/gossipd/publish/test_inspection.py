@@ -1,0 +1,213 @@
+"""What looks wrong in a tree, and that a good tree has no findings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossipd.publish.inspection import Finding, inspect
+from gossipd.publish.safetensors_header import HeaderError, HeaderReader
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 9911\n"
+
+
+@dataclass(frozen=True)
+class Listed:
+    path: str
+    size: int
+
+
+def look(files: dict[str, bytes], left_out: dict[str, int] | None = None) -> list[Finding]:
+    listed = [Listed(path, len(body)) for path, body in files.items()]
+    bodies = list(files.values())
+
+    def read(index: int, offset: int, length: int) -> bytes:
+        assert offset + length <= len(bodies[index]), "a read beyond the end"
+        return bodies[index][offset : offset + length]
+
+    return list(inspect(listed, left_out or {}, read))
+
+
+def kinds(files: dict[str, bytes], left_out: dict[str, int] | None = None) -> list[tuple[str, str]]:
+    return [(one.kind, one.path) for one in look(files, left_out)]
+
+
+def shard(*names: str, rows: int = 300) -> bytes:
+    return bytes(safetensors.numpy.save({name: np.zeros((rows, 2), np.float16) for name in names}))
+
+
+def index(**tensors: str) -> bytes:
+    return json.dumps({"metadata": {"total_size": 1}, "weight_map": tensors}).encode()
+
+
+GOOD = {
+    "config.json": b"{}",
+    ".gitattributes": b"*.bin filter=lfs",
+    "model-00001-of-00002.safetensors": shard("a", "b"),
+    "model-00002-of-00002.safetensors": shard("c"),
+    "model.safetensors.index.json": index(
+        a="model-00001-of-00002.safetensors", b="model-00001-of-00002.safetensors", c="model-00002-of-00002.safetensors"
+    ),
+    "tokenizer.json": b"x" * 200,
+    "tokenizer_config.json": b"{}",
+    "empty.txt": b"",
+    "experts/e-00000-of-00002.bin": b"\x80\x02" + bytes(2000),
+    "experts/e-00001-of-00002.bin": b"PK\x03\x04" + bytes(2000),
+    "keys/id_rsa.pub": b"ssh-rsa",
+    "odd.safetensors": shard("x", rows=0),
+}
+
+
+def test_a_good_tree_has_no_findings() -> None:
+    assert look(GOOD, {".git/": 40, "__MACOSX/": 2}) == []
+
+
+@pytest.mark.parametrize("path", ["model.safetensors", "pytorch_model.bin", "tokenizer.json", "sub/spiece.model"])
+def test_a_pointer_in_place_of_a_file_is_found(path: str) -> None:
+    assert kinds({path: POINTER, "other.bin": b"\x80" * 5000}) == [("lfs_pointer", path)]
+    assert "git lfs pull" in look({path: POINTER})[0].says
+
+
+def test_a_page_in_place_of_weights_is_found() -> None:
+    for page in (
+        b"<!DOCTYPE html><html>Sign in",
+        b'\n{"error":"Repository not found"}',
+        b"<?xml version='1.0'?><Error>",
+    ):
+        assert kinds({"m.bin": page + b" " * 3000}) == [("error_page", "m.bin")]
+    assert kinds({"readme.html": b"<!DOCTYPE html>"}) == []
+
+
+def test_empty_weights_are_found_and_empty_texts_are_none() -> None:
+    assert kinds({"a.safetensors": b"", "sub/b.GGUF": b"", "__init__.py": b"", "merges.txt": b""}) == [
+        ("empty_weights", "a.safetensors"), ("empty_weights", "sub/b.GGUF"),
+    ]  # fmt: skip
+
+
+def test_a_shard_that_the_index_names_and_nobody_has_is_found() -> None:
+    files = {path: body for path, body in GOOD.items() if path != "model-00002-of-00002.safetensors"}
+    found = look(files)
+    assert [one.kind for one in found] == ["shard_count", "shard_missing"]
+    assert "'model-00002-of-00002.safetensors'" in found[1].says
+    assert "1 of 2" in found[0].says
+
+
+def test_an_index_that_disagrees_with_its_shards_is_found() -> None:
+    files = GOOD | {"model.safetensors.index.json": index(a="model-00002-of-00002.safetensors")}
+    assert kinds(files) == [("shard_differs", "model-00002-of-00002.safetensors")]
+    for broken in (b"not json" * 200, b"[]" + b" " * 2000, b'{"weight_map": {"a": 1}}' + b" " * 2000, b"[" * 100_000):
+        assert kinds({"model.safetensors.index.json": broken}) == [("index_broken", "model.safetensors.index.json")]
+
+
+def test_an_index_in_a_directory_names_files_beside_it() -> None:
+    files = {f"text_encoder/{path}": body for path, body in GOOD.items()}
+    assert look(files) == []
+    assert kinds({"a/model.safetensors.index.fp16.json": index(x="m.safetensors"), "m.safetensors": shard("x")}) == [
+        ("shard_missing", "a/model.safetensors.index.fp16.json")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".netrc", "sub/.netrc", "token", ".env", ".env.local", "id_ed25519", "keys/id_rsa", "server.pem", "publisher.key",
+     ".ssh/config", ".aws/credentials", "client_secret_7.json", "service-account-x.json", ".Git-Credentials"],
+)  # fmt: skip
+def test_a_file_that_holds_credentials_by_its_name_is_found(path: str) -> None:
+    assert kinds({path: b"s3cr3t"}) == [("credentials", path)]
+    assert "s3cr3t" not in look({path: b"s3cr3t"})[0].sentence
+
+
+def test_remains_that_were_taken_in_are_found_one_by_one() -> None:
+    assert kinds({".git/config": b"x", ".DS_Store": b"x", "m.bin.aria2": b"x", "x/__MACOSX/a": b"x"}) == [
+        ("git_directory", ".git/config"), ("credentials", ".git/config"), ("tool_remains", ".DS_Store"),
+        ("tool_remains", "m.bin.aria2"), ("tool_remains", "x/__MACOSX/a"),
+    ]  # fmt: skip
+
+
+def test_an_unfinished_download_is_told_though_its_remains_are_left_out() -> None:
+    assert kinds({}, {"*.incomplete": 1, ".DS_Store": 3, "*.aria2": 2}) == [
+        ("unfinished_download", "*.incomplete"), ("unfinished_download", "*.aria2"),
+    ]  # fmt: skip
+
+
+def test_a_tree_of_nothing_but_faults_has_a_bounded_list() -> None:
+    assert len(look({f"{at}.safetensors": b"" for at in range(3000)})) == 1000
+
+
+# ---- safetensors
+
+
+def header(entries: object, body: int = 0) -> bytes:
+    text = json.dumps(entries).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(body)
+
+
+def tensor(begin: int, end: int, dtype: str = "U8") -> dict[str, object]:
+    return {"dtype": dtype, "shape": [end - begin], "data_offsets": [begin, end]}
+
+
+BROKEN = {
+    "longer than the file": (10_000).to_bytes(8, "little") + bytes(2000),
+    "huge": (1 << 62).to_bytes(8, "little") + bytes(2000),
+    "preallocated": bytes(5000),
+    "too few": b"abc",
+    "not JSON": (2000).to_bytes(8, "little") + b"x" * 2000,
+    "deep": (9000).to_bytes(8, "little") + b"[" * 9000,
+    "a list": header([1]),
+    "overlap": header({"a": tensor(0, 10), "b": tensor(5, 15)}, 15),
+    "gap": header({"a": tensor(0, 10), "b": tensor(12, 15)}, 15),
+    "starts late": header({"a": tensor(1, 10)}, 10),
+    "cut": header({"a": tensor(0, 5000)}, 4999),
+    "too long": header({"a": tensor(0, 10)}, 11),
+    "backwards": header({"a": tensor(10, 0)}, 10),
+    "shape": header({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 10]}}, 10),
+    "no offsets": header({"a": {"dtype": "F32", "shape": [3]}}, 12),
+    "no entry": header({"a": 7}),
+    "control": header({"a\x1b[31m": 7}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_header_that_its_file_contradicts_is_found_as_the_library_would(name: str) -> None:
+    body = BROKEN[name]
+    found = look({"m.safetensors": body})
+    assert [one.kind for one in found] == ["safetensors_header"]
+    assert "\x1b" not in found[0].sentence
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.numpy.load(body)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.lists(st.integers(0, 40), max_size=3), max_size=6))
+def test_whatever_the_library_writes_is_right(shapes: dict[str, list[int]]) -> None:
+    body = safetensors.numpy.save({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    names = HeaderReader(len(body), lambda offset, length: body[offset : offset + length]).tensor_names()
+    assert names == set(shapes)
+
+
+@given(st.binary(max_size=300))
+def test_no_file_breaks_the_reader(body: bytes) -> None:
+    try:
+        HeaderReader(len(body), lambda offset, length: body[offset : offset + length]).tensor_names()
+    except HeaderError:
+        return
+    safetensors.numpy.load(body)
+
+
+def test_a_long_header_is_read_in_two_pieces(tmp_path: Path) -> None:
+    body = shard(*(f"layers.{at}.{'x' * 100}" for at in range(1000)), rows=1)
+    reads: list[int] = []
+
+    def read(offset: int, length: int) -> bytes:
+        reads.append(length)
+        return body[offset : offset + length]
+
+    assert len(HeaderReader(len(body), read).tensor_names()) == 1000
+    assert len(reads) == 2

@@ -1,0 +1,227 @@
+"""AWS' profiles and SSO sessions by the real botocore, against files and a token service on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from gossipd.sources.aws_credentials import FRESH_S, AwsCredentials, wants_boto
+from gossipd.sources.errors import SourceError
+from tests.gossipd.sources.models import sign, write_tree
+from tests.gossipd.sources.test_reader import Seat
+from tests.servers import S3Server
+
+WHAT = "s3://models/llama/a.safetensors"
+OWN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+       "AWS_SKIP_SIGNATURE", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT")  # fmt: skip
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home directory without credentials, and an environment without any."""
+    for name in OWN:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    (tmp_path / ".aws").mkdir()
+    return tmp_path
+
+
+def write_keys(home: Path, secret: str, *, profile: str = "default", at_ns: int | None = None) -> None:
+    path = home / ".aws" / "credentials"
+    path.write_text(f"[{profile}]\naws_access_key_id = AKIA7\naws_secret_access_key = {secret}\n")
+    if at_ns is not None:
+        os.utime(path, ns=(at_ns, at_ns))
+
+
+def refused(credentials: AwsCredentials) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        credentials.options("s3", WHAT)
+    assert "canary" not in str(caught.value)
+    return caught.value
+
+
+def test_keys_in_the_environment_stay_obstore_s_own_concern() -> None:
+    assert wants_boto({})
+    assert wants_boto({"AWS_PROFILE": "prod"})
+    for name in OWN[:2] + OWN[3:5]:
+        assert not wants_boto({name: "x"})
+
+
+def test_a_profile_gives_its_keys_region_and_endpoint(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_keys(home, "secret", profile="prod")
+    (home / ".aws" / "config").write_text("[profile prod]\nregion = eu-west-3\nendpoint_url = http://127.0.0.1:9\n")
+    monkeypatch.setenv("AWS_PROFILE", "prod")
+    credentials = AwsCredentials()
+    options = credentials.options("s3", WHAT)
+    assert options == {"credential_provider": credentials, "region": "eu-west-3", "endpoint": "http://127.0.0.1:9"}
+    assert credentials.options("gs", WHAT) == {}
+    assert credentials()["secret_access_key"] == "secret"
+
+
+def test_a_file_that_is_written_again_is_read_again_within_a_minute(home: Path) -> None:
+    clock = Clock()
+    credentials = AwsCredentials(clock=clock)
+    write_keys(home, "old", at_ns=1)
+    credentials.options("s3", WHAT)
+    write_keys(home, "new", at_ns=2)
+    credentials.options("s3", WHAT)
+    assert credentials()["secret_access_key"] == "old"
+    clock.now_s += FRESH_S
+    credentials.options("s3", WHAT)
+    assert credentials()["secret_access_key"] == "new"
+
+
+def test_without_any_the_places_are_named_and_a_later_file_is_found(home: Path) -> None:
+    credentials = AwsCredentials()
+    error = refused(credentials)
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "~/.aws/credentials" in str(error)
+    write_keys(home, "late")
+    credentials.options("s3", WHAT)
+    assert credentials()["secret_access_key"] == "late"
+
+
+def test_a_profile_that_is_not_there_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_keys(home, "canary")
+    monkeypatch.setenv("AWS_PROFILE", "prdo")
+    error = refused(AwsCredentials())
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "there is no profile 'prdo'" in str(error)
+
+
+def test_a_command_that_fails_says_nothing_of_its_output(home: Path) -> None:
+    script = home / "give"
+    script.write_text("#!/bin/sh\necho canary-out; echo canary-err >&2; exit 3\n")
+    script.chmod(0o755)
+    (home / ".aws" / "config").write_text(f"[default]\ncredential_process = {script}\n")
+    error = refused(AwsCredentials())
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "profile 'default' gives no credentials" in str(error)
+
+
+@contextmanager
+def portal(lifetime: timedelta, asked: list[str], status: int = 200) -> Iterator[str]:
+    """SSO's portal: gives role credentials that live for ``lifetime``, each with the number of its request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(threading.current_thread().name)
+            ends_ms = int((datetime.now(UTC) + lifetime).timestamp() * 1000)
+            role = {"accessKeyId": "AKIA7", "secretAccessKey": f"secret-{len(asked)}", "sessionToken": "canary"}
+            body = json.dumps({"roleCredentials": role | {"expiration": ends_ms}}).encode()
+            if status != 200:
+                body = b'{"message": "Session token not found or invalid canary"}'
+            self.send_response(status)
+            if status != 200:
+                self.send_header("x-amzn-ErrorType", "UnauthorizedException")
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def log_in(home: Path, url: str, monkeypatch: pytest.MonkeyPatch, *, ends: timedelta = timedelta(hours=8)) -> None:
+    """What ``aws sso login`` leaves behind."""
+    start = "https://example.awsapps.com/start"
+    (home / ".aws" / "config").write_text(
+        f"[profile research]\nsso_session = s\nsso_account_id = 123456789012\nsso_role_name = reader\n"
+        f"region = eu-west-3\n[sso-session s]\nsso_start_url = {start}\nsso_region = eu-west-3\n"
+    )
+    cache = home / ".aws" / "sso" / "cache"
+    cache.mkdir(parents=True)
+    token = {
+        "startUrl": start, "region": "eu-west-3", "accessToken": "canary",
+        "expiresAt": (datetime.now(UTC) + ends).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }  # fmt: skip
+    (cache / f"{sha1(b's').hexdigest()}.json").write_text(json.dumps(token))
+    for kind in ("botocore.tokens.SSOTokenProvider", "botocore.credentials.SSOProvider"):
+        monkeypatch.setattr(f"{kind}._SSO_TOKEN_CACHE_DIR", str(cache))  # expanded when botocore was imported
+    monkeypatch.setenv("AWS_PROFILE", "research")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", url)
+
+
+def test_an_sso_session_gives_keys_and_renews_them_before_their_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = Clock(), list[str]()
+    with portal(timedelta(minutes=12), asked) as url:  # botocore renews from fifteen minutes before the end on
+        log_in(home, url, monkeypatch)
+        credentials = AwsCredentials(clock=clock)
+        credentials.options("s3", WHAT)
+        credentials.options("s3", WHAT)
+        assert len(asked) <= 2
+        first = credentials()["secret_access_key"]
+        clock.now_s += FRESH_S
+        credentials.options("s3", WHAT)
+        assert credentials()["secret_access_key"] != first
+
+
+def test_an_sso_session_that_is_over_says_how_to_log_in_and_logs_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_in(home, "http://127.0.0.1:1", monkeypatch, ends=timedelta(hours=-1))
+    error = refused(AwsCredentials())
+    assert error.code == "E_SOURCE_TOKEN_EXPIRED"
+    assert "aws sso login" in str(error)
+    with portal(timedelta(hours=1), [], status=401) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", url)
+        cache = next((home / ".aws" / "sso" / "cache").iterdir())
+        cache.write_text(cache.read_text().replace(str(datetime.now(UTC).year), "2999", 1))
+        assert refused(AwsCredentials()).code in ("E_SOURCE_TOKEN_EXPIRED", "E_SOURCE_AUTH")
+    assert caplog.records == []  # botocore would log the exception with its traceback
+
+
+def test_a_reader_uses_a_profile_s_keys(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_server: S3Server
+) -> None:
+    files = {"a.bin": bytes(200_000)}
+    write_tree(files, tmp_path / "tree")
+    s3_server.upload("profile-bucket", tmp_path / "tree")
+    write_keys(home, "secret", profile="prod")
+    (home / ".aws" / "config").write_text(f"[profile prod]\nregion = us-east-1\nendpoint_url = {s3_server.endpoint}\n")
+    monkeypatch.setenv("AWS_PROFILE", "prod")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    seat = Seat(sign(files, "s3://profile-bucket/"), allow=["s3"])
+    assert seat.read().failed == ()
+
+
+def test_many_readers_fetch_once(home: Path) -> None:
+    write_keys(home, "secret")
+    credentials = AwsCredentials()
+    threads = [threading.Thread(target=credentials.options, args=("s3", WHAT)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert credentials()["access_key_id"] == "AKIA7"

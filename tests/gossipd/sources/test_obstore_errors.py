@@ -1,0 +1,181 @@
+"""What obstore itself makes of refusals, missing credentials and bare redirects, and what a reader says of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.sources import aws_credentials as aws_module
+from gossipd.sources import credential_places as places_module
+from gossipd.sources.errors import SourceError
+from tests.gossipd.sources.models import sign, toy_files
+from tests.gossipd.sources.test_reader import Seat
+from tests.gossipd.sources.test_refusals import xml
+
+FILES = toy_files(Random(11))
+CANARIES = ("AKIACANARY7", "canary-secret", "canary-session")
+VARIABLES = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
+    "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)  # fmt: skip
+
+
+@contextmanager
+def answering(status: int, document: str, asked: list[Message] | None = None, **headers: str) -> Iterator[str]:
+    """A storage that refuses everything in one way. ``asked``: takes the headers of requests."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if asked is not None:
+                asked.append(self.headers)
+            body = document.encode()
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_PUT = do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No credentials but those of a test, and no home that has some."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # botocore's own look at the machine
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,169.254.169.254")
+
+
+def with_keys(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    for name, value in zip(names, CANARIES, strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT", url)
+
+
+def last_error(scheme: str = "s3") -> SourceError:
+    """The error of a read, which repeats no secret."""
+    seat = Seat(sign(FILES, f"{scheme}://models/llama"), allow=[scheme])
+    outcome = seat.read(0)
+    error = outcome.errors[-1]
+    assert isinstance(error, SourceError)
+    said = "".join(str(one) + repr(one) + one.sentence for one in outcome.errors) + repr(seat.reader.statistics())
+    assert not any(canary in said for canary in CANARIES)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "code"),
+    [
+        (400, "ExpiredToken", "E_SOURCE_TOKEN_EXPIRED"),
+        (403, "RequestTimeTooSkewed", "E_SOURCE_CLOCK"),
+        (403, "InvalidAccessKeyId", "E_SOURCE_KEY"),
+        (403, "AccessDenied", "E_SOURCE_AUTH"),
+        (403, "InvalidObjectState", "E_SOURCE_ARCHIVED"),
+        (404, "NoSuchBucket", "E_SOURCE_NO_BUCKET"),
+        (404, "NoSuchKey", "E_SOURCE_NOT_FOUND"),
+        (412, "PreconditionFailed", "E_SOURCE_CHANGED"),
+    ],
+)
+def test_a_reader_tells_the_storage_s_own_reason(
+    status: int, name: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering(status, xml(name, f"echo {CANARIES[0]} {CANARIES[1]}")) as url:
+        with_keys(monkeypatch, url)
+        assert last_error().code == code
+
+
+def test_a_wrong_region_names_the_right_one_from_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(400, xml("AuthorizationHeaderMalformed", Region="eu-west-3")) as url:
+        with_keys(monkeypatch, url)
+        assert "set AWS_REGION=eu-west-3" in last_error().sentence
+
+
+def test_a_bare_redirect_names_the_region_that_s3_tells_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(301, xml("PermanentRedirect"), x_amz_bucket_region="eu-west-3") as url:
+        with_keys(monkeypatch, url)
+        assert last_error().sentence.startswith("E_SOURCE_REGION: s3://models: the bucket is in region eu-west-3; ")
+    with answering(301, "", x_amz_bucket_region="canary; x") as url:
+        with_keys(monkeypatch, url)
+        assert last_error().sentence.endswith("the bucket is in another region; set AWS_REGION")
+
+
+def test_a_reader_that_pays_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Message] = []
+    with answering(403, xml("AccessDenied"), asked) as url:
+        with_keys(monkeypatch, url)
+        assert "AWS_REQUEST_PAYER=requester" in last_error().sentence
+        monkeypatch.setenv("AWS_REQUEST_PAYER", "requester")
+        last_error()
+    assert (asked[0]["x-amz-request-payer"], asked[-1]["x-amz-request-payer"]) == (None, "requester")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "places"),
+    [
+        ("s3", ["AWS_ACCESS_KEY_ID", "profile 'default' of ~/.aws/credentials and ~/.aws/config", "metadata"]),
+        ("gs", ["GOOGLE_APPLICATION_CREDENTIALS", "~/.config/gcloud/application_default_credentials.json"]),
+        ("az", ["AZURE_STORAGE_ACCOUNT_NAME is not set", "managed identity"]),
+    ],
+)
+def test_without_credentials_the_places_that_were_looked_at_are_named(scheme: str, places: list[str]) -> None:
+    error = last_error(scheme)
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert all(place in str(error) for place in places), str(error)
+    assert scheme == "az" or "_SKIP_SIGNATURE=true" in str(error)
+
+
+def test_without_boto_a_machine_service_that_refuses_means_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws_module, "wants_boto", lambda environ: False)
+    monkeypatch.setattr(places_module, "has_boto", lambda: False)
+    monkeypatch.setenv("AWS_PROFILE", "prod")
+    with answering(403, "forged page") as url:
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", url)
+        error = last_error()
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "pip install gossipd[aws]" in str(error)
+
+
+def test_half_a_pair_of_keys_names_the_missing_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CANARIES[0])
+    error = last_error()
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert "AWS_SECRET_ACCESS_KEY is not set" in str(error)
+
+
+@pytest.mark.parametrize("content", ['{"type": "external_account", "x": "canary-secret"}', "not json", None])
+def test_a_google_file_that_obstore_cannot_read_is_said_to_be_one(
+    content: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "adc.json"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    error = last_error("gs")
+    assert error.code == "E_SOURCE_NO_CREDENTIALS", str(error)
+    assert str(path) in str(error)

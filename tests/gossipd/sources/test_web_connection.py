@@ -1,0 +1,199 @@
+"""Connections through a real proxy, and TLS by this host's environment: the reader has one way to every web server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gossipd.sources.certificates import issue
+from tests.gossipd.sources.models import sign, write_tree
+from tests.gossipd.sources.test_reader import ONE_FILE, Seat
+from tests.servers import FaultServer, Nginx, Squid, fault_server, free_port, squid
+
+VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NAME = "models.example"  # which only the proxy knows
+pytestmark = pytest.mark.needs("squid")
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture(scope="module")
+def proxy_directory() -> Iterator[Path]:
+    """Readable by squid's own user, as pytest's directories are not."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def proxy(proxy_directory: Path) -> Iterator[Squid]:
+    with squid(proxy_directory / "open", names=[NAME]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guarded(proxy_directory: Path) -> Iterator[Squid]:
+    with squid(proxy_directory / "guarded", names=[NAME], users={"us": "se:cret"}) as server:
+        yield server
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with fault_server(dict(ONE_FILE)) as running:
+        yield running
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """nginx with a certificate for a name and an address; its port, and the file of its authority."""
+    write_tree(ONE_FILE, tmp_path / "www")
+    authority, certificate, key = issue(tmp_path, NAME, "127.0.0.1")
+    port = free_port()
+    extra = f"listen 127.0.0.1:{port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key};"
+    server = Nginx(tmp_path / "www", tmp_path / "nginx", extra=extra)
+    yield port, authority
+    server.stop()
+
+
+def is_through_proxy(server: FaultServer) -> bool:
+    marked = {"via" in seen.headers for seen in server.gets()}
+    assert len(marked) == 1, "all requests take one way"
+    return marked.pop()
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+def test_every_request_in_clear_goes_through_the_proxy(
+    proxy: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, proxy.url)
+    url = f"http://{NAME}:{server.port}"
+    seat = Seat(sign(ONE_FILE, url), allow=[url])
+    for chunk in range(3):
+        assert seat.read(chunk).errors == ()
+    assert is_through_proxy(server)
+    assert {seen.headers["host"] for seen in server.gets()} == {f"{NAME}:{server.port}"}
+
+
+@pytest.mark.parametrize("excluded", ["127.0.0.0/8", "127.0.0.1", "10.0.0.0/8,127.0.0.1:{port}", "*"])
+@pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
+def test_no_request_to_an_excluded_host_goes_through_the_proxy(
+    proxy: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch, excluded: str, name: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy.url)
+    monkeypatch.setenv(name, excluded.format(port=server.port))
+    assert Seat(sign(ONE_FILE, server.url)).read().errors == ()
+    assert not is_through_proxy(server)
+
+
+@pytest.mark.parametrize("excluded", ["127.0.0.1:1", "128.0.0.0/8", "localhost"])
+def test_an_exclusion_of_something_else_changes_nothing(
+    proxy: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch, excluded: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", excluded)
+    assert Seat(sign(ONE_FILE, server.url)).read().errors == ()
+    assert is_through_proxy(server)
+
+
+@pytest.mark.needs("nginx")
+@pytest.mark.parametrize("variable", ["https_proxy", "HTTPS_PROXY", "ALL_PROXY"])
+def test_tls_goes_through_a_tunnel_and_is_checked_against_the_given_authority(
+    proxy: Squid, tls_server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    port, authority = tls_server
+    monkeypatch.setenv(variable, proxy.url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    url = f"https://{NAME}:{port}"
+    assert Seat(sign(ONE_FILE, url), allow=[url]).read().errors == ()
+
+
+@pytest.mark.needs("nginx")
+def test_a_certificate_of_an_unknown_authority_is_told_with_the_variable(
+    tls_server: tuple[int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, authority = tls_server
+    url = f"https://127.0.0.1:{port}"
+    seat = Seat(sign(ONE_FILE, url), allow=[url])
+    error = seat.read(0).errors[-1]
+    assert error.code == "E_SOURCE_UNREACHABLE"
+    assert "its TLS certificate is not valid" in str(error)
+    assert "SSL_CERT_FILE" in str(error)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    assert seat.read(0).errors == ()
+
+
+def test_a_proxy_with_a_password_gets_it_and_the_storage_does_not(
+    guarded: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", guarded.url.replace("//", "//us:se%3Acret@"))
+    assert Seat(sign(ONE_FILE, server.url)).read().errors == ()
+    assert is_through_proxy(server)
+    assert not any("proxy-authorization" in seen.headers for seen in server.gets())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_refuses_this_host_is_named_as_the_cause(
+    guarded: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", guarded.url.replace("//", "//us:wrong@"))
+    url = f"{scheme}://127.0.0.1:{server.port}"
+    error = Seat(sign(ONE_FILE, url), allow=[url]).read(0).errors[-1]
+    assert error.code == "E_SOURCE_PROXY"
+    assert "wrong" not in str(error)
+    assert server.gets() == []
+
+
+def test_a_proxy_that_is_not_there_is_named_with_its_variable(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+    error = Seat(sign(ONE_FILE, server.url)).read(0).errors[-1]
+    assert error.code == "E_SOURCE_UNREACHABLE"
+    assert f"the proxy 127.0.0.1:{port} of HTTP_PROXY: connection refused" in str(error)
+
+
+def test_a_proxy_of_an_unknown_kind_is_told_and_nothing_is_read_past_it(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://secret@127.0.0.1:1080")
+    error = Seat(sign(ONE_FILE, server.url)).read(0).errors[-1]
+    assert error.code == "E_SOURCE_PROXY"
+    assert "ALL_PROXY" in str(error)
+    assert "secret" not in str(error)
+    assert server.gets() == []
+
+
+def test_a_source_that_is_not_listed_is_not_asked_for_through_a_proxy_either(
+    proxy: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    url = f"http://{NAME}:{server.port}"
+    assert Seat(sign(ONE_FILE, url), allow=["http://other.example"]).read(0).errors[-1].code == "E_SOURCE_FORBIDDEN"
+    assert server.gets() == []
+    assert not os.environ.get("NO_PROXY")
+
+
+@pytest.mark.parametrize(("excluded", "is_proxied"), [("127.0.0.1:{port}", False), ("127.0.0.1:1", True)])
+def test_object_stores_are_read_by_the_same_rule(
+    proxy: Squid, server: FaultServer, monkeypatch: pytest.MonkeyPatch, excluded: str, is_proxied: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", excluded.format(port=server.port))
+    monkeypatch.setenv("AWS_ENDPOINT", server.url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    server.objects["bucket/a.bin"] = ONE_FILE["a.bin"]
+    assert Seat(sign(ONE_FILE, "s3://bucket"), allow=["s3"]).read(0).errors == ()
+    assert is_through_proxy(server) == is_proxied
