@@ -15,6 +15,7 @@ GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/nam
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override
+POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -73,6 +74,7 @@ def status_app(view: StatusPort, operations: AdminPort, ring: EventRing) -> Star
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
         Route("/v1/override", orders.override, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
+        Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
@@ -167,6 +169,10 @@ class _AdminRoutes:
 
     async def forget(self, request: Request) -> Response:
         return _json(await self._operations.forget((await _fields(request, "node"))["node"]))
+
+    async def reload(self, request: Request) -> Response:
+        await _fields(request)
+        return _json(await self._operations.reload())
 
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")
