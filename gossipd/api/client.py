@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
+from gossipd.api.socket_name import short_path
 from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
 
 SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
+PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
 
@@ -42,10 +44,12 @@ class RefusedByDaemonError(GossipdError):
 
 def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path, Path]:
     """The socket of orders and that of questions: by ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else
-    ``./gossipd.sock``. Raises UsageError when the configuration cannot be read."""
+    ``./gossipd.sock`` or the one of the packages' daemon. Raises UsageError when the configuration cannot be read."""
     if socket_path is None and config_path is not None:
         return _sockets_of(Path(config_path))
     path = Path(socket_path or os.environ.get(SOCKET_VARIABLE) or SOCKET_NAME)
+    if str(path) == SOCKET_NAME and not path.exists() and (PACKAGE_HOME / READ_SOCKET_NAME).exists():
+        path = PACKAGE_HOME / SOCKET_NAME
     return path, path.with_name(READ_SOCKET_NAME)
 
 
@@ -68,16 +72,6 @@ def _sockets_of(config: Path) -> tuple[Path, Path]:
     return named("socket", SOCKET_NAME), named("read_socket", READ_SOCKET_NAME)
 
 
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """A name for the socket at ``path`` within the kernel's 108 bytes: through the directory's descriptor."""
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
-
-
 class StatusClient:
     """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with its sentence.
 
@@ -97,6 +91,11 @@ class StatusClient:
     def members(self) -> dict[str, Any]:
         return self._get("/v1/members")
 
+    def events(self, since: str | None, *, wait_s: int = 0) -> dict[str, Any]:
+        """What comes after ``since``, BOOT:ID; waits at most ``wait_s`` for it, which must be under the timeout."""
+        query = {"wait_s": str(wait_s), **({} if since is None else {"since": since})}
+        return self._get("/v1/events", query)
+
     def models(self, name: str | None = None) -> dict[str, Any]:
         return self._get("/v1/models", {} if name is None else {"name": name})
 
@@ -112,13 +111,31 @@ class StatusClient:
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
+    def metrics(self) -> str:
+        """The page for Prometheus, as text."""
+        with self._answer("GET", "/metrics", None) as answer:
+            return answer.read().decode()
+
     def deployment(self, name: str, version: int) -> dict[str, Any]:
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
         row: dict[str, Any] = answer["deployment"]
         return row
 
+    def answer_to(self, target: str) -> tuple[int, bytes]:
+        """The HTTP status and the body of ``GET target``, unread: a refusal of the daemon's is an answer, too."""
+        connection = _UnixConnection(self._path, self._timeout_s)
+        try:
+            connection.request("GET", target, headers={"Connection": "close"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise DaemonUnreachableError(self._why(error)) from None
+        finally:
+            connection.close()
+
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
+        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget`` or
+        ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 
@@ -135,7 +152,7 @@ class StatusClient:
                 raise DaemonUnreachableError(f"the daemon at {self._path} stopped answering: {error}") from None
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query, safe=':')}" if query else path
         with self._answer("GET", target, None) as answer:
             return _object(answer.read())
 

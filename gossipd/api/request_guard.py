@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 import anycorn.config
+import anyio._backends._trio  # the first request would import it, and hold up the loop
 import anyio.abc
 import h11
 import trio

@@ -10,11 +10,13 @@ GET      /v1/status?name=&version=         StatusSnapshot, its deployments narro
 GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
+GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override
+POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -40,6 +42,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gossipd.api.event_pages import EventPages
+from gossipd.api.events import EventRing
 from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import AdminPort, StatusPort
 from gossipd.api.request_guard import StatusRequestError, error_body
@@ -58,11 +62,11 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, ring: EventRing) -> Starlette:
     """All routes, for the unix socket."""
     orders = _AdminRoutes(operations)
     routes = [
-        *_question_routes(view),
+        *_question_routes(view, ring),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/pause", orders.pause, methods=["POST"]),
         Route("/v1/resume", orders.resume, methods=["POST"]),
@@ -71,15 +75,16 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
         Route("/v1/override", orders.override, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
+        Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def read_app(view: StatusPort) -> Starlette:
+def read_app(view: StatusPort, ring: EventRing) -> Starlette:
     """The questions only, for a unix socket that other users of the host may use: no route changes anything."""
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view), orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view, ring), orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -178,6 +183,10 @@ class _AdminRoutes:
     async def forget(self, request: Request) -> Response:
         return _json(await self._operations.forget((await _fields(request, "node"))["node"]))
 
+    async def reload(self, request: Request) -> Response:
+        await _fields(request)
+        return _json(await self._operations.reload())
+
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")
         steps = self._operations.verify(fields["name"], _version(fields["version"]))
@@ -198,9 +207,10 @@ class _AdminRoutes:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _question_routes(view: StatusPort) -> list[Route]:
+def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
     pages = _Pages(view)
     return [
+        Route("/v1/events", EventPages(ring).events),
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),

@@ -15,7 +15,10 @@ from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
 # In the order to read them.
-TOPICS = ("operations", "reasons", "architecture", "security", "protocol", "decisions", "glossary")
+TOPICS = (
+    "install", "operations", "runbook", "reasons", "upgrade", "architecture", "security", "protocol", "decisions",
+    "glossary",
+)  # fmt: skip
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 

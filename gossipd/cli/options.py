@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from gossipd.api.client import StatusClient, find_sockets
 from gossipd.core.errors import UsageError
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.core.units import parse_seconds, show_bytes
@@ -26,13 +25,15 @@ def daemon_options(function: F) -> F:
     """``--socket``, ``--config`` and ``--json``; the command then gets ``client`` and ``as_json``."""
 
     def with_client(*args: Any, socket: str | None, config: str | None, **kwargs: Any) -> Any:
+        from gossipd.api.client import StatusClient, find_sockets  # `run` needs no HTTP client
+
         path, questions = find_sockets(socket, config)
         return function(*args, client=StatusClient(path, questions=questions), **kwargs)
 
     with_client.__name__, with_client.__doc__ = function.__name__, function.__doc__
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
     config = click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
-    where = "The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock."
+    where = "The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock, then /var/lib/gossipd."
     decorated: Any = click.option("--socket", metavar="PATH", help=where)(config(as_json(with_client)))
     result: F = decorated
     return result

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
-from gossipd.api.ports import Done, VerifyStep
+from gossipd.api.events import EventRing
+from gossipd.api.ports import Done, Reloaded, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -21,6 +22,7 @@ from gossipd.api.schema import (
     StatusSnapshot,
     StoreRow,
 )
+from gossipd.config.load import ConfigError, Problem
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
@@ -76,6 +78,9 @@ class FakeDaemon:
     bad_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
+    ring: EventRing = field(default_factory=lambda: EventRing(7))
+    needs_restart: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def snapshot(self) -> StatusSnapshot:
         return StatusSnapshot(
@@ -137,6 +142,9 @@ class FakeDaemon:
             ],
             source_requests={("http", "ok"): 12},
             refused={"bad_mac": 3},
+            uploads_failed={"E_RELAY_ENDED": 1},
+            control_bytes={"sent": 10, "received": 20},
+            control_events={"link_dialed": 2},
             fetch_seconds=fetches.figures(),
             loop_lag_seconds=lag.histogram.figures(),
         )
@@ -166,6 +174,14 @@ class FakeDaemon:
         if node == "node-1":
             raise LocalError("node-1 is alive; stop it first", code="E_ALIVE")
         return self._take("forget", node)
+
+    async def reload(self) -> Reloaded:
+        if self.problems:
+            raise ConfigError(tuple(Problem("/d/gossipd.toml:3", key, "is wrong") for key in self.problems))
+        applied = ["log.level"]
+        return Reloaded(
+            changed=True, sentence="applied log.level", applied=applied, needs_restart=self.needs_restart
+        )  # fmt: skip
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         self._take("verify", name, version)

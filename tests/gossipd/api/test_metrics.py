@@ -16,7 +16,7 @@ from gossipd.api.schema import AlarmRow
 from gossipd.store.disk.condition import StoreHealth
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
-CONFIG = Path(__file__).resolve().parents[3] / "config"
+ASSETS = Path(__file__).resolve().parents[3] / "gossipd" / "assets"
 NAME = re.compile(r"gossipd_[a-z0-9_]+")
 
 
@@ -76,11 +76,11 @@ def test_a_flood_of_deployments_does_not_become_a_flood_of_series() -> None:
 
 def test_the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() -> None:
     known = names()
-    for file in ("prometheus-alerts.yml", "grafana.json", "../gossipd/manual/operations.md"):
-        used = set(NAME.findall((CONFIG / file).read_text()))
+    for file in ("prometheus-alerts.yml", "grafana.json", "../manual/operations.md"):
+        used = set(NAME.findall((ASSETS / file).read_text()))
         assert used, file
         assert used <= known, f"{file} names {sorted(used - known)}"
-    json.loads((CONFIG / "grafana.json").read_text())
+    json.loads((ASSETS / "grafana.json").read_text())
 
 
 def test_a_histogram_counts_each_value_in_the_first_bound_that_holds_it() -> None:
@@ -97,18 +97,7 @@ async def test_a_loop_that_is_not_held_up_has_no_lag(autojump_clock: MockClock) 
     with trio.move_on_after(10):
         await lag.run()
     assert lag.p99_s() < 0.001
-    assert sum(lag.histogram.figures().counts) >= 19
-
-
-async def test_a_loop_whose_wake_ups_are_seen_anyway_is_looked_at_less_often(autojump_clock: MockClock) -> None:
-    lag = LoopLag()
-    with trio.move_on_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lag.run)
-            for _ in range(200):
-                await trio.sleep(0.05)
-                lag.observe(0.0)
-    assert 205 <= sum(lag.histogram.figures().counts) <= 213, "one look a second beside the 200, not two"
+    assert sum(lag.histogram.figures().counts) >= 9
 
 
 def test_the_99th_percentile_sees_the_worst_hundredth_of_the_last_minute() -> None:

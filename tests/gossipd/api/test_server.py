@@ -30,7 +30,7 @@ from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 @asynccontextmanager
 async def serving(path: Path, daemon: FakeDaemon, **limits: float) -> AsyncIterator[RequestGuard]:
-    guard = RequestGuard(status_app(daemon, daemon), **limits)  # type: ignore[arg-type]
+    guard = RequestGuard(status_app(daemon, daemon, daemon.ring), **limits)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guard.serve, bind_unix(path))
         yield guard
@@ -420,7 +420,7 @@ async def test_a_path_longer_than_the_kernel_takes_works(tmp_path: Path) -> None
     deep.mkdir()
     daemon = FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(status_app(daemon, daemon)).serve, bind_unix(deep / "s"))
+        nursery.start_soon(RequestGuard(status_app(daemon, daemon, daemon.ring)).serve, bind_unix(deep / "s"))
         page = await trio.to_thread.run_sync(StatusClient(deep / "s").status)
         nursery.cancel_scope.cancel()
     assert page["node"]["name"] == "node-1"
@@ -495,7 +495,7 @@ async def test_out_of_descriptors_the_socket_waits_and_goes_on(tmp_path: Path) -
 async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path: Path) -> None:
     path, daemon = tmp_path / "read", FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(read_app(daemon)).serve, bind_unix(path, mode=0o666))
+        nursery.start_soon(RequestGuard(read_app(daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
         client = StatusClient(path)
         page = await trio.to_thread.run_sync(client.status)
         refusals = []

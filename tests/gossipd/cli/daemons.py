@@ -26,7 +26,7 @@ def running(path: Path, daemon: FakeDaemon) -> Iterator[FakeDaemon]:
             listener = bind_unix(path)
             stop.append((trio.lowlevel.current_trio_token(), scope))
             ready.set()
-            await RequestGuard(status_app(daemon, daemon)).serve(listener)
+            await RequestGuard(status_app(daemon, daemon, daemon.ring)).serve(listener)
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()

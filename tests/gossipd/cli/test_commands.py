@@ -18,10 +18,24 @@ from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
+from gossipd.identity.key_files import read_key_ring
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 
-CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "untrust", "forget")
+CLIENT_COMMANDS = (
+    "status",
+    "wait",
+    "members",
+    "ls",
+    "path",
+    "verify",
+    "rm",
+    "cancel",
+    "rollback",
+    "untrust",
+    "forget",
+    "reload",
+)
 
 
 class Ended(NamedTuple):
@@ -103,7 +117,7 @@ def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
     from gossipd.cli.watch import view
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), "gone for a moment", rows_max=10))
+    console.print(view(StatusClient(shell.path).status(), "gone for a moment", columns=120, lines_max=20))
     text = console.export_text()
     console.file.close()
     rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
@@ -124,12 +138,12 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
 
     shell.daemon.rows = [toy_row(8, hosts=10)]
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), None, rows_max=4))
+    console.print(view(StatusClient(shell.path).status(), None, columns=120, lines_max=8))
     text = console.export_text()
     console.file.close()
     assert "node-9 " in text
     assert "node-10" in text
-    assert "and 6 hosts that are further" in text
+    assert "not shown: 7 complete" in text
 
 
 def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
@@ -293,6 +307,37 @@ def test_orders_are_passed_on(shell: Shell) -> None:
     assert (ended.code, ended.err) == (1, "E_ALIVE: node-1 is alive; stop it first\n")
 
 
+def test_reload_exits_by_its_outcome(shell: Shell) -> None:
+    assert (shell("reload").code, shell("reload").out) == (0, "applied log.level\n")
+    shell.daemon.needs_restart = ["net.port"]
+    ended = shell("reload", "--json")
+    assert (ended.code, ended.object["needs_restart"]) == (9, ["net.port"])
+    shell.daemon.problems = ["net.port", "node.name"]
+    ended = shell("reload")
+    assert (ended.code, ended.err.splitlines()[0]) == (2, "E_CONFIG: 2 problems")
+    assert ended.err.count("/d/gossipd.toml:3: ") == 2
+
+
+def test_the_version_is_told_in_words_and_as_an_object(shell: Shell) -> None:
+    assert shell("version", socket=False).out == f"gossipd {__version__}\n"
+    for words in (["version", "--json"], ["--version", "--json"]):
+        answer = shell(*words, socket=False).object
+        assert (answer["version"], "trio" in answer["libraries"]) == (__version__, True)
+
+
+def test_keygen_makes_a_clusters_key_or_one_line_of_it(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    assert shell("keygen", "--cluster", str(path), socket=False).code == 0
+    ring = read_key_ring(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    line = shell("keygen", "--cluster", socket=False).out
+    path.write_text(path.read_text() + line)
+    again = read_key_ring(path)
+    assert (again.cluster_id, again.keys[0], len(again.keys)) == (ring.cluster_id, ring.keys[0], 2)
+    assert shell("keygen", "--cluster", str(path), socket=False).code == 7
+    assert shell("keygen", socket=False).code == 2
+
+
 def test_a_refusal_with_json_is_an_object_and_still_a_sentence(shell: Shell) -> None:
     ended = shell("cancel", "nothing@1", "--json")
     assert ended.code == 3
@@ -402,6 +447,7 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
 
 
 HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "anycorn", "structlog", "prometheus_client", "msgspec", "blake3")
+LATE = ("rich", "anyio", "starlette", "anycorn", "prometheus_client")
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
@@ -414,6 +460,15 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
         [sys.executable, "-c", script, *command, "--socket", str(shell.path)], capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+def test_the_daemon_imports_what_serves_http_only_when_asked() -> None:
+    script = (
+        "import sys; from gossipd.cli import run; run._import_structlog_alone(); import gossipd.daemon.main;"
+        f"print([name for name in {LATE} if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
 
 
 def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
