@@ -20,6 +20,7 @@ from gossipd.api.schema import (
     SCHEMA_VERSION,
     DeploymentRow,
     HealthRow,
+    ManifestRow,
     MemberRow,
     ModelRow,
     PeerRow,
@@ -56,6 +57,12 @@ class ModelsAnswer(Row, frozen=True, kw_only=True):
     """What is on this host."""
 
     models: list[ModelRow]
+
+
+class ManifestAnswer(Row, frozen=True, kw_only=True):
+    """What a publisher says."""
+
+    manifest: ManifestRow
 
 
 class PeersAnswer(Row, frozen=True, kw_only=True):
@@ -103,6 +110,13 @@ OPERATIONS = (
     _Operation("get", "/v1/status", "The whole page, or one model's deployments.", StatusSnapshot, query=_MODEL),
     _Operation("get", "/v1/members", "Who belongs to the cluster.", MembersAnswer),
     _Operation("get", "/v1/models", "Models on this host.", ModelsAnswer, query=("name",)),
+    _Operation(
+        "get",
+        "/v1/manifest",
+        "What a publisher says in a manifest; the newest without a version.",
+        ManifestAnswer,
+        query=(*_MODEL, "id"),
+    ),
     _Operation("get", "/v1/peers", "Traffic of this host with each peer.", PeersAnswer),
     _Operation("get", "/v1/deployments/{name}/{version}", "One deployment; NAME may have a slash.", DeploymentAnswer),
     _Operation(
@@ -132,6 +146,11 @@ _TYPES: dict[str, dict[str, Any]] = {
     "key": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "a key's id, instead of name and version"},
     "undo": {"type": "boolean", "default": False},
     "force": {"type": "boolean", "default": False, "description": "also of what all hosts have"},
+    "id": {
+        "type": "string",
+        "pattern": "^[0-9a-f]{64}$",
+        "description": "a deployment's id, instead of name and version",
+    },
     "since": {"type": "string", "description": "BOOT:ID of the last event that was seen"},
     "wait_s": {"type": "number", "minimum": 0},
     "dry_run": {"type": "boolean", "default": False},

@@ -611,8 +611,8 @@ MUTANTS = (
         "a-cut-shard-is-whole",
         "A safetensors file that ends before its last tensor is not noticed.",
         "gossipd/publish/safetensors_header.py",
-        "    if at != body_bytes:\n",
-        "    if at < body_bytes:\n",
+        "        if at != self._size:\n",
+        "        if at < self._size:\n",
         ("tests/gossipd/publish/test_inspection.py",),
     ),
 )

@@ -13,11 +13,13 @@ import pytest
 from starlette.routing import Route
 
 from gossipd.api.client import StatusClient
-from gossipd.api.openapi import OPERATIONS, document
+from gossipd.api.manifest_row import manifest_row
+from gossipd.api.openapi import OPERATIONS, ManifestAnswer, document
 from gossipd.api.schema import AlarmRow
 from gossipd.api.server import status_app
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
+from tests.gossipd.manifest.making import manifest
 
 NAMES = {"name": "org/toy", "version": 3, "node": "node-4", "dry_run": True, "undo": False, "force": True}
 QUESTIONS = [one for one in OPERATIONS if one.method == "get"]
@@ -73,11 +75,12 @@ def test_the_document_is_whole() -> None:
 @pytest.mark.parametrize("one", [*QUESTIONS, *ORDERS], ids=lambda one: f"{one.method} {one.path}")
 def test_every_real_answer_validates(one: Any, tmp_path: Path) -> None:
     alarm = AlarmRow(code="E_RELOAD", sentence="wrong", since="2026-11-25T00:00:00Z")
-    target = one.path.format(**NAMES)
+    target = one.path.format(**NAMES) + ("?name=org/model" if one.answer is ManifestAnswer else "")
+    said = [manifest_row(manifest())]
     body = {name: NAMES[name] for name in (*one.body, *one.optional) if name != "key"} if one.method == "post" else None
     responses = document()["paths"][one.path][one.method]["responses"]
     for ready in (True, False):
-        with running(tmp_path / f"s{ready}", FakeDaemon(alarms=[alarm], ready=ready)):
+        with running(tmp_path / f"s{ready}", FakeDaemon(alarms=[alarm], ready=ready, manifests=said)):
             status, media, answer = ask(tmp_path / f"s{ready}", one.method, target, body)
         content = responses[str(status)]["content"][media]
         for line in answer.splitlines() if media == "application/x-ndjson" else [answer]:

@@ -94,9 +94,9 @@ def status_of(hosts: int, racks: int) -> dict[str, Any]:
     complete = sum(row["state"] == "complete" for row in rows)
     verified = sum(row["chunks_verified"] for row in rows) * 62_500_000
     deployment = {
-        "id": "ab" * 32, "name": "org/llama", "version": 3, "version_label": "3", "lineage": "", "state": "distributing",
-        "bytes_total": 500_000_000_000, "bytes_verified": verified // hosts, "chunks_total": 8000,
-        "chunks_verified": verified // hosts // 62_500_000,
+        "id": "ab" * 32, "name": "org/llama", "version": 3, "version_label": "3", "lineage": "",
+        "state": "distributing", "bytes_total": 500_000_000_000, "bytes_verified": verified // hosts,
+        "chunks_total": 8000, "chunks_verified": verified // hosts // 62_500_000,
         "hosts_total": hosts, "hosts_complete": complete, "hosts_failed": 0, "source_bytes": 500_100_000_000,
         "peer_bytes_same_rack": verified * 9 // 10, "peer_bytes_cross_rack": verified // 10, "duplicate_bytes": 0,
         "corrupt_chunks": 0, "rate_in_bytes_per_s": 10**11, "rate_out_bytes_per_s": 10**11, "eta_s": 300.5,
