@@ -34,7 +34,8 @@ def test_a_step_arrives_with_its_empty_directories_and_is_shown_by_its_daemon(tm
         gossipd("publish", tree, *words, "--about", tmp_path / "about.json", "--key", made.key)
         made.drop(out, made[1])
         version = 2 << 32 | 300
-        made.wait_complete("run-7", version, at=made[1], hosts=2)
+        for daemon in (made[1], made[2]):
+            made.wait_complete("run-7", version, at=daemon, hosts=2)
         for daemon in made.daemons.values():
             assert (daemon.tree("run-7", version) / "logs" / "events").is_dir()
         config = made[2].config
