@@ -107,7 +107,8 @@ def _write_sources(daemon: Daemon, base: Path, *, is_reader: bool) -> None:
 def _deliver(made: Cluster, base: Path, name: str, *, drop_at: str) -> tuple[bool, bool]:
     """Whether every host has every byte, and whether hosts of both sorts say so."""
     model = make_model(base / name, shards=1, seed=len(name))
-    made.drop(made.publish(model, name, 1, "--source", f"file://{model}"), made.daemons[drop_at])
+    plain = ("--chunk-borders", "plain")  # schema 1: 0.1.0 refuses the other
+    made.drop(made.publish(model, name, 1, "--source", f"file://{model}", *plain), made.daemons[drop_at])
     hosts = len(made.daemons)
     rows = [made.wait_complete(name, 1, at=daemon, hosts=hosts) for daemon in made.daemons.values()]
     is_same = all(same_tree(model, daemon.tree(name, 1)) for daemon in made.daemons.values())
