@@ -42,6 +42,9 @@ class StatusPort(Protocol):
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
         """The deployments of that name and version, by default all. Cheaper than a whole page."""
 
+    def host_name(self) -> str:
+        """This host's name, as rows have it."""
+
     def models(self) -> Sequence[ModelRow]:
         """The models on this host, partial ones included, by name and then version, highest first."""
 

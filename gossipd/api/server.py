@@ -11,6 +11,9 @@ GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
+GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
+         &round_s=                         round is over; a refusal at once if it cannot be
+GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
          forget, untrust, override
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
@@ -38,8 +41,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gossipd.api.long_poll import LongPoll
 from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import AdminPort, StatusPort
+from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
 from gossipd.api.request_guard import StatusRequestError, error_body
 from gossipd.api.schema import SCHEMA_VERSION
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
@@ -88,6 +93,7 @@ class _Pages:
 
     def __init__(self, view: StatusPort) -> None:
         self._view = view
+        self._polls = LongPoll(view)
 
     async def status(self, request: Request) -> Response:
         snapshot = self._view.snapshot()
@@ -117,6 +123,18 @@ class _Pages:
         if not rows:
             raise NotFoundError(f"no deployment {_label(name, version)} is known here")
         return _json({"deployment": rows[0]})
+
+    async def wait(self, request: Request) -> Response:
+        given = _given(request, "name", optional=("version", "hosts", "round_s"))
+        version = _version(given["version"]) if given.get("version") else None
+        needed = HostsNeeded.parse(given.get("hosts") or "100%")
+        return _json(await self._polls.wait(given["name"], version, needed, _round_s(given.get("round_s", "20"))))
+
+    async def latest(self, request: Request) -> Response:
+        given = _given(request, "name", optional=("where",))
+        where = given.get("where") or EVERYWHERE
+        rows = self._view.deployments(given["name"])
+        return _json({"deployment": newest(rows, given["name"], where, self._view.host_name())})
 
 
 class _AdminRoutes:
@@ -179,6 +197,8 @@ def _question_routes(view: StatusPort) -> list[Route]:
         Route("/v1/models", pages.models),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
+        Route("/v1/wait", pages.wait),
+        Route("/v1/latest", pages.latest),
         *_health_routes(view),
     ]
 
@@ -207,6 +227,15 @@ async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ())
             given |= {key: _text(key, value) for key, value in sent.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise StatusRequestError("the body is not a JSON object") from None
+    return _checked(given, names, optional)
+
+
+def _given(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """The same for a question, which has no body."""
+    return _checked(dict(request.query_params), names, optional)
+
+
+def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
     for name in given:
         if name not in names + optional:
             raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
@@ -228,6 +257,16 @@ def _version(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16):
         raise UsageError("version must be a non-negative integer")
     return int(text)
+
+
+def _round_s(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError("round_s must be a number of seconds")
+    return seconds
 
 
 def _label(name: str, version: int | None) -> str:

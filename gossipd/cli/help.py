@@ -14,7 +14,15 @@ import click
 from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
-TOPICS = ("operations", "architecture", "security", "protocol", "decisions", "glossary")  # in the order to read them
+TOPICS = (
+    "operations",
+    "training",
+    "architecture",
+    "security",
+    "protocol",
+    "decisions",
+    "glossary",
+)  # in the order to read them
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 

@@ -50,6 +50,8 @@ VERBS = {
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
+    "latest": _Verb("gossipd.cli.latest", "latest", "The newest version that is complete where it matters."),
+    "hold": _Verb("gossipd.cli.latest", "hold", "Keep a version on this host while a command runs."),
     "verify": _Verb("gossipd.cli.verify", "verify", "Hash a model on this host again."),
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),

@@ -96,6 +96,9 @@ class DaemonStatus:
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
+    def host_name(self) -> str:
+        return self.live.config.node.name
+
     def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> schema.DeploymentRow:
         manifest = deployment.manifest
         assert manifest is not None

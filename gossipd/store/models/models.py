@@ -11,6 +11,7 @@ users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -146,13 +147,24 @@ class Models:
         for model in known:
             if (model.name, model.version, model.is_published) != (name, version, True):
                 continue
-            evicted = ModelEvicted(model.deployment, name, version)
-            self._before_evict(evicted)
-            with self._changing:
-                if self._context.stopping.is_set():
-                    return
-                self._remove(model)
-            self._context.emit(evicted)
+            lock = None
+            with suppress(FileNotFoundError):  # removed meanwhile
+                lock = self._disk.lock_directory(layout.version(name, version))
+            if lock is None:
+                continue  # or a job holds it: the next version that is complete looks again
+            try:
+                self._evict_unheld(model)
+            finally:
+                self._disk.close(lock)
+
+    def _evict_unheld(self, model: StoredModel) -> None:
+        evicted = ModelEvicted(model.deployment, model.name, model.version)
+        self._before_evict(evicted)
+        with self._changing:
+            if self._context.stopping.is_set():
+                return
+            self._remove(model)
+        self._context.emit(evicted)
 
     def abandon(self, deployment: DeploymentId) -> None:
         self._context.tracker.forget(deployment)

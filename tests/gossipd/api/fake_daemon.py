@@ -73,6 +73,7 @@ class FakeDaemon:
     bad_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
+    path: str = "/m/org/toy/2"
 
     def snapshot(self) -> StatusSnapshot:
         return StatusSnapshot(
@@ -98,9 +99,12 @@ class FakeDaemon:
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
         return [row for row in self.rows if name in (None, row.name) and version in (None, row.version)]
 
+    def host_name(self) -> str:
+        return "node-1"
+
     def models(self) -> Sequence[ModelRow]:
         done = ModelRow(
-            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path="/m/org/toy/2"
+            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path=self.path
         )
         part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
         return [part, done]

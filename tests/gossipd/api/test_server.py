@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 import trio
 
-from gossipd.api import client
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.local_socket import SocketPathError, bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import AlarmRow
 from gossipd.api.server import health_app, read_app, status_app
+from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
@@ -430,7 +430,7 @@ def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: py
     def refuse(_: object) -> None:  # what connect(2) says to all but root
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(client._UnixConnection, "connect", refuse)
+    monkeypatch.setattr(UnixConnection, "connect", refuse)
     with pytest.raises(DaemonUnreachableError, match=r"status.readers says who may ask"):
         StatusClient(tmp_path / "s").status()
 
