@@ -250,7 +250,7 @@ def test_hold_runs_a_command_and_ends_with_its_code(shell: Shell, tmp_path: Path
     assert shell("hold", *options, "org/toy@2", "--", *code, socket=False).code == 7
     ended = shell("hold", *options, "org/toy@2", "--", str(tmp_path / "none"), socket=False)
     assert (ended.code, ended.err) == (2, f"E_USAGE: {tmp_path}/none: No such file or directory\n")
-    assert shell("hold", "org/toy@3").code == ExitCode.NOT_FOUND
+    assert shell("hold", *options, "org/toy@3", socket=False).code == ExitCode.NOT_FOUND
 
 
 def test_no_daemon_is_exit_code_4(shell: Shell, tmp_path: Path) -> None:
