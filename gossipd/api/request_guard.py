@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import anycorn.config
@@ -41,6 +44,11 @@ WAIT_PATHS = (
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 _WRITE_BYTES = 65_536
 _READ_BYTES = 4096
+_PEER = struct.Struct("3i")  # struct ucred: process, user, group
+
+CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
+"""The user at the other end of the connection whose request is being answered, as the kernel knows it; -1 is unknown.
+"""
 
 
 class StatusRequestError(RemoteError):
@@ -123,6 +131,7 @@ class RequestGuard:
         return request
 
     async def _answer(self, stream: trio.SocketStream, request: bytes) -> None:
+        CALLER.set(_user_of(stream.socket))  # the context of this connection's task
         guarded = _GuardedStream(stream, request, self._deadline_s)
         await TCPServer(self._app, self._config, WorkerContext(None), ConnectionState({}), guarded).run()  # type: ignore[arg-type]
 
@@ -134,6 +143,14 @@ class RequestGuard:
         )
         with trio.move_on_after(self._deadline_s):
             await stream.send_all(head.encode() + body)
+
+
+def _user_of(connection: trio.socket.SocketType) -> int:
+    if connection.family != socket.AF_UNIX:
+        return -1
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    user: int = _PEER.unpack(credentials)[1]
+    return user
 
 
 def _may_take_long(request: bytes) -> bool:

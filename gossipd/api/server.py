@@ -16,6 +16,7 @@ GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are comple
 GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
          forget, untrust, override
+POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -24,14 +25,15 @@ GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secr
 Every JSON answer has ``schema_version``. Commands take arguments as a JSON body or in the query. A refusal is
 ``{"error": {"code", "message", "exit_code"}}`` with a suitable status, and the client exits with that code. The socket
 is 0600: any process that can connect may give commands. A second socket serves the lines with GET alone, to the users
-that ``status.readers`` names; the loopback port serves only the last two lines.
+that ``status.readers`` names; of the commands it takes ``publish``, from the users that ``publish.users`` names. The
+loopback port serves only the last two lines.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -43,10 +45,10 @@ from starlette.routing import Route
 
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.metrics import CONTENT_TYPE, render
-from gossipd.api.ports import AdminPort, StatusPort
+from gossipd.api.ports import AdminPort, PublishPort, StatusPort
 from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
-from gossipd.api.request_guard import StatusRequestError, error_body
-from gossipd.api.schema import SCHEMA_VERSION
+from gossipd.api.request_guard import CALLER, StatusRequestError, error_body
+from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
 
 _KEY_ID = re.compile("[0-9a-f]{32}")
@@ -61,9 +63,9 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort) -> Starlette:
     """All routes, for the unix socket."""
-    orders = _AdminRoutes(operations)
+    orders, jobs = _AdminRoutes(operations), _PublishRoutes(publishing)
     routes = [
         *_question_routes(view),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
@@ -73,14 +75,18 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
         Route("/v1/override", orders.override, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
+        Route("/v1/publish", jobs.publish, methods=["POST"]),
+        Route("/v1/adopt", jobs.adopt, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def read_app(view: StatusPort) -> Starlette:
-    """The questions only, for a unix socket that other users of the host may use: no route changes anything."""
+def read_app(view: StatusPort, publishing: PublishPort) -> Starlette:
+    """The questions, for a unix socket that other users of the host may use, and publishing, which asks who they are.
+    No other route changes anything."""
+    jobs = Route("/v1/publish", _PublishRoutes(publishing).publish, methods=["POST"])
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view), orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view), jobs, orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -171,22 +177,56 @@ class _AdminRoutes:
 
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")
-        steps = self._operations.verify(fields["name"], _version(fields["version"]))
-        # Take the first step before the head is sent, so that an unknown name is a 404 and not a broken stream.
-        first = await anext(steps, None)
+        return await _streamed(self._operations.verify(fields["name"], _version(fields["version"])))
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                if first is not None:
-                    yield msgspec.json.encode(first) + b"\n"
-                async for step in steps:
-                    yield msgspec.json.encode(step) + b"\n"
-            except GossipdError as error:
-                yield error_body(error.code, str(error), int(error.exit_code))
-            finally:
-                await steps.aclose()
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+class _PublishRoutes:
+    """Publishing, for the user who asks."""
+
+    def __init__(self, publishing: PublishPort) -> None:
+        self._publishing = publishing
+
+    async def publish(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "name", optional=("version", "step", "how"))
+        version, step = (_version(fields[key]) if key in fields else None for key in ("version", "step"))
+        if version is not None and step is not None:
+            raise UsageError("give a version or a step, not both")
+        steps = self._publishing.publish(
+            CALLER.get(), fields["directory"], fields["name"], version=version, step=step, how=_how(fields)
+        )
+        return await _streamed(steps)
+
+    async def adopt(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "manifest", optional=("how",))
+        steps = self._publishing.adopt(CALLER.get(), fields["directory"], fields["manifest"], how=_how(fields))
+        return await _streamed(steps)
+
+
+def _how(fields: Mapping[str, str]) -> str:
+    how = fields.get("how") or "copy"
+    if how not in ("copy", "reflink"):
+        raise UsageError(
+            f"how is {how[:20]!r}, must be copy or reflink; hard links would change with the trainer's files"
+        )
+    return how
+
+
+async def _streamed(steps: AsyncGenerator[Row, None]) -> Response:
+    """One line of JSON for each step. The first is taken before the head is sent, so that a refusal has a status."""
+    first = await anext(steps, None)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            if first is not None:
+                yield msgspec.json.encode(first) + b"\n"
+            async for step in steps:
+                yield msgspec.json.encode(step) + b"\n"
+        except GossipdError as error:
+            yield error_body(error.code, str(error), int(error.exit_code))
+        finally:
+            await steps.aclose()
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
 def _question_routes(view: StatusPort) -> list[Route]:

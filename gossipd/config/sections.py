@@ -247,6 +247,34 @@ class SourcesSection:
     )
 
 
+def _check_user(text: str) -> None:
+    if len(text) > 64 or any(character.isspace() or character in ":/" for character in text):
+        raise ValueError(f"{text[:80]!r} must be the name or the number of a user")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSection:
+    """Publishing by jobs on this host: the daemon signs, so that a job holds no key."""
+
+    keys: tuple[Path, ...] = setting(
+        kinds.Texts(_PATH),
+        "Secret keys of publishers that this daemon signs with; the first that is trusted here for a name is used.\n"
+        "Must be 0600. Empty: nobody publishes through this daemon. gossipd 1.0 does not know this section.",
+        (),
+        reload=True,
+    )
+    users: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("the name or the number of a user", _check_user),
+            kinds.Text('a pattern of model names, such as "train/*"'),
+        ),
+        'Users of this host that may publish, and the names that each may: {"alice" = ["train/*"]}. The daemon\'s own\n'
+        "user and root may publish all.",
+        (),
+        reload=True,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
     """How much of this host gossipd may use."""
@@ -342,6 +370,7 @@ class Config:
     bulk: BulkSection
     store: StoreSection
     sources: SourcesSection
+    publish: PublishSection
     limits: LimitsSection
     membership: MembershipSection
     status: StatusSection

@@ -46,6 +46,7 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
@@ -186,6 +187,10 @@ class App:
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit,
         )  # fmt: skip
+        self._publishing = JobPublishing(
+            live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
+            nursery=self._nursery, scratch=self.live.config.file.parent / "state",
+        )  # fmt: skip
 
     @contextlib.asynccontextmanager
     async def serving(self, *, ending: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
@@ -236,6 +241,8 @@ class App:
             for model in self._store.models():
                 if self._statements.is_removed(model.deployment) and model.name:
                     self._store.remove(model.name, model.version)
+                elif self._statements.statement(model.deployment) is None:  # a publication that was cut short
+                    self._store.abandon(model.deployment)
         except (OSError, StoreWriteError, NotFoundError) as error:
             log.warning("removed model not deleted yet", reason=str(error))
 
@@ -254,10 +261,10 @@ class App:
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
+        self._request_guards.append(RequestGuard(status_app(self._view, self._operations, self._publishing)))
         nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
         if status.readers != "none":
-            self._request_guards.append(RequestGuard(read_app(self._view)))
+            self._request_guards.append(RequestGuard(read_app(self._view, self._publishing)))
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
             nursery.start_soon(self._request_guards[-1].serve, readers)

@@ -27,7 +27,7 @@ from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
-from gossipd.store.models.reuse import copy_shared
+from gossipd.store.models.reuse import PieceSource, copy_from_files, copy_shared
 from gossipd.store.models.scrub import Scrubber
 from gossipd.store.notices import ModelEvicted
 
@@ -115,6 +115,14 @@ class Models:
             copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
         except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
+
+    def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
+        self.open(manifest)
+        replica = self.get(manifest.id)
+        try:
+            return copy_from_files(self._context, replica, files)
+        except OSError as error:
+            raise self._context.refused(error, replica.missing_bytes()) from error
 
     def finish(self, deployment: DeploymentId) -> None:
         replica = self.get(deployment)

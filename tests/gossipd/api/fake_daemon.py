@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
-from gossipd.api.ports import Done, VerifyStep
+from gossipd.api.ports import Done, PublishStep, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -167,6 +169,18 @@ class FakeDaemon:
             )
         finally:
             self.steps_closed += 1
+
+    async def publish(
+        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str
+    ) -> AsyncGenerator[PublishStep, None]:
+        self._take("publish", name, user, directory, version, step, how)
+        begun = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=9, file_count=2)
+        yield begun
+        yield msgspec.structs.replace(begun, version=version or 1, id=TOY.hex(), done=True)
+
+    async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
+        self._take("adopt", manifest, user, directory, how)
+        yield PublishStep(stage="deploying", name="m", version=1, bytes_done=9, bytes_total=9, file_count=2, done=True)
 
     def _take(self, verb: str, name: str, *rest: object) -> Done:
         if name == "nothing":
