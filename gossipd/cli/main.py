@@ -52,6 +52,7 @@ VERBS = {
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
     "latest": _Verb("gossipd.cli.latest", "latest", "The newest version that is complete where it matters."),
     "hold": _Verb("gossipd.cli.latest", "hold", "Keep a version on this host while a command runs."),
+    "watch": _Verb("gossipd.cli.checkpoints", "watch", "Publish a training run's steps as they are saved."),
     "verify": _Verb("gossipd.cli.verify", "verify", "Hash a model on this host again."),
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),

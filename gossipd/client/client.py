@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gossipd.api.client import DaemonUnreachableError, StatusClient, find_sockets
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.core.errors import ExitCode, NotFoundError
@@ -166,6 +166,16 @@ class Client:
         text = where if isinstance(where, str) else ",".join(where)
         with typed_refusals():
             return _version(self._daemon.latest(name, text))
+
+    def last_version(self, name: str) -> int | None:
+        """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
+        try:
+            rows = self._daemon.status(name)["deployments"]
+        except RefusedByDaemonError as error:
+            if error.code_of_exit == ExitCode.NOT_FOUND:
+                return None
+            raise
+        return max(int(row["version"]) for row in rows)
 
     def path(self, name: str, version: int | None = None) -> Path:
         """The directory of a complete version on this host; without a version, of the one that is current.

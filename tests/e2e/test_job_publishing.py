@@ -154,3 +154,32 @@ except Exception as error:
     (saved / "link.bin").hardlink_to(secret)
     assert attempt(54_322, "train/a").startswith("E_NOT_OWNER 'link.bin' belongs to another user")
     until("its version stays", lambda: node.tree("train/a", 1).is_dir())
+
+
+def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start(hosts=1, racks=1)
+    node, run = cluster.daemons["node-1"], tmp_path / "run"
+    run.mkdir()
+    command = [sys.executable, "-m", "gossipd", "watch", str(run), "--name", "run", "--config", str(node.config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        try:
+            cut = step_directory(run / "step-5", 5, bytes_each=70_000)
+            (cut / ".metadata").rename(cut / ".metadata.tmp")  # its writer was killed before the rename
+            for step in (10, 20, 30):
+                step_directory(run / f"step-{step}", step, bytes_each=70_000)
+                line = watcher.stdout.readline().split()
+                assert line[:2] == [f"run@{step}", f"step-{step}"]
+                assert same_tree(run / f"step-{step}", node.tree("run", step))
+            again = run / "step-20"  # resumed from step 10, it writes over step 20
+            for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+                (again / name).write_bytes(Random(99).randbytes(70_000))
+            assert watcher.stdout.readline().split()[0] == f"run@{(1 << 32) + 20}"
+            assert same_tree(again, node.tree("run", (1 << 32) + 20))
+        finally:
+            watcher.kill()
+    assert Client(config=node.config).latest("run").version == (1 << 32) + 20
+    done = gossipd("watch", run, "--name", "run", "--once", "--config", node.config)
+    assert done.stdout == ""  # step 30 of the first attempt is older than the last version
