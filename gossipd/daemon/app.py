@@ -46,6 +46,7 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
@@ -224,7 +225,8 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
-        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
+        hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
+        services = (hub, self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)

@@ -183,3 +183,25 @@ def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(
     assert Client(config=node.config).latest("run").version == (1 << 32) + 20
     done = gossipd("watch", run, "--name", "run", "--once", "--config", node.config)
     assert done.stdout == ""  # step 30 of the first attempt is older than the last version
+
+
+def test_a_version_loads_by_its_repositorys_name_offline(cluster: Cluster, tmp_path: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    cache = tmp_path / "hub"
+    settings = {"GOSSIPD_HF__CACHES": f'["{cache}"]', "GOSSIPD_HF__NAMES": '{"tiny" = ["acme/tiny-1b"]}'}
+    node = cluster.add("node-1", "rack-1", **settings)
+    node.start()
+    node.wait_ready()
+    job = Client(node.home / "gossipd.sock")
+    for version in (1, 2, 3):
+        made = job.publish(step_directory(tmp_path / f"s{version}", version), name="tiny")
+        link = cache / "models--acme--tiny-1b" / "snapshots" / made.id[:40]
+        until("the link is there", link.is_symlink)
+    until("the evicted version's link is gone", lambda: len(os.listdir(link.parent)) == 2)
+    until("the ref has moved", lambda: (link.parent.parent / "refs" / "main").read_text() == link.name)
+    found = snapshot_download("acme/tiny-1b", cache_dir=cache, local_files_only=True)
+    assert same_tree(tmp_path / "s3", Path(found))
+    for version in (2, 3):
+        node.client.order("rm", name="tiny", version=version)
+    until("the entry is gone", lambda: os.listdir(cache) == [])
