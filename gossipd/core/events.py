@@ -44,6 +44,9 @@ class DeploymentOpened:
     priority: int = 5
     targets: Targets = EVERY_HOST
     """Only these hosts hold, seed or relay this deployment."""
+    name: str = ""
+    version: int = 0
+    """Of deployments of one name that are not empty, the one of the highest version is fetched first."""
 
 
 @dataclass(frozen=True, slots=True)
