@@ -305,6 +305,24 @@ class HfSection:
     )
 
 
+_COMMAND = kinds.Texts(kinds.Text("a program's path, then its arguments"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HooksSection:
+    """Programs that this daemon starts, as its own user, with a JSON object on standard input and 30 s of time."""
+
+    complete: tuple[str, ...] = setting(
+        _COMMAND,
+        'When a version is complete here, after "current" has moved; also for those that are at the daemon\'s start:\n'
+        '["/usr/local/bin/label_node.py", "label"]. No shell reads it. gossipd 1.0 does not know this section.',
+        (),
+        reload=True,
+    )
+    failed: tuple[str, ...] = setting(_COMMAND, "When a deployment has failed here.", (), reload=True)
+    alarm: tuple[str, ...] = setting(_COMMAND, "When an alarm begins.", (), reload=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
     """How much of this host gossipd may use."""
@@ -402,6 +420,7 @@ class Config:
     sources: SourcesSection
     publish: PublishSection
     hf: HfSection
+    hooks: HooksSection
     limits: LimitsSection
     membership: MembershipSection
     status: StatusSection

@@ -46,6 +46,7 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
@@ -177,11 +178,12 @@ class App:
 
     def _make_api(self) -> None:
         self._request_guards: list[RequestGuard] = []
+        self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
-            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
@@ -226,7 +228,7 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
-        services = (hub, self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
+        services = (hub, self._hooks, self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)

@@ -20,6 +20,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -51,6 +52,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    hooks: Hooks
     request_guards: list[RequestGuard]
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -84,6 +86,7 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
+            hooks=self.hooks.row(),
         )  # fmt: skip
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:

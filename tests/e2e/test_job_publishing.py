@@ -205,3 +205,24 @@ def test_a_version_loads_by_its_repositorys_name_offline(cluster: Cluster, tmp_p
     for version in (2, 3):
         node.client.order("rm", name="tiny", version=version)
     until("the entry is gone", lambda: os.listdir(cache) == [])
+
+
+def test_hooks_run_after_current_has_moved_and_failures_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    seen, kubectl = tmp_path / "seen", tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\necho "$@" $(readlink {tmp_path}/node-1/models/org/m/current) >> {seen}\n')
+    kubectl.chmod(0o755)
+    script = Path(__file__).parents[2] / "config" / "examples" / "label_node.py"
+    hook = f'["{sys.executable}", "{script}"]'
+    node = cluster.add("node-1", "rack-1", GOSSIPD_HOOKS__COMPLETE=hook, KUBECTL=str(kubectl))
+    node.start()
+    node.wait_ready()
+    job = Client(node.home / "gossipd.sock")
+    for version in (1, 2):
+        job.publish(step_directory(tmp_path / f"s{version}", version), name="org/m", version=version)
+        line = f"label node node-1 gossipd/org.m={version} --overwrite {version}"
+        until("the hook has run", lambda: seen.exists() and line in seen.read_text().splitlines())  # noqa: B023
+    until("status has counted it", lambda: node.client.status()["hooks"]["done"] == 2)
+    kubectl.write_text("#!/bin/sh\nexit 3\n")
+    job.publish(step_directory(tmp_path / "s3", 3), name="org/m", version=3)
+    until("it is given up", lambda: node.client.status()["hooks"]["failed"] == 1)
+    assert node.client.status()["hooks"]["last_failure"].endswith("ended with 3")
