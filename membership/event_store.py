@@ -1,7 +1,8 @@
 """Application events: the newest version per kind and key, passed on; statements are kept equal on all nodes.
 
 Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
-because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
+because it is superseded soon; its table only tells new from known, and when it is full the writer with most entries
+loses its oldest. Progress of a writer that is not known here is dropped.
 
 Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
 of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
@@ -15,7 +16,7 @@ statements makes room, and the same of its statements give way on all nodes.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
@@ -27,9 +28,9 @@ from membership.member import NodeId
 from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
 
-_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2}
+_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2, PayloadKind.AUDIT: 3}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
-_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress"}
+_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress", PayloadKind.AUDIT: "audit"}
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
@@ -55,7 +56,8 @@ class EventStore:
         self._written: Counter[bytes] = Counter()  # statements of each writer
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
-        self._progress: OrderedDict[bytes, int] = OrderedDict()
+        self._progress: dict[bytes, int] = {}
+        self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
@@ -74,7 +76,7 @@ class EventStore:
         if verdict is None:
             raise PayloadRefusedError("by the host's own rules nobody may say it")
         if kind is PayloadKind.PROGRESS:
-            self._note_progress(key, version, data, relay=True)
+            self._note_progress(key, version, data, verdict.writer, relay=True)
         elif not verdict.is_known:
             self._keep_back(data, self._node.own.node)
         elif not self._make_room(key, version, verdict.writer):
@@ -82,6 +84,12 @@ class EventStore:
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
+
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """One AUDIT event to that many living members at random."""
+        data = wire.event(_NUMBERS[PayloadKind.AUDIT], self._node.own.node, version, key, payload)
+        for claim in self._node.roster.pick(count):
+            self._node.send_bare(claim, bytes((wire.GOSSIP,)) + data)
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
         """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
@@ -91,17 +99,23 @@ class EventStore:
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if not self._is_newer(kind, key, version):
+        if kind is not PayloadKind.AUDIT and not self._is_newer(kind, key, version):
             return True
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
             self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
             return False
-        if kind is PayloadKind.PROGRESS:
-            self._note_progress(key, version, data, relay=relay)
-        elif not verdict.is_known:
-            self._keep_back(data, forwarder)
+        if kind is PayloadKind.AUDIT:
+            self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
             return True
+        if not verdict.is_known:
+            if kind is PayloadKind.PROGRESS:
+                self._node.counts["progress_refused_unknown"] += 1
+            else:
+                self._keep_back(data, forwarder)
+            return True
+        if kind is PayloadKind.PROGRESS:
+            self._note_progress(key, version, data, verdict.writer, relay=relay)
         elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
             return True
@@ -202,11 +216,18 @@ class EventStore:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
             self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
 
-    def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> None:
+    def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
-        self._progress.move_to_end(key)
-        if len(self._progress) > self._node.settings.progress_count_max:
-            self._progress.popitem(last=False)
+        written, limit = self._progress_of[writer], self._node.settings.progress_count_max
+        written[key] = None
+        written.move_to_end(key)
+        if len(written) > limit // _WRITERS_SHARE:
+            del self._progress[written.popitem(last=False)[0]]
+        elif len(self._progress) > limit:
+            loudest = max(self._progress_of, key=lambda one: len(self._progress_of[one]))
+            del self._progress[self._progress_of[loudest].popitem(last=False)[0]]
+            if not self._progress_of[loudest]:
+                del self._progress_of[loudest]
         if relay:
             self._node.rumours.classes[PROGRESS].add(key, data)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from membership.member import Address, Member, NodeId
+from membership.member import Address, Member, NodeId, Record
 
 
 class SendDatagram(NamedTuple):
@@ -21,6 +21,7 @@ class PayloadKind(Enum):
 
     STATEMENT = "statement"  # few; reaches all members, late joiners too (part of the anti-entropy)
     PROGRESS = "progress"  # many; superseded by version, may be lost
+    AUDIT = "audit"  # told to a few members, neither kept nor passed on; an older node drops it
 
 
 class DownReason(Enum):
@@ -99,10 +100,20 @@ class PayloadHeard:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Another living node uses our name."""
+    """``other``, at ``address``, has our name, or asks with a living member's name to be admitted."""
 
     name: str
     other: NodeId
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecordOutdone:
+    """A newer record with our key came from the network: this node has lost its state, or another uses its key. Told
+    each time; ``address`` is the other's."""
+
+    ours: Record
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +139,6 @@ class Isolated:
 
 Event: TypeAlias = (
     MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | MemberAnswered
-    | PayloadHeard | NameConflict | JoinRefused | ControlProbeWanted | Isolated
+    | PayloadHeard | NameConflict | OwnRecordOutdone | JoinRefused | ControlProbeWanted | Isolated
 )  # fmt: skip
 Output: TypeAlias = SendDatagram | Event

@@ -83,6 +83,7 @@ class Forgets:
         if subject not in waiting:
             self._roster.probe_next(subject)
         waiting[subject] = word
+        self._node.counts["forgets_kept_back"] += 1
         if len(waiting) > _WAITING_MAX:
             loudest = Counter(one.issuer for one in waiting.values()).most_common(1)[0][0]
             del waiting[next(one for one, known in waiting.items() if known.issuer == loudest)]

@@ -6,9 +6,11 @@ from membership import wire
 from membership.judge import Judge
 from membership.node import MembershipNode
 from membership.pings import Pings
+from membership.shares import Shares
 from membership.verified_cache import Claim
 
 _RELAYED_PER_S = 200.0  # more than all members' requests need, and no amplifier
+_ASKED_BURST, _ASKED_PER_S = 10.0, 5.0  # by one member, which asks each of its helpers once a second at most
 _WELL = 2  # health score up to which our word counts
 
 
@@ -21,15 +23,16 @@ class IndirectProber:
         self._pings = pings
         self._relay_tokens = _RELAYED_PER_S
         self._relay_at = now
+        self._shares = Shares(burst=_ASKED_BURST, per_s=_ASKED_PER_S)
 
     def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        """Probe a member for another node, within a rate; a nack for one that is not known here."""
+        """Probe a member for another node, within rates for all and for each; a nack for one that is not known here."""
         _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
         node = self._node
         self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
         self._relay_at = now
         subject = node.roster.claims.get(handle)
-        if self._relay_tokens < 1 or subject is node.own:
+        if self._relay_tokens < 1 or subject is node.own or not self._shares.take(sender.handle, now):
             node.counts["requests_refused"] += 1
             return
         self._relay_tokens -= 1

@@ -90,13 +90,13 @@ class Joiner:
         claim = node.verified_cache.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
         if flags & _FLAG_TOLD:
             if claim.record.name == node.own.record.name and claim.node != node.own.node:
-                node.tell(NameConflict(claim.record.name, claim.node))
+                node.tell(NameConflict(claim.record.name, claim.node, claim.address))
             return
         if claim.node != source:
             raise WireError("a JOIN for somebody else")
         bearer = self._bearer_of(claim, now)
         if bearer is not None:
-            self._refuse(bearer, items[0], source, address)
+            self._refuse(bearer, claim, items[0], source, address)
             return
         held = self._record_merger.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, asker=address)
         for data in items[1:]:
@@ -125,13 +125,12 @@ class Joiner:
                 self._forgets.forget(other.handle, now)
         return None
 
-    def _refuse(self, bearer: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:
+    def _refuse(self, bearer: Claim, joiner: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:
         node = self._node
         node.counts["joins_refused"] += 1
         node.send_to_address(address, bytes((wire.REFUSAL, wire.REFUSED_NAME)) + bearer.item, source)
-        if bearer is node.own:
-            node.tell(NameConflict(bearer.record.name, source))
-        else:
+        node.tell(NameConflict(bearer.record.name, source, joiner.address))
+        if bearer is not node.own:
             node.send_bare(bearer, bytes((wire.JOIN, _FLAG_TOLD)) + joiner_item)
 
     def on_welcome(self, peer: Claim, now: float) -> None:
@@ -152,6 +151,6 @@ class Joiner:
         if bearer.record.name != node.own.record.name or bearer.node == node.own.node:
             return
         self._pause_s = node.settings.join_retry_max_s
-        node.tell(NameConflict(bearer.record.name, bearer.node))
+        node.tell(NameConflict(bearer.record.name, bearer.node, bearer.address))
         where = f"{bearer.record.host}:{bearer.record.port}"
         node.tell(JoinRefused(f"the name {bearer.record.name} belongs to a living member at {where}"))

@@ -138,9 +138,7 @@ class Judge:
             return
         part, signature = wire.signed_parts(data)
         message = ACCUSE_LABEL + node.verified_cache.cluster_id + part
-        if accusing is not roster.own and not node.verified_cache.is_signed(
-            data, accusing.record.public_key, message, signature
-        ):
+        if not node.verified_cache.is_signed(data, accusing.record.public_key, message, signature):
             raise WireError("an accusation of somebody else's making")
         if claim is roster.own:
             self._contradict(incarnation, now)

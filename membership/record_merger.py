@@ -7,14 +7,16 @@ earlier life, or another node's list) lives as soon as any node says so; one tha
 
 from __future__ import annotations
 
+import math
+from collections import OrderedDict
 from dataclasses import replace
 
 from membership import wire
 from membership.errors import WireError
-from membership.events import MemberChanged, MemberLeft, MemberUp, NameConflict
+from membership.events import MemberChanged, MemberLeft, MemberUp, NameConflict, OwnRecordOutdone
 from membership.forgets import Forgets
 from membership.judge import Judge
-from membership.member import Address, MemberState
+from membership.member import Address, Handle, MemberState
 from membership.node import LEAVE_LABEL, MembershipNode
 from membership.record import VERSION_MAX
 from membership.roster import Gone
@@ -23,6 +25,8 @@ from membership.verified_cache import Claim
 # Another process with our key may have used up the versions of this boot; half are then left for our own changes.
 _VERSION_SPENT = VERSION_MAX // 2
 _NEIGHBOURS_MAX = 2  # members at one address
+_OUTDO_PAUSE_S, _OUTDO_PAUSE_MAX_S = 1.0, 60.0  # two processes with one key must not fill the network with records
+_MOVED_MAX = 256
 
 
 class RecordMerger:
@@ -33,6 +37,9 @@ class RecordMerger:
         self._roster = node.roster
         self._judge = judge
         self._forgets = forgets
+        self._outdone: Claim | None = None  # the newest record of another process with our key
+        self._outdo_s, self._outdo_pause_s = -math.inf, _OUTDO_PAUSE_S
+        self._moved: OrderedDict[Handle, Address] = OrderedDict()  # where members were before
 
     # ---- records
 
@@ -62,6 +69,11 @@ class RecordMerger:
     def _on_newer_record(self, claim: Claim, old: Claim, now: float, *, relay: bool) -> Claim:
         node, roster, handle = self._node, self._roster, claim.handle
         was_gone = roster.gone.get(handle)
+        if claim.address != old.address:
+            self._moved[handle] = old.address
+            self._moved.move_to_end(handle)
+            if len(self._moved) > _MOVED_MAX:
+                self._moved.popitem(last=False)
         if claim.record.boot > old.record.boot:
             self._judge.drop_suspicion(handle)
             roster.put(claim, now)
@@ -100,7 +112,7 @@ class RecordMerger:
         self._roster.put(claim, now)
         self._note(claim, now, relay=relay)
         if claim.record.name == self._roster.own.record.name:
-            node.tell(NameConflict(claim.record.name, claim.node))
+            node.tell(NameConflict(claim.record.name, claim.node, claim.address))
         node.tell(MemberUp(node.member(claim)))
         return claim
 
@@ -126,17 +138,40 @@ class RecordMerger:
             self._node.rumours.membership.add(("record", claim.handle), claim.item)
 
     def _on_own_record(self, heard: Claim, now: float) -> None:
-        """A newer record of this node is about: it lost its state, or another process uses its key."""
-        own = self._node.own
+        """A newer record of this node is about: it lost its state, or another process uses its key. The first is
+        answered at once, the second at most once a minute: neither gives way, and others see both."""
+        own, node = self._node.own, self._node
         if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
             return
-        self._node.counts["own_record_outdone"] += 1
+        if self._outdone is not None and heard.rank() <= self._outdone.rank():
+            return
+        node.counts["own_record_outdone"] += 1
+        node.tell(OwnRecordOutdone(own.record, heard.address))
+        is_waiting, self._outdone = self._outdone is not None, heard
+        if now >= self._outdo_s:
+            self._outdo(now)
+        elif not is_waiting:
+            node.at(self._outdo_s, self._outdo)
+
+    def _outdo(self, now: float) -> None:
+        """Say again what this node says of itself, with a higher rank than the other process did."""
+        heard, self._outdone = self._outdone, None
+        own = self._node.own
+        if heard is None or heard.rank() <= own.rank():
+            return
+        is_calm = now - self._outdo_s > 10 * _OUTDO_PAUSE_MAX_S
+        self._outdo_pause_s = _OUTDO_PAUSE_S if is_calm else min(2 * self._outdo_pause_s, _OUTDO_PAUSE_MAX_S)
+        self._outdo_s = now + self._outdo_pause_s
         version = max(heard.record.version, own.record.version) + 1
         if heard.record.boot > own.record.boot or version > _VERSION_SPENT:
             record = replace(own.record, boot=max(heard.record.boot, own.record.boot) + 1, version=1)
             self._node.resign(record, 0, now)
         else:
             self._node.resign(replace(own.record, version=version), own.incarnation, now)
+
+    def was_at(self, handle: Handle, address: Address) -> bool:
+        """Whether a member's record named this address before the one it names now."""
+        return self._moved.get(handle) == address
 
     def on_roster_item(self, data: bytes, now: float) -> None:
         """A member that another node holds on its roster as not alive. New only if this node never heard of it."""

@@ -41,7 +41,7 @@ class SwimSettings:
     # breaks the bound on the worst second of a node. The last binds from 40 hosts on: less makes progress stale.
     rumour_bytes_per_s: int = 3500
     statement_bytes_per_s: int = 3000
-    progress_bytes_per_s: int = 5000
+    progress_bytes_per_s: int = 9700
     # Bounds of what an application may put in.
     statement_count_max: int = 4096
     progress_count_max: int = 32768

@@ -134,6 +134,11 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """Tell that many living members, picked at random, an AUDIT event. They do not pass it on."""
+        if not self._node.has_left:
+            self._event_store.tell_some(key, version, payload, count)
+
     def judge_again(self, now: float) -> None:
         """The host's rules know more writers than before: events that were kept back may be told now."""
         self._event_store.judge_again(now)
@@ -330,10 +335,12 @@ class Swim:
             node.counts["dropped_unknown_types"] += 1
 
     def _on_past_life(self, body: bytes, known: Claim, address: Address, now: float) -> None:
-        """A replay, or a member whose clock went back. A JOIN is answered with the member's newest record, rarely."""
+        """A replay, a member whose clock went back, or one of two processes with one key. A JOIN, and whatever comes
+        from where the member was before, is answered with its newest record, rarely."""
         node = self._node
         node.counts["dropped_past_lives"] += 1
-        if body[:1] == bytes((wire.JOIN,)) and now - self._past_life_s >= _PAST_LIFE_GAP_S:
+        may = body[:1] == bytes((wire.JOIN,)) or self._record_merger.was_at(known.handle, address)
+        if may and now - self._past_life_s >= _PAST_LIFE_GAP_S:
             self._past_life_s = now
             node.send_to_address(address, bytes((wire.ITEMS,)) + known.item, known.node)
 

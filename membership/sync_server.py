@@ -1,7 +1,7 @@
 """The answering side of anti-entropy: lists what this node has where hashes differ, and sends what is asked for.
 
 A budget of datagrams per second bounds all of it, so that a thousand joiners do not drown the few members that they
-know; a peer beyond the budget is told so at once and asks another one.
+know; a peer beyond the budget is told so at once and asks another one. Each member has a share of it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from membership.event_store import EventStore
 from membership.member import MemberState
 from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
+from membership.shares import Shares
 from membership.sync_rows import LOW, ROW, pack_rows
 from membership.verified_cache import Claim
 
 HASHES = struct.Struct(f">{BUCKET_COUNT}I")
 ASK_BYTES = wire.SEQUENCE_HEAD.size + HASHES.size
 WANT_ROW = struct.Struct(">8sB")
+_SHARE = 1 / 8  # of the last half of the budget, for one member: a lone joiner has all of the first half
 _LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 
 
@@ -32,6 +34,10 @@ class SyncServer:
         self._event_store = event_store
         self._tokens = node.settings.sync_datagrams_burst
         self._tokens_at = now
+        settings = node.settings
+        self._shares = Shares(
+            burst=_SHARE * settings.sync_datagrams_burst, per_s=_SHARE * settings.sync_datagrams_per_s
+        )
 
     def on_ask(self, body: bytes, peer: Claim, now: float) -> None:
         """List what this node has in the buckets that differ."""
@@ -39,7 +45,7 @@ class SyncServer:
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         if len(body) < ASK_BYTES:
             raise WireError("a SYNC_ASK of the wrong size")
-        if not self._take_tokens(2, now):
+        if not self._take_tokens(2, peer, now):
             node.send_bare(peer, wire.SEQUENCE_HEAD.pack(wire.BUSY, sequence))
             return
         theirs = HASHES.unpack_from(body, wire.SEQUENCE_HEAD.size)
@@ -56,12 +62,12 @@ class SyncServer:
                 rows[bucket].append(ROW.pack(row_id, mark))
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
         for number, part in enumerate(pack_rows(rows, BODY_BYTES_MAX - len(head))):
-            if number >= _LISTS_MAX or (number and not self._take_tokens(1, now)):
+            if number >= _LISTS_MAX or (number and not self._take_tokens(1, peer, now)):
                 break
             node.send_bare(peer, head + part)
 
     def on_want(self, body: bytes, peer: Claim, now: float) -> None:
-        """Send what was asked for, as far as the budget goes."""
+        """Send what was asked for, as far as the budgets go."""
         at = wire.SEQUENCE_HEAD.size
         if (len(body) - at) % WANT_ROW.size:
             raise WireError("a SYNC_WANT of the wrong size")
@@ -94,21 +100,22 @@ class SyncServer:
         size = 1
         for data in items:
             if size + len(data) > BODY_BYTES_MAX:
-                if not self._take_tokens(1, now):
+                if not self._take_tokens(1, peer, now):
                     return
                 self._node.send_bare(peer, b"".join(parts))
                 parts, size = [bytes((wire.ITEMS,))], 1
             parts.append(data)
             size += len(data)
-        if size > 1 and self._take_tokens(1, now):
+        if size > 1 and self._take_tokens(1, peer, now):
             self._node.send_bare(peer, b"".join(parts))
 
-    def _take_tokens(self, count: int, now: float) -> bool:
+    def _take_tokens(self, count: int, peer: Claim, now: float) -> bool:
         settings = self._node.settings
         gained = (now - self._tokens_at) * settings.sync_datagrams_per_s
         self._tokens = min(settings.sync_datagrams_burst, self._tokens + gained)
         self._tokens_at = now
-        if self._tokens < count:
+        is_scarce = self._tokens < settings.sync_datagrams_burst / 2
+        if self._tokens < count or (is_scarce and not self._shares.take(peer.handle, now, count)):
             self._node.counts["sync_budget_used_up"] += 1
             return False
         self._tokens -= count

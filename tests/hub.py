@@ -2,7 +2,7 @@
 
 The hub lists repositories, resolves revisions to commits, gives small files itself, and leads to the second server for
 the others: by an address that is signed, expires, and is refused without its signature. ``huggingface_hub`` reads from
-it (``tests/gossipd/publish/test_hub.py``), so that it is no fancy of ours.
+it (``tests/gossipd/publish/test_hub_listing.py``), so that it is no fancy of ours.
 """
 
 from __future__ import annotations

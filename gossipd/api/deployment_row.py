@@ -7,14 +7,15 @@ What lives here: a pure function. What does not: the sums (``deployment.progress
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
-from gossipd.deployment.progress_record import HostState, progress_key
-from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, progress_key
+from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
 from membership.member import NodeId
 
 RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
@@ -37,7 +38,8 @@ class DeploymentFacts:
     one_copy: bool = False
     """The planner knows that every chunk is held by some host, before any host has all of them."""
     stall: str | None = None
-    """Why no chunk arrives here, as in ``core.events.StallReason``."""
+    """Why no chunk arrives here, as in ``core.events.StallReason``; the row shows the reason that this host tells."""
+    own: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class TargetFacts:
     name: str
     rack: str
     member_state: str
+    is_twice: bool = False
+    """Two hosts speak with its key: neither's word counts."""
 
 
 def deployment_row(
@@ -55,9 +59,13 @@ def deployment_row(
 ) -> DeploymentRow:
     """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
-    nodes = [each.node for each in targets]
-    totals = table.totals(key, nodes, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
-    hosts = [_host_row(each, table, key, facts, now) for each in targets]
+    single = [each.node for each in targets if not each.is_twice]
+    totals = table.totals(key, single, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
+    if len(single) < len(targets):
+        totals = replace(totals, hosts_total=len(targets), completed_s=0)
+    reasons = _Reasons(table, key, targets)
+    hosts = [_host_row(each, reasons, facts, now) for each in targets]
+    told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
     started = [moment for moment in (facts.started_s, totals.started_s) if moment > 0]
@@ -82,24 +90,59 @@ def deployment_row(
         cluster_bytes_total=facts.bytes_total * totals.hosts_total,
         cluster_bytes_verified=totals.bytes_verified,
         priority=facts.priority,
-        stall=facts.stall,
+        stall="".join(told_here) or facts.stall if facts.stall is not None else None,
         signed_by=facts.signed_by,
         **counters_of(totals),
     )
 
 
-def _host_row(target: TargetFacts, table: ClusterProgress, key: bytes, facts: DeploymentFacts, now: float) -> HostRow:
-    row = table.host(target.node, key)
-    away = "" if target.member_state == "alive" else target.member_state
-    if row is None:
-        state, reason = (HostState.CANCELLED, away) if facts.cancelled else (HostState.INIT, away or "not_heard")
+class _Reasons:
+    """The one reason of each target, with whom it is about."""
+
+    def __init__(self, table: ClusterProgress, key: bytes, targets: Sequence[TargetFacts]) -> None:
+        self._table = table
+        self._key = key
+        self._by_subject = {each.node[:SUBJECT_BYTES]: each for each in targets}
+
+    def row(self, target: TargetFacts) -> HostProgress | None:
+        return self._table.host(target.node, self._key)
+
+    def of(self, target: TargetFacts, row: HostProgress) -> tuple[HostReason, str]:
+        """A host that is gone can change nothing; a host that waits for a reader has that reader's reason."""
+        reason, subject = row.progress.reason, row.progress.subject
+        away = _AWAY.get(target.member_state, HostReason.NONE)
+        if away in (HostReason.DEAD, HostReason.LEFT) or reason is HostReason.NONE:
+            return away, ""
+        if reason is not HostReason.WAITS_FOR_READER:
+            return reason, subject.hex()
+        reader = self._by_subject.get(subject)
+        if reader is None:
+            return reason, subject.hex()
+        said = self.row(reader)
+        is_told = said is not None and said.progress.reason.is_the_readers
+        return said.progress.reason if said is not None and is_told else reason, reader.name
+
+
+_AWAY = {one.value: one for one in (HostReason.SUSPECT, HostReason.DEAD, HostReason.LEFT)}
+
+
+def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, now: float) -> HostRow:
+    row = reasons.row(target)
+    chunks: int
+    age_s: float | None
+    if target.is_twice:
+        state, reason, subject, chunks, age_s = HostState.INIT, HostReason.IDENTITY_TWICE, "", 0, None
+    elif row is None:
+        away = _AWAY.get(target.member_state, HostReason.NONE if facts.cancelled else HostReason.NOT_HEARD)
+        state, reason, subject = HostState.CANCELLED if facts.cancelled else HostState.INIT, away, ""
         chunks, age_s = 0, None
     else:
-        state, reason = row.progress.state, row.progress.reason.value or away
+        state, (reason, subject) = row.progress.state, reasons.of(target, row)
         chunks, age_s = min(row.progress.chunks_verified, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
-        name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s, reason=reason
-    )
+        name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
+        reason=reason.value, subject=subject,
+    )  # fmt: skip
 
 
 def _eta_s(facts: DeploymentFacts, totals: Totals) -> float | None:

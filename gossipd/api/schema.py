@@ -44,7 +44,8 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 
 class HostRow(Row, frozen=True, kw_only=True):
-    """One target of one deployment; ``reason`` may be empty."""
+    """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
+    reads storage and cannot, else the head of a key's id."""
 
     name: str
     rack: str
@@ -52,6 +53,7 @@ class HostRow(Row, frozen=True, kw_only=True):
     chunks_verified: int
     age_s: float | None
     reason: str
+    subject: str = ""
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):

@@ -69,6 +69,11 @@ class AuditFile:
         self._opened = False
         self._has_durable_name = False  # an earlier run may have been killed before
 
+    @property
+    def is_opened(self) -> bool:
+        """Whether the file's end was found, so that ``head`` and ``records`` say what is on the disk."""
+        return self._opened
+
     def append(self, records: Iterable[Mapping[str, Scalar]], at: str) -> None:
         """Write ``records`` and sync once. Raises OSError with nothing acknowledged; calling again is safe."""
         if not self._opened:
@@ -162,6 +167,33 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
     if head is not None and not has_head:
         end = f"the log ends at {found[:16]}... and {head[:16]}... is not in it: the end was cut off, or FILE.1 has it"
     return AuditReport(records, first_at, last_at, found, end)
+
+
+def check_witnessed(path: Path, heads: Iterable[tuple[int, str]]) -> str | None:
+    """What is wrong with a log in the light of heads that others kept; None when nothing is.
+
+    Args:
+        path: the newest file; those that it was rotated from are read with it.
+        heads: the number of records that there were, and the hash of the last of them.
+    Raises: AuditError when a file cannot be read.
+    """
+    files = [path, *(_numbered(path, number) for number in range(1, FILES_MAX))]
+    hashes: dict[int, str] = {}
+    for file in files:
+        if file.exists():
+            for line in _lines(file):
+                try:
+                    record = _opened(line)
+                except ValueError:
+                    continue  # verify_audit says which
+                hashes[record["seq"]] = record["hash"]
+    first, end = min(hashes, default=0), max(hashes, default=-1) + 1
+    for records, head in sorted(heads):
+        if records > end:
+            return f"a witness heard of {records} records, and the log has {end}: its end was cut off"
+        if records > first and hashes.get(records - 1) != head:
+            return f"record {records - 1} is not the one that a witness heard of: the end was cut off and rewritten"
+    return None
 
 
 def _sealed(record: dict[str, Scalar]) -> tuple[bytes, str]:

@@ -66,6 +66,11 @@ class AuditLog:
     def records(self) -> int:
         return self._file.records
 
+    @property
+    def position(self) -> tuple[int, str] | None:
+        """How many records are on the disk, and the last one's hash; None until the file was first written."""
+        return (self._file.records, self._file.head) if self._file.is_opened else None
+
     def record(self, event: str, *, subject: str | None = None, **fields: Scalar) -> None:
         """Record one decision; never waits, never raises. ``subject`` is the remote host that caused it."""
         with self._lock:

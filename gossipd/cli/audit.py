@@ -8,7 +8,7 @@ from typing import ClassVar
 import click
 
 from gossipd.cli.options import echo_json, examples
-from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.errors import ExitCode, GossipdError, UsageError
 
 
 class AuditBrokenError(GossipdError):
@@ -28,12 +28,19 @@ def audit() -> None:
     epilog=examples(
         "gossipd audit verify /srv/gossipd/audit.jsonl",
         "gossipd audit verify audit.jsonl --head $(cat head-of-yesterday) --json",
+        "gossipd audit verify audit.jsonl --witness witness-of-node-2 --host node-1",
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--head", help="A hash that 'status --json' once showed: it must be in the chain. Finds a cut-off end.")
+@click.option(
+    "--witness",
+    type=click.Path(path_type=Path),
+    help="A copy of state/witness of another host: what it heard must be in the log. Finds an end that was rewritten.",
+)
+@click.option("--host", help="With --witness: the name of the host whose log this is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
+def audit_verify(*, file: Path, head: str | None, witness: Path | None, host: str | None, as_json: bool) -> int:
     """Check every record's hash and that each follows the one before it.
 
     FILE.1, the file before it, is checked together with it if it exists. Exits with 6 when the chain is broken.
@@ -43,6 +50,8 @@ def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
     report = verify_audit(file, head=head)
     if report.problem is not None:
         raise AuditBrokenError(f"{file}: {report.problem}; {report.records} records before it are good")
+    if witness is not None:
+        _check_witness(file, witness, host)
     if as_json:
         answer = {"records": report.records, "first_at": report.first_at, "last_at": report.last_at}
         echo_json({"schema_version": 1, "file": str(file), "verified": True, **answer, "head": report.head})
@@ -50,3 +59,18 @@ def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
         span = f" from {report.first_at} to {report.last_at}" if report.records else ""
         click.echo(f"{file}: {report.records} records{span}, chain whole, head {report.head}")
     return int(ExitCode.DONE)
+
+
+def _check_witness(file: Path, witness: Path, host: str | None) -> None:
+    from gossipd.audit.chain_file import check_witnessed
+    from gossipd.audit.witness import Witness
+
+    try:
+        heard = Witness.from_bytes(witness.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--witness: {witness}: {error}") from None
+    heads = heard.heads_of(host or "")
+    if not heads:
+        raise UsageError(f"--host: {witness} knows the hosts {', '.join(heard.names()) or 'none'}, not {host}")
+    if (problem := check_witnessed(file, heads)) is not None:
+        raise AuditBrokenError(f"{file}: {problem}")

@@ -14,15 +14,8 @@ import click
 from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
-TOPICS = (
-    "operations",
-    "training",
-    "architecture",
-    "security",
-    "protocol",
-    "decisions",
-    "glossary",
-)  # in the order to read them
+# In the order to read them.
+TOPICS = ("operations", "reasons", "training", "architecture", "security", "protocol", "decisions", "glossary")
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 

@@ -14,6 +14,7 @@ import click
 
 from gossipd.api.client import StatusClient, find_sockets
 from gossipd.core.errors import UsageError
+from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.core.units import parse_seconds, show_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +35,16 @@ def daemon_options(function: F) -> F:
     decorated: Any = click.option("--socket", metavar="PATH", help=where)(config(as_json(with_client)))
     result: F = decorated
     return result
+
+
+def reason_words(host: dict[str, Any]) -> str:
+    """A host's reason, and whom it is about."""
+    reason, subject = host["reason"], host.get("subject", "")
+    if not subject:
+        return str(reason)
+    known = reason_of_word(reason)
+    is_of_a_host = known.is_the_readers or known is HostReason.WAITS_FOR_READER
+    return f"{reason}, says {subject}" if is_of_a_host else f"{reason} key={subject[:12]}"
 
 
 def examples(*lines: str) -> str:

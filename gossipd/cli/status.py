@@ -19,6 +19,7 @@ from gossipd.cli.options import (
     echo_json,
     examples,
     percent_words,
+    reason_words,
     table,
     time_words,
     traffic_words,
@@ -113,7 +114,7 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
             host["state"],
             percent_words(host["chunks_verified"], row["chunks_total"]),
             "-" if host["age_s"] is None else time_words(host["age_s"]),
-            host["reason"],
+            reason_words(host),
         )
         for host in row["hosts"][:HOSTS_SHOWN]
     ]

@@ -1,7 +1,8 @@
 """``gossipd wait``: return when a model is on the hosts, or report by the exit code why not.
 
 An unknown model is waited for too, because a script drops a manifest and waits at once, and a host that has just booted
-learns of it later. Once the daemon has answered, restarts of it are waited for.
+learns of it later. So is a daemon that does not run yet, or is restarted. What no waiting cures ends the command early:
+so many hosts have refused, or have a reason that does not end by itself, that the others are too few.
 """
 
 from __future__ import annotations
@@ -12,10 +13,21 @@ from typing import Any, ClassVar
 import click
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.cli.options import Duration, NameVersion, daemon_options, echo_json, examples, percent_words
+from gossipd.cli.options import (
+    Duration,
+    NameVersion,
+    daemon_options,
+    echo_json,
+    examples,
+    percent_words,
+    reason_words,
+)
 from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.reasons import Heals, HostReason, reason_of_word
 
 POLL_S = 0.5  # the records behind the answer change once a second
+HOPELESS_S = 3.0  # a word that is superseded at once must not end the command
+_OVER = ("failed", "expired")
 
 
 class WaitTimeoutError(GossipdError):
@@ -26,10 +38,16 @@ class WaitTimeoutError(GossipdError):
 
 
 class PartialError(GossipdError):
-    """The deployment has ended with fewer complete hosts than requested. Retry: drop it again after the remedy."""
+    """So many hosts cannot get the model that the others are too few. Fault: see the reasons. Retry: after their cure.
+    ``code_of_exit``: of the reason, when no host can get the model.
+    """
 
     code = "E_PARTIAL"
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
+
+    def __init__(self, message: str, code_of_exit: ExitCode = ExitCode.PARTIAL) -> None:
+        super().__init__(message)
+        self.code_of_exit = code_of_exit
 
 
 class HostCount(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
@@ -61,12 +79,15 @@ def wait(
 ) -> int:
     """Wait until a deployment is complete on enough hosts.
 
-    Exits with 0 when it is, 5 when the time is up, 9 when it has ended with too few, 1 when it was cancelled.
+    Exits with 0 when it is, 5 when the time is up, 4 when no daemon has answered until then, 9 when it has ended with
+    too few, 1 when it was cancelled. If no host can get it: 6 verification, 7 refused, 8 disk, 10, 11 storage.
     """
     name, version = model
     deadline = time.monotonic() + timeout_s
     row: dict[str, Any] | None = None
+    unreachable: DaemonUnreachableError | None = None
     answered = False
+    hopeless_s: float | None = None
     while True:
         try:
             row = client.deployment(name, version)
@@ -75,38 +96,74 @@ def wait(
             if error.code_of_exit != ExitCode.NOT_FOUND:
                 raise
             answered = True
-        except DaemonUnreachableError:
-            if not answered:
-                raise
+        except DaemonUnreachableError as error:
+            if unreachable is None and not answered and timeout_s:
+                click.echo(f"{error}; waiting for it", err=True)
+            unreachable = error
         if row is not None and _is_enough(row, hosts):
             if as_json:
                 echo_json({"schema_version": 1, "deployment": row})
             return 0
         if row is not None:
             _raise_if_over(row)
+            hopeless_s = (hopeless_s or time.monotonic()) if _is_hopeless(row, hosts) else None
+            if hopeless_s is not None and time.monotonic() - hopeless_s >= HOPELESS_S:
+                raise _over(row, _lost(row))
         if time.monotonic() >= deadline:
+            if unreachable is not None and not answered:
+                raise unreachable
             raise WaitTimeoutError(_so_far(f"{name}@{version}", row, timeout_s))
         time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
-def _is_enough(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
+def _needed(row: dict[str, Any], hosts: tuple[bool, float]) -> float:
     share, number = hosts
-    needed = row["hosts_total"] * number / 100 if share else number
-    return bool(row["hosts_total"] > 0 and row["hosts_complete"] >= needed)
+    return row["hosts_total"] * number / 100 if share else number
+
+
+def _is_enough(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
+    return bool(row["hosts_total"] > 0 and row["hosts_complete"] >= _needed(row, hosts))
+
+
+def _lost(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Hosts that no waiting brings any further."""
+    behind = [host for host in row["hosts"] if host["state"] != "complete"]
+    return [host for host in behind if host["state"] in _OVER or reason_of_word(host["reason"]).heals is Heals.NEVER]
+
+
+def _is_hopeless(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
+    return bool(row["hosts_total"] - len(_lost(row)) < min(_needed(row, hosts), row["hosts_total"]))
+
+
+def _over(row: dict[str, Any], hosts: list[dict[str, Any]]) -> PartialError:
+    """The deployment ends without ``hosts``."""
+    reason = reason_of_word(hosts[0]["reason"]) if hosts else HostReason.OTHER
+    label = f"{row['name']}@{row['version']}"
+    return PartialError(
+        f"{label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts and has ended: "
+        f"{_named(hosts)}{_explained(hosts)}",
+        reason.exit_code if len(hosts) == row["hosts_total"] else ExitCode.PARTIAL,
+    )
+
+
+def _named(hosts: list[dict[str, Any]]) -> str:
+    words = [f"{host['name']} {host['state']} {reason_words(host)}".rstrip() for host in hosts]
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
+
+
+def _explained(hosts: list[dict[str, Any]]) -> str:
+    """What the first three reasons mean, and their cures."""
+    reasons = dict.fromkeys(host["reason"] for host in hosts if host["reason"])
+    known = [reason_of_word(word) for word in list(reasons)[:3]]
+    return "".join(f"; {one.value}: {one.sentence} ({one.cured_by.value}: {one.cure})" for one in known)
 
 
 def _raise_if_over(row: dict[str, Any]) -> None:
     label = f"{row['name']}@{row['version']}"
     if row["state"] == "cancelled":
         raise GossipdError(f"{label} was cancelled", code="E_CANCELLED")
-    if row["state"] in ("failed", "expired"):
-        bad = [f"{host['name']} {host['state']} {host['reason']}".rstrip() for host in row["hosts"]]
-        bad = [words for words, host in zip(bad, row["hosts"], strict=True) if host["state"] != "complete"]
-        raise PartialError(
-            f"{label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts and has ended: "
-            + ", ".join(bad[:5])
-            + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
-        )
+    if row["state"] in _OVER:
+        raise _over(row, [host for host in row["hosts"] if host["state"] != "complete"])
 
 
 def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float) -> str:
@@ -117,9 +174,11 @@ def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float) -> str:
     behind = [host for host in row["hosts"] if host["state"] != "complete"]
     behind.sort(key=lambda host: host["chunks_verified"])
     words = [
-        f"{host['name']} {percent_words(host['chunks_verified'], row['chunks_total'])} {host['reason']}".rstrip()
+        f"{host['name']} {percent_words(host['chunks_verified'], row['chunks_total'])} {reason_words(host)}".rstrip()
         for host in behind[:3]
     ]
-    return f"after {timeout_s:g} s {label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts" + (
-        f"; furthest behind: {', '.join(words)}" if words else ", and more were asked for"
-    )
+    named = f"; furthest behind: {', '.join(words)}{_explained(behind[:3])}" if words else ", and more were asked for"
+    gone = [host["name"] for host in behind if host["reason"] in ("dead", "left")]
+    if gone and not any(host["reason"] in ("dead", "left") for host in behind[:3]):
+        named += f"; {gone[0]} is gone and counts until `gossipd forget {gone[0]}`"
+    return f"after {timeout_s:g} s {label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts{named}"

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
-from gossipd.cli.options import percent_words, time_words, traffic_words
+from gossipd.cli.options import percent_words, reason_words, time_words, traffic_words
 from gossipd.core.units import show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
@@ -90,7 +90,7 @@ def _deployment(row: dict[str, Any], rows_max: int) -> list[RenderableType]:
     for host in hosts:
         state = Text(host["state"], style=_STYLES.get(host["state"], "cyan"))
         if host["reason"]:
-            state.append(f" ({host['reason']})", style="yellow")
+            state.append(f" ({reason_words(host)})", style="yellow")
         done = percent_words(host["chunks_verified"], row["chunks_total"])
         grid.add_row(host["name"], host["rack"], _bar(host["chunks_verified"], row["chunks_total"]), done, state)
     done = percent_words(row["bytes_verified"], row["bytes_total"])

@@ -47,7 +47,7 @@ class AcceptLimit:
 
     def accepted(self, descriptor: int, port: int, now: float) -> None:
         """libzmq has accepted a connection on ``port``; it or another is cut when there are too many."""
-        self._pending.remove_before(now - self._handshake_s)
+        self._pending.forget_older_than(now - self._handshake_s)
         self.ended(descriptor)
         peer = _peer_of(descriptor, port)
         if peer is None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gossipd.control.authenticator import Identity, KeyDirectory
 from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
 from gossipd.sessions.channel_table import EndpointDirectory
 from gossipd.wire import control
 from membership.member import NodeId
@@ -34,6 +35,9 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
 
     def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
         """A member has sent tokens with its holdings."""
+
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        """A member asked for the holdings of a deployment of which it is no target."""
 
     def on_event(self, event: Event) -> None:
         """An event for the planner: announcements, subscriptions, reachability."""

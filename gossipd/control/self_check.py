@@ -9,18 +9,21 @@ clear; both look healthy (libzmq 2594, pyzmq 657). So, in this order of proof:
 2. a key made for the occasion is not: admission was asked about that very key and said no, and no handshake followed;
 3. a ZeroMQ socket without security never gets through its handshake;
 4. a plain TCP connection that speaks HTTP is closed.
+
+No answer is no verdict: a host that is stopped for some seconds, or has far too much to do, answers nobody in time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.control_plane import ControlPlane
-from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.errors import CheckUnansweredError, ExitCode, LocalError
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
@@ -28,7 +31,15 @@ from gossipd.wire.control_frame import FRAME_BYTES_MAX
 _PATIENCE_S = 5.0  # a busy machine; each visit takes milliseconds
 _VISIT_HANDSHAKE_S = 1.0
 _LOOK_S = 0.02  # between two looks at whether the visitor was refused
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # how a visitor on this host names the address
+VISITS = 4
+
+
+class _Outcome(Enum):
+    ACCEPTED = auto()
+    REFUSED = auto()  # admission said no
+    ENDED = auto()  # by either side, without a word
+    SILENT = auto()
 
 
 class SelfCheckError(LocalError):
@@ -45,26 +56,32 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
         own: this node's key, which ``member_of`` must know.
         stranger: a key that no host knows, made for this call.
     Raises:
-        SelfCheckError: a connection was accepted that must not be, or ours was not.
+        SelfCheckError: a connection was accepted that must not be, or ours was refused.
+        CheckUnansweredError: nothing was proved; retry.
     """
-    host = _WILDCARDS.get(host, host)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     server_key, unknown = own.public.curve25519, stranger.public.curve25519
 
     def refused() -> bool:
         return plane.authenticator.refusals_of(unknown) > 0
 
+    where = f"on {host} port {port}"
     try:
-        if not await _visit(context, host, port, own, server_key):
-            raise SelfCheckError(f"our own key was refused on {host} port {port}: authentication does not answer")
-        if await _visit(context, host, port, stranger, server_key, until=refused):
-            raise SelfCheckError(f"an unknown key was accepted on {host} port {port}")
+        ours = await _visit(context, host, port, own, server_key)
+        theirs = await _visit(context, host, port, stranger, server_key, until=refused)
+        unencrypted = await _visit(context, host, port, None, b"")
+        if ours is _Outcome.REFUSED:
+            raise SelfCheckError(f"our own key was refused {where}")
+        if theirs is _Outcome.ACCEPTED:
+            raise SelfCheckError(f"an unknown key was accepted {where}")
+        if unencrypted is _Outcome.ACCEPTED:
+            raise SelfCheckError(f"an unencrypted socket was accepted {where}")
+        if ours is not _Outcome.ACCEPTED:
+            raise CheckUnansweredError(f"authentication does not answer about our own key {where}")
         if not refused():
-            raise SelfCheckError(f"authentication did not check an unknown key on {host} port {port}")
-        if await _visit(context, host, port, None, b""):
-            raise SelfCheckError(f"an unencrypted socket was accepted on {host} port {port}")
-        if not await _is_closed(host, port):
-            raise SelfCheckError(f"a plain TCP connection stayed open on {host} port {port}")
+            raise CheckUnansweredError(f"authentication was not asked about an unknown key {where}")
+        if unencrypted is _Outcome.SILENT or not await _is_closed(host, port):
+            raise CheckUnansweredError(f"a connection without a key was not ended {where}")
     finally:
         context.term()
 
@@ -72,8 +89,8 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
 async def _visit(
     context: zmq.Context[zmq.Socket[bytes]], host: str, port: int, secret: SecretKey | None, server_key: bytes, *,
     until: Callable[[], bool] = lambda: False,
-) -> bool:  # fmt: skip
-    """True when a handshake succeeds; False when it fails, when ``until`` holds, or when nothing comes of it."""
+) -> _Outcome:  # fmt: skip
+    """How a handshake ends; REFUSED as soon as ``until`` holds."""
     socket = context.socket(zmq.DEALER)
     try:
         secure(socket, handshake_s=_VISIT_HANDSHAKE_S, message_bytes_max=FRAME_BYTES_MAX)
@@ -88,7 +105,7 @@ async def _visit(
             socket.connect(tcp_address(host, port))
             with trio.move_on_after(_PATIENCE_S):
                 return await _outcome(monitor, until)
-            return False
+            return _Outcome.SILENT
         finally:
             socket.disable_monitor()
             monitor.close(0)
@@ -96,7 +113,7 @@ async def _visit(
         socket.close(0)
 
 
-async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool]) -> bool:
+async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool]) -> _Outcome:
     wakeup = SocketWakeup()
     while not until():
         try:
@@ -105,10 +122,12 @@ async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool]) -> boo
             await wakeup.wait(monitor, seconds_max=_LOOK_S)
             continue
         if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-            return True
+            return _Outcome.ACCEPTED
+        if event == zmq.Event.HANDSHAKE_FAILED_AUTH:
+            return _Outcome.REFUSED
         if event in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED):
-            return False
-    return False
+            return _Outcome.ENDED
+    return _Outcome.REFUSED
 
 
 async def _is_closed(host: str, port: int) -> bool:

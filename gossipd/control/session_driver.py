@@ -19,7 +19,16 @@ from gossipd.control.delegate import ControlPort
 from gossipd.control.requests import RequestTable
 from gossipd.control.settings import ControlSettings
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.sessions.events import AskPeer, Dial, HangUp, KeepTokens, ReportEvent, SendReady, SessionEvent
+from gossipd.sessions.events import (
+    AskPeer,
+    Dial,
+    HangUp,
+    KeepTokens,
+    RefuseSubscriber,
+    ReportEvent,
+    SendReady,
+    SessionEvent,
+)
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.sessions import Sessions
 from gossipd.wire import control
@@ -85,6 +94,8 @@ class SessionDriver:
                     self._host.on_tokens(command.peer, command.tokens, command.valid_s)
                 case AskPeer():
                     self._host.ask(command.peer)
+                case RefuseSubscriber():
+                    self._host.on_subscriber_refused(command.peer, command.deployment)
                 case HangUp():
                     self._requests.fail(command.peer, command.reason)
                     self._transport.append(command)

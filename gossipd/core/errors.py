@@ -77,3 +77,10 @@ class QueueFullError(LocalError):
     """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later."""
 
     code = "E_QUEUE_FULL"
+
+
+class CheckUnansweredError(LocalError):
+    """A check of our own ports got no answer in time, so it says nothing about them. Fault: a host that is stopped or
+    overloaded at this moment. Retry: yes; the daemon does, for a minute, and its service file does after that."""
+
+    code = "E_SELF_CHECK_UNANSWERED"

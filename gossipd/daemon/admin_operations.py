@@ -13,6 +13,7 @@ import trio
 
 from gossipd.api.ports import Done, VerifyStep
 from gossipd.audit.log import AuditLog
+from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
@@ -45,6 +46,7 @@ class AdminOperations:
     store: ChunkStore
     table: ClusterProgress
     audit: AuditLog
+    witness: Witness
 
     async def cancel(self, name: str, version: int) -> Done:
         return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version)))
@@ -77,6 +79,7 @@ class AdminOperations:
         for member in gone:
             self.membership_host.swim.forget(NodeId(member.record.node), trio.current_time())
             self.table.forget(member.record.node)
+            self.witness.forget(member.record.node)
         self.membership_host.wake()
         self.audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")

@@ -16,12 +16,12 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from random import Random
 
 import structlog
 import trio
 
+from gossipd import __version__
 from gossipd.api.counters import LoopLag
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
@@ -31,12 +31,12 @@ from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
-from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.errors import NotFoundError
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
+from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
@@ -48,6 +48,8 @@ from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.hub_links import HubLinks
+from gossipd.daemon.identity_alarms import IdentityAlarms
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
@@ -55,8 +57,9 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.reports import Alarms, BugTrap, Reports
+from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
@@ -65,8 +68,7 @@ from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.context import BrainContext, HostIdentity
-from gossipd.deployment.events import DaemonStarted, RosterChanged
-from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
@@ -77,9 +79,9 @@ from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.standing_links import standing_links
-from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
+from membership import events as membership_events
 
 REFUSALS_LOOK_S = 1.0
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
@@ -99,12 +101,17 @@ class App:
         self.reports = Reports(audit, Alarms(audit), BugTrap())
         self._state = StateDirectory(home / "state")
         self._statements, roster = self._state.register(), self._state.roster()
+        self._progress = self._state.progress(now=now, wall_s=wall_s)
         record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
         self._directory = MemberDirectory(record.node)
+        self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._membership_host = MembershipHost(
             self.live, record=record, roster=roster, alarms=self.reports.alarms,
-            rules=GossipRules(self._statements, self._cluster_roster),
+            rules=GossipRules(
+                self._statements, self._cluster_roster, self._progress, HeadRules(self._directory, self._witness),
+                WordRefusals(audit, self._directory),
+            ),
         )  # fmt: skip
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
@@ -115,7 +122,7 @@ class App:
         self._driver = PlannerDriver(self._planner, self._turn_loop)
         self._store_events = StoreEvents(self._driver)
         self._store = open_store(config, self._store_events)
-        self._progress = self._state.progress(now=now, wall_s=wall_s)
+        audit.record("started", version=__version__, boot=record.boot)
         self._deployments = DeploymentDriver(self._make_brain())
         self._make_adapters()
         self._make_publishers()
@@ -135,10 +142,11 @@ class App:
         is_tls = settings_mapping.bulk_settings(self.live.config).encryption is Encryption.TLS
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
         triggers = Triggers(statements=self._statements, lifecycle=lifecycle, driver=self._deployments)
+        self._self_checks = SelfChecks(self.live)
         self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
             trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
-            membership_host=self._membership_host,
+            membership_host=self._membership_host, self_checks=self._self_checks,
         )  # fmt: skip
         self._plane = ControlPlane(
             secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),
@@ -146,7 +154,7 @@ class App:
         )  # fmt: skip
         self._data_plane = DataPlane(
             self.live, chunk_access=ChunkAccess(self._store, self._state, self._directory, lifecycle), tokens=tokens,
-            directory=self._directory, driver=self._driver, plane=self._plane, bugs=self.reports.bugs,
+            directory=self._directory, driver=self._driver, plane=self._plane, reports=self.reports,
         )  # fmt: skip
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,
@@ -164,16 +172,22 @@ class App:
     def _make_publishers(self) -> None:
         self._progress_publisher = ProgressPublisher(
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
-            chunk_access=self._data_plane.chunk_access, directory=self._directory,
-            membership_host=self._membership_host,
+            chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
+            secret=self.live.keys.node, membership_host=self._membership_host,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
-            alarms=self.reports.alarms,
+            alarms=self.reports.alarms, witness=self._witness,
         )  # fmt: skip
+        self._audit_gossip = AuditGossip(
+            self.reports.audit, self._witness, self._membership_host, self._directory, self._state, self.reports.alarms,
+            self.live,
+        )  # fmt: skip
+        watch = IdentityWatch(self._directory.own)
+        self._identity_alarms = IdentityAlarms(self._directory, self.reports, watch)
         self._member_events = MemberEvents(
             self._driver, self._plane, self._deployments, self._progress_publisher, self._membership_host,
-            self.reports.alarms, self._nursery,
+            self.reports.alarms, self._audit_gossip, self._nursery,
         )  # fmt: skip
 
     def _make_api(self) -> None:
@@ -184,11 +198,12 @@ class App:
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
+            identities=self._identity_alarms.watch,
             request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
-            store=self._store, table=self._progress, audit=self.reports.audit,
+            store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
@@ -206,9 +221,8 @@ class App:
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
                     await run_blocking(self._data_plane.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
-                    hear = partial(self._directory.hear, listener=self._member_events)
-                    await self._membership_host.start(outer, hear, turn_loop=self._turn_loop)
-                await self._check_listeners()
+                    await self._membership_host.start(outer, self._hear_membership, turn_loop=self._turn_loop)
+                await self._self_checks.run(self._plane)
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
                     yield
@@ -219,6 +233,10 @@ class App:
                 await self._close_data_plane()
             outer.cancel_scope.cancel()
 
+    def _hear_membership(self, event: membership_events.Event) -> None:
+        self._identity_alarms.hear(event)
+        self._directory.hear(event, self._member_events)
+
     async def _begin(self, nursery: trio.Nursery) -> None:
         ports: dict[str, ListeningPort] = {
             "net.port": self._plane.listener, "net.bulk_port": self._data_plane.server
@@ -228,7 +246,10 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
-        services = (hub, self._hooks, self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
+        services = (
+            self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
+            self._audit_gossip, hub, self._hooks,
+        )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
@@ -249,18 +270,6 @@ class App:
                     self._store.abandon(model.deployment)
         except (OSError, StoreWriteError, NotFoundError) as error:
             log.warning("removed model not deleted yet", reason=str(error))
-
-    async def _check_listeners(self) -> None:
-        """Unknown keys are refused, or the daemon does not run."""
-        config, keys = self.live.config, self.live.keys
-        host, port = config.bulk_address
-        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        unknown = SecretKey(secrets.token_bytes(KEY_BYTES))
-        encryption = settings_mapping.bulk_settings(config).encryption
-        async with trio.open_nursery() as nursery:
-            net, check = config.net, partial(check_control, own=keys.node, stranger=unknown)
-            nursery.start_soon(check, self._plane, net.bind, net.port)
-            nursery.start_soon(run_blocking, check_bulk, (reachable, port), encryption, keys.cluster.keys)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
@@ -315,6 +324,7 @@ class App:
         self._data_plane.settings_changed()
         self._plane.clients_changed()
         self._deployments.post(RosterChanged())
+        self._deployments.post(TrustReloaded())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()

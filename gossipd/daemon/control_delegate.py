@@ -18,10 +18,14 @@ from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.reports import NOT_A_TARGET
+from gossipd.daemon.self_checks import SelfChecks
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -49,6 +53,7 @@ class ControlDelegate:
     trigger_server: TriggerServer
     audit: AuditLog
     membership_host: MembershipHost
+    self_checks: SelfChecks
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -66,6 +71,12 @@ class ControlDelegate:
 
     def ask(self, node: NodeId) -> None:
         self.membership_host.ask(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return self.directory.is_target(node, targets)
+
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        self.audit.record(NOT_A_TARGET, subject=self.directory.name_of(node), deployment=deployment.hex())
 
     def is_member_address(self, address: str) -> bool:
         return self.directory.is_member_address(address)
@@ -96,7 +107,9 @@ class ControlDelegate:
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str, key: bytes) -> None:
-        """The one who knocks may be a joiner whose record is on its way: that shows in a while."""
+        """Who was refused may be a joiner whose record is on its way: that shows in a while. Or this daemon's check."""
+        if self.self_checks.explain(address, key):
+            return
         if key and len(self._doubted) < DOUBTED_MAX:
             self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
         else:

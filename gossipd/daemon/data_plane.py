@@ -20,7 +20,7 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.rechecks import Rechecks
-from gossipd.daemon.reports import BugTrap
+from gossipd.daemon.reports import NOT_A_TARGET, Reports
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
@@ -48,14 +48,15 @@ class DataPlane:
 
     def __init__(
         self, live: LiveSettings, *, chunk_access: ChunkAccess, tokens: BulkTokens, directory: MemberDirectory,
-        driver: PlannerDriver, plane: ControlPlane, bugs: BugTrap,
+        driver: PlannerDriver, plane: ControlPlane, reports: Reports,
     ) -> None:  # fmt: skip
         config, keys, limits = live.config, live.keys, live.config.limits
         self._live, self._directory, self._driver, self._plane = live, directory, driver, plane
         self.store = store = chunk_access.store
         self.chunk_access = chunk_access
         self.read_threads = config.sources.connections
-        self._rechecks = Rechecks(store, bugs)
+        self._reports = reports
+        self._rechecks = Rechecks(store, reports.bugs)
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
@@ -85,6 +86,14 @@ class DataPlane:
     def is_member(self, node: NodeId) -> bool:
         """See ServerPort."""
         return self._directory.is_member(node)
+
+    def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
+        """See ServerPort. Of a deployment without a manifest here there is nothing to have."""
+        manifest = self.chunk_access.lifecycle.manifest_of(deployment)
+        may = manifest is None or self._directory.is_target(node, manifest.targets)
+        if not may:
+            self._reports.audit.record(NOT_A_TARGET, subject=self._directory.name_of(node), deployment=deployment.hex())
+        return may
 
     def is_member_address(self, address: str) -> bool:
         """See ServerPort."""

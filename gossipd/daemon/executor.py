@@ -159,6 +159,8 @@ class CommandExecutor:
                 self.deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
             reason = outcome.reason or FailReason.SOURCE
             self.driver.post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
+        elif outcome.errors:
+            log.warning("another mirror was read", reason=outcome.errors[-1].sentence)
 
     def _probe(self, deployment: DeploymentId) -> None:
         manifest = self.deployments.lifecycle.manifest_of(deployment)

@@ -1,50 +1,118 @@
-"""What membership asks this host about words from the network: the clock, and what a statement must be.
+"""What membership asks this host about words from the network: the clock, statements, progress.
 
 What lives here: the body of ``membership.host_rules.HostRules``. What does not: the judgement of a statement
-(``deployment.statement_rules``), and what it does once it is believed (``deployment.dissemination``).
+(``deployment.statement_rules``) and of progress (``deployment.signed_progress``), and what either does once it is
+believed (``deployment.dissemination``, ``progress_publisher``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
+from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_record import refresh_interval_s
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import Belief, ProgressJudge
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
+from gossipd.runtime.quotas import Quotas
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES
 
 CLOCK_SLACK_S = 3600  # between two hosts' clocks
+# Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
+# what would crowd out the records of others.
+PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
+
+
+class Clocks(Protocol):
+    """What time it is."""
+
+    def wall_s(self) -> float:
+        """Seconds since 1970."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back."""
+
+
+class SystemClocks:
+    """The machine's own."""
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class Refusals(Protocol):
+    """Where refused words are written down, so many of each member."""
+
+    def word_refused(self, signer: bytes | None, code: str) -> None:
+        """``signer`` has signed what is refused; None: nobody has."""
 
 
 class GossipRules:
     """See HostRules. Boot numbers are seconds since 1970. Who may sign and cancel is asked at each use."""
 
     def __init__(
-        self, statements: StatementStore, roster: ClusterRoster, *, wall_clock: Callable[[], float] = time.time
-    ) -> None:
+        self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, heads: HeadRules,
+        refusals: Refusals, *, clocks: Clocks | None = None,
+    ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
-        self._wall_clock = wall_clock
+        self._heads = heads
+        self._refusals = refusals
+        self._progress = ProgressJudge(roster, progress)
+        self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
+        self._clocks = clocks or SystemClocks()
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
-        return int(max(self._wall_clock(), self._statements.state.last_signed_s)) + CLOCK_SLACK_S
+        return int(self._latest_s()) + CLOCK_SLACK_S
+
+    def _latest_s(self) -> float:
+        return max(self._clocks.wall_s(), self._statements.state.last_signed_s)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
+        if kind is PayloadKind.AUDIT:
+            return self._heads.judge(key, version, payload)
         if kind is PayloadKind.PROGRESS:
-            return Verdict(key[:NODE_ID_BYTES])
+            return self._judge_progress(key, version, payload)
         try:
             statement = Statement.decode(payload)
-            if key != statement.deployment or version != statement.rank:
-                return None
-            check_issued(statement, self._wall_clock())
+        except ManifestError as error:
+            self._refusals.word_refused(None, error.code)
+            return None
+        if key != statement.deployment or version != statement.rank:
+            return None
+        return self._judge_statement(statement)
+
+    def _judge_statement(self, statement: Statement) -> Verdict | None:
+        try:
+            check_issued(statement, self._clocks.wall_s())
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
-            return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
+            if error.code == "E_KEY_UNKNOWN":
+                return Verdict(statement.signer, is_known=False)
+            self._refusals.word_refused(statement.signer, error.code)
+            return None
         return Verdict(statement.signer, is_known=not is_moot(statement, self._statements, self._roster))
+
+    def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        """Only what a writer has signed counts against its bound; what is beyond it is not looked at."""
+        writer, now = key[:NODE_ID_BYTES], self._clocks.monotonic_s()
+        amount = refresh_interval_s(self._roster.host_count)
+        is_own = writer == self._roster.own
+        if not is_own and not self._progress_quotas.has(writer, now, amount):
+            return Verdict(writer, is_known=False)
+        belief = self._progress.judge(key, version, payload, self._latest_s())
+        if belief is Belief.YES and not is_own:
+            self._progress_quotas.take(writer, now, amount)
+        return None if belief is Belief.NO else Verdict(writer, is_known=belief is Belief.YES)

@@ -13,6 +13,7 @@ import structlog
 
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
+from gossipd.core.targets import Targets
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.member import Member, NodeId, Record
@@ -53,7 +54,6 @@ class MemberDirectory:
         self.records: dict[NodeId, Record] = {}
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
-        self._namesakes: dict[NodeId, str] = {}
         self._addresses: Counter[str] = Counter()
 
     def begin(self, own: Record, others: list[Record]) -> None:
@@ -88,6 +88,11 @@ class MemberDirectory:
         """Whether that member is in our rack."""
         own, other = self.records.get(self.own), self.records.get(node)
         return own is not None and other is not None and own.rack == other.rack
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """Whether a member is one of the targets, by the name and the rack in its own signed record."""
+        record = self.records.get(node)
+        return record is not None and targets.include(name=record.name, rack=record.rack)
 
     def name_of(self, node: NodeId) -> str:
         """Its name; the head of its id when it is unknown."""
@@ -126,9 +131,6 @@ class MemberDirectory:
                 listener.probe_wanted(node)
             case membership_events.Isolated(isolated):
                 _isolated(listener, isolated=isolated)
-            case membership_events.NameConflict(name, other):
-                self._namesakes[other] = name
-                listener.alarm("E_NAME_CONFLICT", f"another live host has the name {name}; rename one of the two")
             case membership_events.JoinRefused(reason):
                 listener.alarm("E_JOIN_REFUSED", reason)
 
@@ -139,8 +141,6 @@ class MemberDirectory:
         self._put(record)
         if node == self.own:
             return
-        if self._namesakes.get(node, record.name) != record.name:
-            self._no_namesake(node, listener)
         self._live.add(node)
         capable = NodeCapabilities.from_bytes(record.payload)
         can_read, seed_term = capable.can_read_sources, capable.seed_term
@@ -152,15 +152,9 @@ class MemberDirectory:
     def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:
         self._live.discard(node)
         listener.post(PeerLost(node))
-        self._no_namesake(node, listener)
         if is_forgotten:
             self._drop(node)
         listener.roster_changed()
-
-    def _no_namesake(self, node: NodeId, listener: MemberListener) -> None:
-        """The host that had our name is gone or has another."""
-        if self._namesakes.pop(node, None) is not None and not self._namesakes:
-            listener.cured("E_NAME_CONFLICT")
 
     def _put(self, record: Record) -> None:
         old = self.records.get(record.node)

@@ -14,16 +14,17 @@ import trio
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Event, PeerLost
+from gossipd.daemon.audit_gossip import AuditGossip
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms
-from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
+from gossipd.deployment.events import RosterChanged, StatementHeard
 from gossipd.deployment.progress_record import ProgressFormatError
 from gossipd.wire import control
 from membership.events import PayloadHeard, PayloadKind
-from membership.member import NODE_ID_BYTES, NodeId
+from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a storm of dials
@@ -40,6 +41,7 @@ class MemberEvents:
     progress_publisher: ProgressPublisher
     membership_host: MembershipHost
     alarms: Alarms
+    audit_gossip: AuditGossip
     nursery: trio.Nursery
     _pings: int = field(default=0, init=False)
 
@@ -66,10 +68,13 @@ class MemberEvents:
         if event.kind is PayloadKind.STATEMENT:
             self.deployments.post(StatementHeard(event.payload, event.key, event.forwarder))
             return
-        node, short_key = NodeId(event.key[:NODE_ID_BYTES]), event.key[NODE_ID_BYTES:]
+        if event.kind is PayloadKind.AUDIT:
+            self.audit_gossip.heard(event)
+            return
         try:
-            if self.progress_publisher.heard(node, short_key, event.version, event.payload):
-                self.deployments.post(ProgressHeard(node, short_key))
+            heard = self.progress_publisher.heard(event.key, event.version, event.payload)
+            if heard is not None:
+                self.deployments.post(heard)
         except ProgressFormatError as error:
             log.debug("progress not understood", code=error.code)
 

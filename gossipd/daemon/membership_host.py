@@ -73,6 +73,11 @@ class MembershipHost:
         """Have gossip carry it to the hosts that are up; the next one supersedes it."""
         self._publish(membership_events.PayloadKind.PROGRESS, key, version, record)
 
+    def tell_head(self, issued_ms: int, head: bytes, count: int) -> None:
+        """Tell that many hosts the signed head of our audit chain."""
+        self.swim.tell_some(self.swim.self_record().node, issued_ms, head, count)
+        self.wake()
+
     def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
         try:
             self.swim.publish(kind, key, version, payload, trio.current_time())

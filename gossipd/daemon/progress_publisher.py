@@ -1,7 +1,9 @@
 """How this host's progress reaches the others.
 
 What lives here: when a record is published. What does not: the record and the table (``deployment.progress_record``,
-``deployment.progress_table``), and keeping the table on disk (``state_saver``).
+``signed_progress``, ``progress_table``), and keeping the table on disk (``state_saver``).
+
+Every record is signed. While a living host reads only the unsigned form, it is told beside.
 
 A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
 when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date.
@@ -10,7 +12,7 @@ when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -18,11 +20,15 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.progress_record import next_version, progress_key, refresh_interval_s
+from gossipd.deployment.events import ProgressHeard
+from gossipd.deployment.progress_record import HostState, next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
+from gossipd.identity.keys import SecretKey
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -41,15 +47,26 @@ class ProgressPublisher:
     store: ChunkStore
     chunk_access: ChunkAccess
     directory: MemberDirectory
+    roster: ClusterRoster
+    secret: SecretKey = field(repr=False)
     membership_host: MembershipHost
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
+    refusal_told_s: float = field(default=-1e9, init=False)
 
-    def heard(self, node: NodeId, key: bytes, version: int, record: bytes) -> bool:
-        """A host's record; False when it is this host's own. Raises ProgressFormatError."""
-        if node == self.directory.own:
-            return False
-        self.table.heard(node, key, version, record, now=trio.current_time(), wall_s=time.time())
-        return True
+    def heard(self, wire_key: bytes, version: int, payload: bytes) -> ProgressHeard | None:
+        """A record that was judged; what it tells the deployment brain, if anything. Raises ProgressFormatError."""
+        key = ProgressKey.decode(wire_key)
+        progress = read_progress(key, payload)
+        if key.node == self.directory.own or (not key.is_signed and self._signs(key.node)):
+            return None
+        now, wall_s = trio.current_time(), time.time()
+        self.table.record(key.node, key.deployment, version, progress, now=now, wall_s=wall_s, is_signed=key.is_signed)
+        has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
+        return ProgressHeard(key.node, key.deployment) if has_manifest else None
+
+    def _signs(self, node: NodeId) -> bool:
+        writer = self.roster.progress_writer(node)
+        return writer is not None and writer.signs
 
     async def run(self) -> None:
         """Never returns."""
@@ -69,17 +86,29 @@ class ProgressPublisher:
         now, wall_s = trio.current_time(), time.time()
         deployment.changed = False
         self.told_s[deployment.id] = now
-        if not deployment.is_target or deployment.manifest is None:
+        if not deployment.is_proven:
+            self.refusal_told_s = now
+        if not deployment.is_target or (deployment.manifest is None and deployment.state is HostState.INIT):
             return
-        key = progress_key(deployment.id)
-        progress = deployment.progress(wall_s)
-        version = next_version(self.table.version(self.directory.own, key), wall_s)
-        if self.table.record(self.directory.own, key, version, progress, now=now, wall_s=wall_s):
-            self.membership_host.publish_progress(self.directory.own + key, version, progress.to_bytes())
+        own, short_key = self.directory.own, progress_key(deployment.id)
+        progress = self.lifecycle.progress_of(deployment, now, wall_s)
+        version = next_version(self.table.version(own, short_key), wall_s)
+        if not self.table.record(own, short_key, version, progress, now=now, wall_s=wall_s, is_signed=True):
+            return
+        key = ProgressKey(own, short_key, is_signed=True)
+        host = self.membership_host
+        host.publish_progress(key.encode(), version, sign_progress(self.secret, key, version, progress))
+        if not self.roster.all_sign_progress():
+            row = self.table.host(own, short_key)
+            assert row is not None
+            host.publish_progress(replace(key, is_signed=False).encode(), version, row.record)
 
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
         since_s = now - self.told_s.get(deployment.id, -1e9)
         interval_s = refresh_interval_s(len(self.directory.records))
+        # Anybody who may sign can have all hosts refuse many manifests: they must not crowd out the rest.
+        if not deployment.is_proven and now - self.refusal_told_s < interval_s:
+            return False
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
             interval_s *= SETTLED_FACTOR
         return deployment.changed or since_s >= interval_s

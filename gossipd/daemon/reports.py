@@ -13,8 +13,11 @@ import trio
 from gossipd.api.schema import AlarmRow
 from gossipd.audit.log import AuditLog
 from gossipd.core.units import timestamp
+from gossipd.daemon.member_directory import MemberDirectory
+from membership.member import node_id
 
 ALARMS_MAX = 64
+NOT_A_TARGET = "not a target refused"  # of chunks on the bulk port, of holdings on the control port
 
 
 @dataclass(slots=True)
@@ -64,3 +67,16 @@ class Reports:
     audit: AuditLog
     alarms: Alarms
     bugs: BugTrap
+
+
+@dataclass(frozen=True, slots=True)
+class WordRefusals:
+    """Statements that gossip brings and nobody may say, in the audit log: some of each member, and of all others."""
+
+    audit: AuditLog
+    directory: MemberDirectory
+
+    def word_refused(self, signer: bytes | None, code: str) -> None:
+        """See ``gossip_rules.Refusals``."""
+        record = None if signer is None else self.directory.record(node_id(signer))
+        self.audit.record("statement refused", subject="no member" if record is None else record.name, code=code)

@@ -1,4 +1,5 @@
-"""Who belongs to the cluster, as the deployment brain asks it: the body of ``deployment.context.RosterPort``.
+"""Who belongs to the cluster, as the deployment brain asks it: the body of ``deployment.context.RosterPort``, and of
+``deployment.signed_progress.WriterPort``.
 
 What lives here: answers from the member directory and the configured clients, taken at each question. What does not:
 the directory itself.
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.deployment.signed_progress import ProgressWriter
 from gossipd.identity.cancel_rights import Authors, may_cancel
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership.member import NodeId, node_id
 
 
@@ -46,6 +49,24 @@ class ClusterRoster:
         """See RosterPort."""
         is_client = any(signer == one.ed25519 for one in self._live.clients)
         return may_cancel(signer, authors, roles=self._live.may_cancel, is_client=is_client)
+
+    @property
+    def own(self) -> NodeId:
+        """This host."""
+        return self._directory.own
+
+    def progress_writer(self, node: NodeId) -> ProgressWriter | None:
+        """See WriterPort. Boot numbers are seconds since 1970."""
+        record = self._directory.record(node)
+        if record is None:
+            return None
+        signs = NodeCapabilities.from_bytes(record.payload).signs_progress
+        return ProgressWriter(record.public_key, signs, began_s=record.boot)
+
+    def all_sign_progress(self) -> bool:
+        """Whether every living host reads signed progress, so that none needs the unsigned form."""
+        records = map(self._directory.record, self._directory.live())
+        return all(one is None or NodeCapabilities.from_bytes(one.payload).signs_progress for one in records)
 
     @property
     def host_count(self) -> int:

@@ -61,7 +61,7 @@ def rate(bytes_per_s: int) -> float | None:
 
 def capabilities(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
     """What we say of ourselves."""
-    return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none")
+    return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none", signs_progress=True)
 
 
 def own_record(config: Config, public: PublicKey, boot: int) -> Record:

@@ -8,6 +8,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/register           statements, trusted versions, removed marks (``deployment.statement_file``)
     DIR/state/roster             signed member records, each behind its length in two bytes
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
+    DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
 
 Every write leaves the old file or the new one, whole. The register is written before what it says is acted
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Condition, Lock
 
+from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
@@ -34,6 +36,7 @@ from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
+WITNESS = "witness"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _BOOT_DIGITS_MAX = len(str(BOOT_MAX))
@@ -115,6 +118,18 @@ class StateDirectory:
     def keep_progress(self, table: bytes) -> None:
         """``ClusterProgress.to_bytes``."""
         self._write(PROGRESS, table)
+
+    def witness(self) -> Witness:
+        """The heads that other hosts told; none when the file cannot be read."""
+        kept = self._read(WITNESS)
+        try:
+            return Witness() if kept is None else Witness.from_bytes(kept)
+        except ValueError:
+            return Witness()
+
+    def keep_witness(self, kept: bytes) -> None:
+        """``Witness.to_bytes``."""
+        self._write(WITNESS, kept)
 
     def envelope(self, deployment: DeploymentId) -> bytes | None:
         """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""

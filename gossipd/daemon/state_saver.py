@@ -13,6 +13,7 @@ from functools import partial
 
 import trio
 
+from gossipd.audit.witness import Witness
 from gossipd.core.ids import short
 from gossipd.daemon.reports import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
@@ -36,6 +37,7 @@ class StateSaver:
     swim: Swim
     table: ClusterProgress
     alarms: Alarms
+    witness: Witness
 
     async def run(self) -> None:
         """Never returns."""
@@ -78,4 +80,5 @@ class StateSaver:
             self.state.keep_roster(self.swim.roster_records())
             self.state.keep_register(*snapshot(self.register))
             self.state.keep_progress(self.table.to_bytes())
+            self.state.keep_witness(self.witness.to_bytes())
         self.state.close()

@@ -21,6 +21,7 @@ from gossipd.core.ids import short
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.hooks import Hooks
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -36,6 +37,9 @@ from gossipd.swarm.planner import Planner
 from gossipd.transfer.traffic import PeerTraffic
 from membership.member import Member, MemberState
 from membership.swim import Swim
+
+TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
+_KEPT_BACK = ("statements_kept_back", "forgets_kept_back", "accusations_disbelieved")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -53,6 +57,7 @@ class DaemonStatus:
     reports: Reports
     lag: LoopLag
     hooks: Hooks
+    identities: IdentityWatch
     request_guards: list[RequestGuard]
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -62,6 +67,7 @@ class DaemonStatus:
         record = self.swim.self_record()
         in_clear = self.live.config.bulk.encryption == "none"
         reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
+        reasons += [row.sentence for row in self.reports.alarms.rows.values() if row.code in TRUST_ALARMS]
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
@@ -106,7 +112,13 @@ class DaemonStatus:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
-            TargetFacts(member.record.node, member.record.name, member.record.rack, member.state.value)
+            TargetFacts(
+                member.record.node,
+                member.record.name,
+                member.record.rack,
+                member.state.value,
+                is_twice=self.identities.is_twice(member.record.node),
+            )
             for member in members
             if manifest.is_target(member.record.name, member.record.rack)
         ]
@@ -116,6 +128,7 @@ class DaemonStatus:
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
             one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+            own=self.swim.self_record().node,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
@@ -142,11 +155,11 @@ class DaemonStatus:
             manifest = one.manifest
             if manifest is None or not one.is_open:
                 continue
-            is_complete = one.state is HostState.COMPLETE
+            is_complete = one.told_state is HostState.COMPLETE
             path = str(Path(self.live.config.store.models) / manifest.name / str(manifest.version))
             rows.append(
                 schema.ModelRow(
-                    name=manifest.name, version=manifest.version, state=one.state.value,
+                    name=manifest.name, version=manifest.version, state=one.told_state.value,
                     current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
@@ -170,7 +183,7 @@ class DaemonStatus:
         data_plane = self.data_plane
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
-        refused |= {key: value for key, value in self.swim.statistics().items() if key.startswith("dropped_")}
+        refused |= {key: value for key, value in self.swim.statistics().items() if _is_refusal(key)}
         refused["status"] = sum(guard.refused for guard in self.request_guards)
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
@@ -205,3 +218,8 @@ class DaemonStatus:
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)
         return schema.HealthRow(ready=not reasons, reasons=reasons)
+
+
+def _is_refusal(counter: str) -> bool:
+    """Whether a counter of membership's is of words that it did not take."""
+    return counter.startswith("dropped_") or "_refused" in counter or counter in _KEPT_BACK

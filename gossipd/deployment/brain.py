@@ -35,6 +35,8 @@ class DeploymentBrain:
                 self._dissemination.heard(event, now, wall_s)
             case events.RosterChanged():
                 self._dissemination.roster_changed(now, wall_s)
+            case events.TrustReloaded():
+                self.lifecycle.judge_again(now, wall_s)
             case events.DaemonStarted():
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():

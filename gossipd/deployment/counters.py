@@ -12,6 +12,7 @@ from gossipd.core.ids import LOCAL, SOURCE, Supplier
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2
+RATE_IDLE_S = 10.0  # a chunk of 64 MiB at 7 MB/s takes as long; what was idle for longer stands still
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class SmoothedRate:
 
     bytes_per_s: float = 0.0
     _bytes: int = 0
+    _idle_s: float = 0.0
 
     def add(self, count: int) -> None:
         """Bytes that were moved since the last tick."""
@@ -58,7 +60,8 @@ class SmoothedRate:
     def tick(self, elapsed_s: float) -> None:
         """Fold in what was moved in the last ``elapsed_s``."""
         fresh = self._bytes / max(elapsed_s, 0.001)
+        self._idle_s = 0.0 if self._bytes else self._idle_s + elapsed_s
         self._bytes = 0
         self.bytes_per_s += RATE_SMOOTHING * (fresh - self.bytes_per_s)
-        if self.bytes_per_s < 1:
+        if self._idle_s >= RATE_IDLE_S:
             self.bytes_per_s = 0.0

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
-from gossipd.deployment.progress_record import HostReason, HostState, Progress
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
@@ -33,6 +34,8 @@ class DeploymentRecord:
     reason: HostReason = HostReason.NONE
     sentence: str = ""
     """``CODE: words`` for the operator when ``reason`` is not enough."""
+    subject: bytes = b""
+    """Whom ``reason`` is about: the head of a key's id."""
     chunks_verified: int = 0
     counters: Counters = field(default_factory=Counters)
     rate_in: SmoothedRate = field(default_factory=SmoothedRate)
@@ -48,6 +51,8 @@ class DeploymentRecord:
     """Something worth telling at once, not only at the next refresh."""
     is_open: bool = False
     """The planner and the store have it."""
+    is_published: bool = False
+    """The store had its directory published when it was opened."""
     base: Counters = field(default_factory=Counters)
     """The counters when the store opened it: the store counts duplicates and corruption from there."""
 
@@ -66,7 +71,7 @@ class DeploymentRecord:
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state, or the reason for it."""
         assert state is self.state or state in STATES[self.state], (self.state, state)
-        self.state, self.reason, self.sentence = state, reason, sentence
+        self.state, self.reason, self.sentence, self.subject = state, reason, sentence, b""
         if state in FINAL:
             self.stall = None
         self.changed = True
@@ -80,21 +85,39 @@ class DeploymentRecord:
         """The record that gossip carries."""
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
+        is_moving = self.state not in FINAL and self.stall is None
         return Progress(
-            state=self.state, reason=self._why(), chunks_verified=self.chunks_verified,
-            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s), rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
-            started_s=self.started_s, elapsed_s=self.elapsed_s, **counters_of(self.counters),
+            state=self.told_state, reason=self._why(), subject=self.subject, chunks_verified=self.chunks_verified,
+            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
+            rate_out_bytes_per_s=int(self.rate_out.bytes_per_s), started_s=self.started_s,
+            elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),
         )  # fmt: skip
+
+    @property
+    def is_refilling(self) -> bool:
+        """Whether it was published, and chunks of it were found damaged and are not back yet."""
+        was_complete = self.state is HostState.COMPLETE or self.is_published
+        return was_complete and self.is_open and self.manifest is not None and self._is_short(self.manifest)
+
+    def _is_short(self, manifest: Manifest) -> bool:
+        return self.chunks_verified < manifest.chunk_count
+
+    @property
+    def told_state(self) -> HostState:
+        """The state for everybody's eyes: what lacks a chunk is called complete by nobody."""
+        return HostState.DOWNLOADING if self.is_refilling else self.state
 
     def _why(self) -> HostReason:
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""
-        if self.reason is not HostReason.NONE or self.stall is None:
+        if self.reason is not HostReason.NONE:
             return self.reason
+        if self.stall is None:
+            return HostReason.REFILLING if self.is_refilling else HostReason.NONE
         if self.source_trouble is not HostReason.NONE and self.stall in _FOR_LACK_OF_A_SOURCE:
             return self.source_trouble
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble
-        return HostReason(self.stall.value)
+        return reason_of_word(self.stall.value)
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""

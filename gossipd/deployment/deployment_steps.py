@@ -16,12 +16,13 @@ from dataclasses import replace
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import short
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
@@ -29,7 +30,7 @@ from gossipd.manifest.manifest import Manifest
 
 # What a flipped bit in a manifest that was right when it was kept can look like.
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
-_ENDINGS = {"E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK), "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER)}
+_TOO_OLD = ("E_ROLLBACK", "E_EXPIRED")
 _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.READ: commands.ReadManifest,
     Step.PULL: commands.PullManifest,
@@ -39,17 +40,6 @@ _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.PUBLISH: commands.PublishModel,
     Step.DELETE: commands.DeleteModel,
 }
-_DISK_REASONS = {
-    "E_NO_SPACE": HostReason.NO_SPACE,
-    "E_STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
-    "E_STORE_ACCESS": HostReason.DISK_READ_ONLY,
-    "E_STORE_IO": HostReason.DISK_FAILING,
-}
-
-
-def disk_reason(code: str) -> HostReason:
-    """The reason for a refusal by the store or the state directory, in the words of ``status``."""
-    return _DISK_REASONS.get(code, HostReason.DISK)
 
 
 class DeploymentSteps:
@@ -113,7 +103,7 @@ class DeploymentSteps:
         """End the life. A complete model stays on disk; an incomplete one is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
-        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED):
+        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED_OPERATOR):
             return
         self._stop()
         was_open, record.is_open = record.is_open, False
@@ -163,10 +153,13 @@ class DeploymentSteps:
         self.step = step
 
     def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
-        state, reason = _ENDINGS.get(error.code, (HostState.FAILED, reason))
+        state = HostState.EXPIRED if error.code in _TOO_OLD else HostState.FAILED
+        reason = reason_of_code(error.code, reason)
         self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)
+        if isinstance(error, ManifestError):
+            self.record.subject = error.subject[:SUBJECT_BYTES]
 
     # ---- asking for work -----------------------------------------------------------------------------
 
@@ -330,7 +323,7 @@ class DeploymentSteps:
         assert manifest is not None
         is_complete = event.held.is_full and event.is_published
         record.chunks_verified = len(event.held)
-        record.is_open = True
+        record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)
@@ -379,13 +372,14 @@ class DeploymentSteps:
                 self._enter(Step.IDLE)
                 return
             case Failure.NO_SPACE:
-                if record.reason is not HostReason.NO_SPACE:
+                reason = reason_of_code(error.code, HostReason.NO_SPACE)
+                if record.reason is not reason:
                     self._context.warning("no space", deployment=record.label, reason=error.sentence)
-                record.enter(record.state, HostReason.NO_SPACE, error.sentence)
+                record.enter(record.state, reason, error.sentence)
             case Failure.NOT_WHOLE:
                 self._context.warning("not whole", deployment=record.label, reason=error.sentence)
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
-                record.enter(state, disk_reason(error.code), error.sentence)
+                record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)
         self._context.retries[self.id] = now + self._context.settings.space_retry_s

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
 from random import Random
 
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.deployment_steps import DeploymentSteps, disk_reason
+from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostReason, HostState, progress_key
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 
-_SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.startswith("SOURCE_")}  # by error code
+_JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -119,12 +121,37 @@ class DeploymentTable:
             record = life.record
             if record.manifest is None:
                 continue
-            is_refused = record.state is HostState.FAILED and record.sentence.startswith("E_UNTRUSTED")
+            is_refused = record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR
             if statements.is_untrusted(record.manifest):
                 sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
-                life.close(HostState.FAILED, HostReason.REFUSED, sentence)
+                life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
             elif is_refused:
                 self.act(record.statement, wall_s)
+
+    def judge_again(self, now: float, wall_s: float) -> None:
+        """Keys are trusted that were not, or the clock was set: what was refused for that is looked for once more.
+        Those refused last, and as many as are looked into at once.
+        """
+        refused = [life for life in self._lives.values() if life.record.reason in _JUDGED_AGAIN]
+        for life in refused[-self._context.settings.unproven_max :]:
+            statement, believed = life.record.statement, self._context.statements.statement(life.id)
+            if believed is not None:
+                self.act(believed, wall_s)
+            else:
+                self._context.unproven.add(statement, life.holders.first or node_id(statement.signer), now)
+
+    def name_overridden(self, name: str, wall_s: float) -> None:
+        """The next manifest of that name may have any version: the highest that was refused as a rollback is next."""
+        refused = [
+            (life.record.manifest.version, life)
+            for life in self._lives.values()
+            if life.record.reason is HostReason.REFUSED_ROLLBACK
+            and life.record.manifest is not None
+            and life.record.manifest.name == name
+        ]
+        if refused:
+            record = max(refused, key=itemgetter(0))[1].record
+            self.act(record.statement, wall_s)
 
     def is_served(self, deployment: DeploymentId) -> bool:
         """Whether peers may have its chunks. From any thread."""
@@ -183,6 +210,7 @@ class DeploymentTable:
             return  # local copies are counted when the store has opened the model
         record.chunks_verified += 1
         if record.state is HostState.COMPLETE:
+            record.changed = record.changed or not record.is_refilling
             self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
@@ -195,6 +223,7 @@ class DeploymentTable:
         if record is not None and record.is_open:
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
+                record.changed = True
                 self._context.audit("chunk lost", subject=record.label, chunk=event.chunk)
                 self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=event.chunk)
 
@@ -209,7 +238,7 @@ class DeploymentTable:
     def _source_troubled(self, event: events.SourceTroubled) -> None:
         record, error = self.get(event.deployment), event.error
         if record is not None:
-            trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            trouble = reason_of_code(error.code, HostReason.STORAGE)
             if trouble is not record.source_trouble:
                 self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
             record.source_trouble = trouble
@@ -217,7 +246,7 @@ class DeploymentTable:
             record.changed = True
 
     def _disk_changed(self, code: str) -> None:
-        self._disk_trouble = disk_reason(code) if code else HostReason.NONE
+        self._disk_trouble = reason_of_code(code, HostReason.DISK) if code else HostReason.NONE
         for record in self:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None
@@ -227,6 +256,21 @@ class DeploymentTable:
     def __iter__(self) -> Iterator[DeploymentRecord]:
         records = [life.record for life in list(self._lives.values())]
         return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
+
+    def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
+        """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
+        so and for whom it waits.
+        """
+        told = record.progress(wall_s)
+        if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
+            return told
+        context = self._context
+        readers = context.progress.readers_in_trouble(progress_key(record.id), context.roster.host_count, now)
+        readers = [node for node in readers if node in context.roster.live()]
+        if not readers:
+            return told
+        near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
+        return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -113,6 +113,11 @@ class RosterChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TrustReloaded:
+    """The operator has had the configuration read again: what was refused may be accepted now."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressHeard:
     """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
 
@@ -218,5 +223,5 @@ Notice: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
 )
 DeploymentEvent: TypeAlias = (
-    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | VersionEvicted
+    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | TrustReloaded | VersionEvicted
 )

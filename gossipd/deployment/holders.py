@@ -26,6 +26,11 @@ class Holders:
         """This host has the manifest."""
         self._known[node] = None
 
+    @property
+    def first(self) -> NodeId | None:
+        """The first that was heard of."""
+        return next(iter(self._known), None)
+
     def clear(self) -> None:
         """The manifest is here."""
         self._known.clear()

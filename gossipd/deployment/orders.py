@@ -203,6 +203,7 @@ class Orders:
         highest = self._context.statements.override(order.name)
         yield from running.keep_statements()
         self._context.audit("trust override", name=order.name, highest=highest)
+        self._lifecycle.name_overridden(order.name, running.wall_s)
         return f"the next manifest of {order.name} may have any version, also one below {highest}", True
 
     def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:

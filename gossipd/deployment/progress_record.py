@@ -1,19 +1,17 @@
 """How far one host is with one deployment: the record that travels by gossip.
 
-What lives here: the record, its states and reasons, and its 32-byte form. What does not: the table of all hosts'
-records and the totals over them (``progress_table``).
+What lives here: the record, its states, and its two forms as bytes. What does not: signing the second form
+(``signed_progress``), the table of all hosts' records and the totals over them (``progress_table``), reasons
+(``core.reasons``).
 
-Gossip carries one such record for each host and deployment. Its key is the first 8 bytes of the deployment's id
-(``progress_key``), so key and record together are 40 bytes; its version is the time of writing in milliseconds since
+Gossip carries one such record for each host and deployment. Its version is the time of writing in milliseconds since
 1970, never lower than the last one (``next_version``), so that a host's latest record wins though it lost its state.
 
-Format, big-endian, one record:
+Numbers, 30 bytes, big-endian, in both forms:
 
 ===== ======================================================================
 bytes what
 ===== ======================================================================
-1     format version, 1; a record with another version is left unread
-1     state (3 bits) and reason (5 bits)
 3     chunks held and verified, exact
 4     bytes from external storage        ┐
 4     bytes from peers in the same rack  │ floored to 27 significant bits
@@ -24,6 +22,19 @@ bytes what
 4     when this host began, seconds since 1970
 2     seconds from then to the end       floored to 11 significant bits; 0: not ended
 ===== ======================================================================
+
+Form 1, 32 bytes, of 0.1.0: a byte 1, state (3 bits) and reason (5 bits), the numbers. It is also what the saved table
+holds. Form 2: a byte of state, a byte of reason, the numbers, then fields of a byte of kind, a byte of length and so
+many bytes, by rising kind; a kind that is not known is skipped:
+
+==== ===== ==================================================================
+kind bytes what
+==== ===== ==================================================================
+1    8     subject: the head of the id of the host or key that the reason is about
+2          kept for the version that ``current`` leads to
+3          kept for a sketch of the chunks held
+4          kept for prints of what this host is configured with
+==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
 to 2**45 bytes (the limit of a model is 2**44) but for the short last chunks, where the error is below 1 in 10**8.
@@ -37,12 +48,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
 
 VERSION = 1
 RECORD_BYTES = 32
+NUMBERS_BYTES = 30
+FIELDS_BYTES_MAX = 96  # a subject, a version, a sketch of 32 bytes and prints of 16, with their heads and some more
+SUBJECT_BYTES = 8
 KEY_BYTES = 8  # 2**32 deployments before two share a key by chance; a collision only mixes two rows of a status page
 EXPONENT_BITS = 5
 REFRESH_FLOOR_S = 1.0  # the interval that the status page promises for small clusters
@@ -61,34 +77,8 @@ class HostState(Enum):
     EXPIRED = "expired"
 
 
-class HostReason(Enum):
-    """Why a host is no further, in the words of ``status``. The order is the wire code: append only, at most 31."""
-
-    NONE = ""
-    OTHER = "other"
-    NO_HOLDER = "no_holder"
-    ALL_BUSY = "all_busy"
-    DISK = "disk"
-    STORAGE = "storage"
-    VERIFICATION = "verification"
-    MEMBERSHIP = "membership"
-    NO_SPACE = "no_space"
-    DISK_READ_ONLY = "disk_read_only"
-    DISK_FAILING = "disk_failing"
-    SOURCE_AUTH = "source_auth"
-    SOURCE_NOT_FOUND = "source_not_found"
-    SOURCE_CHANGED = "source_changed"
-    SOURCE_UNREACHABLE = "source_unreachable"
-    SOURCE_FORBIDDEN = "source_forbidden"
-    REMOVED = "removed"
-    ROLLBACK = "rollback"
-    REFUSED = "refused"
-    MEMORY = "memory"
-    HOLDER_SILENT = "holder_silent"
-
-
 _STATES = tuple(HostState)
-_REASONS = tuple(HostReason)
+_SUBJECT = 1
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
     ("source_bytes", 32, True),
@@ -104,7 +94,7 @@ _FIELDS = (  # after version, state and reason: name, bits, and whether only the
 
 
 class ProgressFormatError(RemoteError):
-    """Not a record of this version. Fault: the sender, or the sender is newer. State: unchanged. Retry: no."""
+    """Not a record of a known form. Fault: the sender, or the sender is newer. State: unchanged. Retry: no."""
 
     code = "E_PROGRESS_FORMAT"
 
@@ -127,14 +117,27 @@ class Progress:
     elapsed_s: int = 0
     """Seconds from ``started_s`` until the final state was reached; 0 while the state is not final."""
 
+    subject: bytes = b""
+    """Whom the reason is about, 8 bytes, or nothing. Not in form 1."""
+
     def to_bytes(self) -> bytes:
-        """The 32-byte record."""
-        packed = _STATES.index(self.state) << 5 | _REASONS.index(self.reason)
+        """Form 1."""
+        head = _STATES.index(self.state) << 5 | self.reason.number_in_format_1
+        return bytes([VERSION, head]) + self._numbers()
+
+    def to_body(self) -> bytes:
+        """Form 2, without the signature."""
+        assert len(self.subject) in (0, SUBJECT_BYTES)
+        fields = bytes([_SUBJECT, SUBJECT_BYTES]) + self.subject if self.subject else b""
+        return bytes([_STATES.index(self.state), self.reason.number]) + self._numbers() + fields
+
+    def _numbers(self) -> bytes:
+        packed = 0
         for name, bits, is_squeezed in _FIELDS:
             value = getattr(self, name)
             whole = min(max(value, 0), (1 << bits) - 1)
             packed = packed << bits | (_squeeze(value, bits - EXPONENT_BITS) if is_squeezed else whole)
-        return bytes([VERSION]) + packed.to_bytes(RECORD_BYTES - 1, "big")
+        return packed.to_bytes(NUMBERS_BYTES, "big")
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Progress:
@@ -143,16 +146,20 @@ class Progress:
             raise ProgressFormatError(f"a progress record has {len(record)} bytes, expected {RECORD_BYTES}")
         if record[0] != VERSION:
             raise ProgressFormatError(f"progress record version {record[0]}, supported {VERSION}")
-        state, reason = record[1] >> 5, record[1] & 31
-        if state >= len(_STATES):
-            raise ProgressFormatError(f"state {state} is unknown")
-        packed, values = int.from_bytes(record[2:], "big"), {}
-        for name, bits, is_squeezed in reversed(_FIELDS):
-            value, packed = packed & (1 << bits) - 1, packed >> bits
-            values[name] = _expand(value, bits - EXPONENT_BITS) if is_squeezed else value
-        # A newer version's reason is still a reason; only its name is lost.
-        known_reason = _REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER
-        return cls(state=_STATES[state], reason=known_reason, **values)
+        number = record[1] & 31
+        reason = reason_of_number(number) if number <= FORMAT_1_LAST else HostReason.OTHER
+        return cls(state=_state(record[1] >> 5), reason=reason, **_values(record[2:]))
+
+    @classmethod
+    def from_body(cls, body: bytes) -> Progress:
+        """The record in form 2. Raises ProgressFormatError, and nothing else, for any bytes."""
+        numbers, fields = body[2 : 2 + NUMBERS_BYTES], body[2 + NUMBERS_BYTES :]
+        if len(numbers) != NUMBERS_BYTES or len(fields) > FIELDS_BYTES_MAX:
+            raise ProgressFormatError(f"the body of a progress record has {len(body)} bytes")
+        subject = _fields(fields).get(_SUBJECT, b"")
+        if len(subject) not in (0, SUBJECT_BYTES):
+            raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
+        return cls(state=_state(body[0]), reason=reason_of_number(body[1]), subject=subject, **_values(numbers))
 
 
 def progress_key(deployment: DeploymentId) -> bytes:
@@ -168,6 +175,32 @@ def next_version(last: int, wall_s: float) -> int:
 def refresh_interval_s(hosts: int) -> float:
     """Seconds after which a host renews its record when only numbers have changed."""
     return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
+
+
+def _state(number: int) -> HostState:
+    if number >= len(_STATES):
+        raise ProgressFormatError(f"state {number} is unknown")
+    return _STATES[number]
+
+
+def _values(numbers: bytes) -> dict[str, Any]:
+    packed, values = int.from_bytes(numbers, "big"), {}
+    for name, bits, is_squeezed in reversed(_FIELDS):
+        value, packed = packed & (1 << bits) - 1, packed >> bits
+        values[name] = _expand(value, bits - EXPONENT_BITS) if is_squeezed else value
+    return values
+
+
+def _fields(data: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = last = 0
+    while at < len(data):
+        kind, body = data[at], data[at + 2 : at + 2 + data[at + 1]] if at + 1 < len(data) else b""
+        if kind <= last or at + 1 >= len(data) or len(body) != data[at + 1]:
+            raise ProgressFormatError("the fields of a progress record are cut short or not in order")
+        found[kind] = body
+        last, at = kind, at + 2 + len(body)
+    return found
 
 
 def _squeeze(value: int, mantissa_bits: int) -> int:

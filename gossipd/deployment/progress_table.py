@@ -10,30 +10,36 @@ forgotten leaves its counters behind. ``to_bytes`` keeps the table over a restar
 ``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use the peak.
 
 Format of ``to_bytes``, big-endian: one byte version (1), then for each row 16 bytes node, 8 bytes key, 8 bytes record
-version, 1 byte flags (1: forgotten), 3 bytes peak, 32 bytes record with the merged counters. A table of another version
-is not read: the totals then start from what gossip brings within one refresh.
+version, 1 byte, 3 bytes peak, 32 bytes record in form 1 with the merged counters. The lowest bit of the one byte says
+that the host is forgotten, the others are the number of a reason that form 1 has no room for. A table of another
+version is not read: the totals then start from what gossip brings within one refresh.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gossipd.core.errors import LocalError
+from gossipd.core.reasons import reason_of_number
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress_record import KEY_BYTES, HostState, Progress, ProgressFormatError, refresh_interval_s
+from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, refresh_interval_s
 from gossipd.deployment.states import FINAL
-from membership.member import NODE_ID_BYTES, NodeId
+from membership.member import NodeId
 
 TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
+ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
+AHEAD_MAX_S = 3600  # between two hosts' clocks; a saved record from later than that was forged
 CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; a record of a lower age counts as new
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
 _FORGOTTEN = 1 << 24
+_REASON_SHIFT = 25
 
 
 class ProgressTableError(LocalError):
@@ -48,12 +54,14 @@ class HostProgress:
 
     progress: Progress
     record: bytes
-    """``progress_record`` on the wire: kept so that saving the table encodes nothing."""
+    """In form 1: kept so that saving the table encodes nothing."""
     version: int
     chunks_peak: int
     heard_at: float
     age_when_heard_s: float
     forgotten: bool = False
+    is_signed: bool = False
+    """Heard from gossip with the host's signature since this daemon started."""
 
     def age_s(self, now: float) -> float:
         """The age of the record in seconds."""
@@ -88,32 +96,45 @@ class ClusterProgress:
     def __init__(self, *, rows_max: int = ROWS_MAX) -> None:
         self._rows: dict[bytes, dict[NodeId, HostProgress]] = {}
         self._rows_max = rows_max
+        self._counts: Counter[NodeId] = Counter()  # rows of each host
         self._count = 0
 
-    def record(self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float) -> bool:
-        """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room."""
-        return self.heard(node, key, version, progress.to_bytes(), now=now, wall_s=wall_s)
-
-    def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
-        """The same for a record from the wire. Raises ProgressFormatError."""
-        if len(node) != NODE_ID_BYTES or len(key) != KEY_BYTES:  # gossip takes any key; saved rows have fixed widths
-            raise ProgressFormatError(
-                f"a progress record's key has {len(node) + len(key)} bytes, need {NODE_ID_BYTES + KEY_BYTES}"
-            )
-        progress = Progress.from_bytes(record)
+    def record(
+        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float,
+        is_signed: bool = False,
+    ) -> bool:  # fmt: skip
+        """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room. A
+        signed one is newer than any that is not.
+        """
+        progress = Progress.from_body(progress.to_body())
         old = self._rows.get(key, {}).get(node)
-        if old is not None and version <= old.version:
+        if old is not None and version <= old.version and old.is_signed >= is_signed:
             return False
-        if old is None:
-            if self._count >= self._rows_max:
-                return False
-            self._count += 1
-        if old is not None and (merged := _never_falling(old.progress, progress)) != progress:
-            progress, record = merged, merged.to_bytes()
+        if old is None and not self._make_room(node):
+            return False
+        if old is not None:
+            progress = _never_falling(old.progress, progress)
         age = wall_s - version / 1000
         age_s, peak = age if age > CLOCK_SKEW_S else 0.0, max(progress.chunks_verified, old.chunks_peak if old else 0)
-        self._rows.setdefault(key, {})[node] = HostProgress(progress, record, version, peak, now, age_s)
+        row = HostProgress(progress, progress.to_bytes(), version, peak, now, age_s, is_signed=is_signed)
+        self._put(node, key, row)
         return True
+
+    def _put(self, node: NodeId, key: bytes, row: HostProgress) -> None:
+        rows = self._rows.setdefault(key, {})
+        if node not in rows:
+            self._counts[node] += 1
+            self._count += 1
+        rows[node] = row
+
+    def _make_room(self, node: NodeId) -> bool:
+        """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows."""
+        if self._counts[node] >= ROWS_PER_HOST_MAX:
+            oldest = min((rows[node].heard_at, key) for key, rows in self._rows.items() if node in rows)[1]
+            del self._rows[oldest][node]
+            self._counts[node] -= 1
+            self._count -= 1
+        return self._count < self._rows_max
 
     def forget(self, node: NodeId) -> None:
         """A forgotten host has no row any more, but its traffic still counts."""
@@ -130,6 +151,12 @@ class ClusterProgress:
         """One host's last record, None when none was heard or the host is forgotten."""
         row = self._rows.get(key, {}).get(node)
         return None if row is None or row.forgotten else row
+
+    def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
+        """Hosts that have lately said that they cannot read the deployment's storage."""
+        stale_s = STALE_REFRESHES * refresh_interval_s(hosts)
+        rows = self._rows.get(key, {}).items()
+        return [node for node, row in rows if row.progress.reason.is_the_readers and row.age_s(now) <= stale_s]
 
     def totals(
         self, key: bytes, targets: Collection[NodeId], *, chunk_count: int, bytes_total: int, now: float
@@ -162,7 +189,7 @@ class ClusterProgress:
     def to_bytes(self) -> bytes:
         """The table for the disk; it holds nothing secret."""
         rows = [
-            _ROW.pack(node, key, row.version, row.chunks_peak | row.forgotten << 24, row.record)
+            _ROW.pack(node, key, row.version, row.chunks_peak | _flags(row), row.record)
             for key, hosts in self._rows.items()
             for node, row in hosts.items()
         ]
@@ -176,9 +203,8 @@ class ClusterProgress:
         loaded = cls(rows_max=rows_max)
         try:
             for node, key, row in _unpacked(table[1:], now, wall_s):
-                if loaded._count < rows_max and node not in loaded._rows.get(key, {}):
-                    loaded._rows.setdefault(key, {})[node] = row
-                    loaded._count += 1
+                if loaded._count < rows_max and row.version <= (wall_s + AHEAD_MAX_S) * 1000:
+                    loaded._put(node, key, row)
         except (struct.error, ProgressFormatError) as error:
             raise ProgressTableError(f"the saved progress table is damaged: {error}") from None
         return loaded
@@ -222,9 +248,17 @@ def _never_falling(old: Progress, new: Progress) -> Progress:
     return replace(new, **highest)
 
 
+def _flags(row: HostProgress) -> int:
+    number = row.progress.reason.number
+    later = number if number != row.progress.reason.number_in_format_1 else 0
+    return _FORGOTTEN * row.forgotten | later << _REASON_SHIFT
+
+
 def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, bytes, HostProgress]]:
     for node, key, version, peak, record in _ROW.iter_unpack(rows):
         age = max(0.0, wall_s - version / 1000)
         progress = Progress.from_bytes(record)
-        forgotten = bool(peak & _FORGOTTEN)
+        forgotten, reason = bool(peak & _FORGOTTEN), peak >> _REASON_SHIFT
+        if reason:
+            progress = replace(progress, reason=reason_of_number(reason))
         yield NodeId(node), key, HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten)

@@ -1,7 +1,7 @@
 """Statements on deployments whose manifest this host has not verified: kept in memory, for a while, fairly by signer.
 
 What lives here: which of them are worth a pull now, and the shares of pulls. What does not: signatures (``statement``),
-what is believed (``statement_store``), and pulling (``life``).
+what is believed (``statement_store``), and pulling (``deployment_steps``).
 
 Anybody who may sign can sign statements about nothing. So these are no deployments: they take no room, are not kept on
 disk, are never signed again for others, and end after a time. Each signer has a few that are looked into; its others

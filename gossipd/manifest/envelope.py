@@ -70,8 +70,9 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
     if not known:
         named = ", ".join(signed_by.hex()[:12] for signed_by, _ in signatures)
         raise ManifestError(
-            f"signed by key={named}, which is not among the {len(keys)} trusted keys", code="E_KEY_UNKNOWN"
-        )
+            f"signed by key={named}, which is not among the {len(keys)} trusted keys", code="E_KEY_UNKNOWN",
+            subject=bytes(signatures[0][0]),
+        )  # fmt: skip
     message = _pae(kind.encode("ascii"), payload)  # the only copy of the payload, gone when this returns
     for key, signature in known:
         if not verify(key, signature, message):

@@ -27,6 +27,11 @@ class ManifestError(RemoteError):
     code = "E_DECODE"
     exit_code: ClassVar[ExitCode] = ExitCode.TRUST
 
+    def __init__(self, message: str, *, code: str | None = None, subject: bytes = b"") -> None:
+        """``subject``: the id of the key that the refusal is about, if it is about one."""
+        super().__init__(message, code=code)
+        self.subject = subject
+
 
 def shown(text: str) -> str:
     """``text`` in quotes, cut, with every character escaped that could move a terminal's cursor."""

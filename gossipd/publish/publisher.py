@@ -31,7 +31,7 @@ from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find
 from gossipd.publish.errors import InspectionError, PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import hash_chunks
-from gossipd.publish.hub import HubFiles, list_repository
+from gossipd.publish.hub_listing import HubFiles, list_repository
 from gossipd.publish.inspection import Finding, inspect
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection

@@ -24,6 +24,8 @@ REPEAT_S = 60.0
 LINES_REMEMBERED_MAX = 256
 VALUE_CHARS_MAX = 2000  # bounds what a hostile name or answer can log
 
+# Without local variables, which may be keys and tokens; a traceback passes the redaction as every value does.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
 
 
@@ -43,12 +45,14 @@ def configure(*, level: str = "info", as_json: bool | None = None, stream: TextI
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if json_lines else "timestamp"),
         _name_of_logger,
+        _TRACEBACKS if json_lines else structlog.processors.format_exc_info,
         _redact,
     ]
     if json_lines:
-        processors += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        processors.append(structlog.processors.JSONRenderer())
     else:
-        processors.append(structlog.dev.ConsoleRenderer(colors=target.isatty()))
+        traceback = structlog.dev.plain_traceback  # the default shows local variables, which may be keys
+        processors.append(structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=traceback))
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
@@ -111,8 +115,19 @@ def _name_of_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -
 
 def _redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
     for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = redacted(value[:VALUE_CHARS_MAX])
-        elif isinstance(value, bytes | bytearray | memoryview):
-            event[key] = f"{len(value)} bytes"  # never the content: it may be a key
+        event[key] = _safe(value)
     return event
+
+
+def _safe(value: Any) -> Any:
+    if isinstance(value, str):
+        # Of a traceback the end tells what happened.
+        cut = value[-VALUE_CHARS_MAX:] if value.startswith("Traceback") else value[:VALUE_CHARS_MAX]
+        return redacted(cut)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value)} bytes"  # never the content: it may be a key
+    if isinstance(value, dict):
+        return {name: _safe(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_safe(inner) for inner in value]
+    return value

@@ -77,7 +77,7 @@ class PendingConnections(Generic[Connection]):
             del self._by_address[address]
             self._members.discard(address)
 
-    def remove_before(self, began: float) -> None:
+    def forget_older_than(self, began: float) -> None:
         """Forget those that came before this time."""
         old = [one for own in self._by_address.values() for one, at in own.items() if at < began]
         for connection in old:

@@ -29,6 +29,11 @@ class Quotas(Generic[Writer]):
         self._left: OrderedDict[Writer, tuple[float, float]] = OrderedDict()
         self.refused = 0
 
+    def has(self, writer: Writer, now: float, amount: float = 1.0) -> bool:
+        """Whether ``writer`` could have ``amount`` at ``now``; nothing is spent."""
+        left, at = self._left.get(writer, (self._burst, now))
+        return amount <= min(self._burst, left + (now - at) * self._per_s)
+
     def take(self, writer: Writer, now: float, amount: float = 1.0) -> bool:
         """Whether ``writer`` may have ``amount`` at ``now``, in monotonic seconds; then it is spent."""
         left, at = self._left.pop(writer, (self._burst, now))

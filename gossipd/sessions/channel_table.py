@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.sessions.send_queue import Outgoing
@@ -31,6 +32,9 @@ class EndpointDirectory(Protocol):
     def has_answered(self, node: NodeId) -> bool:
         """Whether a member has ever spoken from there. A lookup, too."""
 
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """Whether a member is one of the targets, by its own record."""
+
 
 class ChannelTable:
     """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
@@ -38,7 +42,7 @@ class ChannelTable:
     def __init__(self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random) -> None:
         self.commands: list[SessionCommand] = []
         self.counters: Counter[str] = Counter()
-        self._directory = directory
+        self.directory = directory
         self._settings = settings
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
@@ -55,7 +59,7 @@ class ChannelTable:
         """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
-            if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
+            if self.directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
                 self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
@@ -107,7 +111,7 @@ class ChannelTable:
         channel = self._channels.get(peer)
         if channel is None:
             return
-        endpoint = self._directory.endpoint_of(peer)
+        endpoint = self.directory.endpoint_of(peer)
         if endpoint is None:
             self.drop(peer)
         elif channel.state is ChannelState.WAITING:
@@ -115,7 +119,7 @@ class ChannelTable:
             self.look_at(now)
         elif channel.endpoint != endpoint:
             self._fail(channel, "moved", now)
-        elif channel.is_asking and self._directory.has_answered(peer):
+        elif channel.is_asking and self.directory.has_answered(peer):
             channel.is_asking = False
             self._begin(channel, endpoint, now)
 
@@ -193,11 +197,11 @@ class ChannelTable:
         return True
 
     def _dial(self, channel: PeerChannel, now: float) -> None:
-        endpoint = self._directory.endpoint_of(channel.peer)
+        endpoint = self.directory.endpoint_of(channel.peer)
         if endpoint is None:
             self.drop(channel.peer)
             return
-        is_asking = not self._directory.has_answered(channel.peer)
+        is_asking = not self.directory.has_answered(channel.peer)
         channel.dial(endpoint, now, is_asking=is_asking)
         self.look_at(channel.dial_until_s)
         if is_asking:

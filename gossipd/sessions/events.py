@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gossipd.core import events
+from gossipd.core.ids import DeploymentId
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.wire.control import Message
 from membership.member import NodeId
@@ -125,4 +126,12 @@ class ReportEvent:
     event: events.Event
 
 
-SessionCommand: TypeAlias = Dial | AskPeer | HangUp | SendReady | KeepTokens | ReportEvent
+@dataclass(frozen=True, slots=True)
+class RefuseSubscriber:
+    """A peer that is no target of the deployment asks for its holdings: it is told nothing, the log is."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+SessionCommand: TypeAlias = Dial | AskPeer | HangUp | SendReady | KeepTokens | ReportEvent | RefuseSubscriber

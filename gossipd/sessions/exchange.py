@@ -11,8 +11,9 @@ from random import Random
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet, ChunkSetError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import ChannelTable
-from gossipd.sessions.events import KeepTokens, ReportEvent
+from gossipd.sessions.events import KeepTokens, RefuseSubscriber, ReportEvent
 from gossipd.sessions.send_queue import payloads_of
 from gossipd.sessions.settings import SessionSettings
 from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
@@ -21,17 +22,22 @@ from gossipd.wire import control
 from gossipd.wire.control_frame import FrameError, indexes
 from membership.member import NodeId
 
+ASKS_BURST, ASKS_PER_S = 256.0, 16.0  # four times the deployments that a host has under way, and again in 16 s
+
 
 class DeploymentExchange:
     """The subscriptions of both sides, and which deployments are open here. For ``sessions`` only."""
 
     def __init__(self, channels: ChannelTable, *, settings: SessionSettings, rng: Random) -> None:
         self._channels, self._commands, self._counters = channels, channels.commands, channels.counters
+        self._directory = channels.directory
         self.subscriptions = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
         self.subscribers = SubscriberTable(
             first_stream=rng.randrange(STREAMS_MAX), early_per_peer_max=settings.early_per_peer_max
         )
         self._chunk_counts: dict[DeploymentId, int] = {}  # of the deployments that are open here
+        self._targets: dict[DeploymentId, Targets] = {}  # of the same
+        self._asks_left: dict[NodeId, tuple[float, float]] = {}  # questions of a peer that are answered, and since when
 
     # ---- what the planner says -----------------------------------------------------------------
 
@@ -84,23 +90,40 @@ class DeploymentExchange:
             case control.Holdings():
                 self._holdings_heard(peer, message, number)
             case control.Subscribe(deployment=deployment):
-                self._subscribe_heard(peer, deployment)
+                if self._may_ask(peer, now):
+                    self._subscribe_heard(peer, deployment)
             case control.Unsubscribe(deployment=deployment):
-                if self.subscribers.remove(peer, deployment):
-                    self._report(events.UnsubscribeHeard(peer, deployment))
-                    self._channels.review(peer, now)
+                self._unsubscribe_heard(peer, deployment, now)
             case control.Hello():
                 self._counters["greetings"] += 1  # and asks for nothing
             case _:
                 self._counters["misplaced"] += 1  # a reply to nothing
+
+    def _may_ask(self, peer: NodeId, now: float) -> bool:
+        """An answer costs a set of chunks; a peer with very many deployments asks again by itself."""
+        left, at = self._asks_left.get(peer, (ASKS_BURST, now))
+        left = min(ASKS_BURST, left + (now - at) * ASKS_PER_S)
+        may = left >= 1
+        self._asks_left[peer] = (left - may, now)
+        self._counters["refused_too_many_questions"] += not may
+        return may
 
     def _subscribe_heard(self, peer: NodeId, deployment: DeploymentId) -> None:
         """``peer`` asks, or asks again: the planner answers with Holdings when the deployment is open here."""
         if deployment not in self._chunk_counts:
             self.subscribers.add_early(peer, deployment)
             return
+        if not self._directory.is_target(peer, self._targets[deployment]):
+            self._counters["refused_not_a_target"] += 1
+            self._commands.append(RefuseSubscriber(peer, deployment))
+            return
         self.subscribers.add(peer, deployment)
         self._report(events.SubscribeHeard(peer, deployment))
+
+    def _unsubscribe_heard(self, peer: NodeId, deployment: DeploymentId, now: float) -> None:
+        if self.subscribers.remove(peer, deployment):
+            self._report(events.UnsubscribeHeard(peer, deployment))
+            self._channels.review(peer, now)
 
     def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int) -> None:
         chunk_count = self._chunk_counts.get(message.deployment)
@@ -139,10 +162,12 @@ class DeploymentExchange:
         deployment = event.deployment
         if isinstance(event, events.DeploymentOpened):
             self._chunk_counts[deployment] = event.shape.chunk_count
+            self._targets[deployment] = event.targets
             for peer in self.subscribers.take_early(deployment):
                 self._subscribe_heard(peer, deployment)
             return
         self._chunk_counts.pop(deployment, None)
+        self._targets.pop(deployment, None)
         for peer in self.subscriptions.end_deployment(deployment):
             self._unsubscribe(peer, deployment, now)
         stream, peers = self.subscribers.close(deployment)
@@ -165,8 +190,15 @@ class DeploymentExchange:
         for deployment in self.subscribers.link_up(peer):
             self._subscribe_heard(peer, deployment)
 
+    def peer_changed(self, peer: NodeId, now: float) -> None:
+        """Its record may name it otherwise now: one that is no target any more is told nothing from now on."""
+        for deployment in self.subscribers.of(peer):
+            if not self._directory.is_target(peer, self._targets[deployment]):
+                self._unsubscribe_heard(peer, deployment, now)
+
     def drop_peer(self, peer: NodeId) -> None:
         """The peer is gone."""
+        self._asks_left.pop(peer, None)
         self.subscriptions.end_peer(peer)
         self.subscribers.remove_peer(peer)
 

@@ -85,6 +85,7 @@ class Sessions:
                 self._channels.down(event.peer, event.reason, now)
             case session_events.EndpointChanged():
                 self._channels.move(event.peer, now)
+                self._exchange.peer_changed(event.peer, now)
             case events.PeerLost():
                 self._peer_lost(event.node)
         self._settle()

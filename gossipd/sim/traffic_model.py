@@ -38,7 +38,7 @@ _STREAM = 3  # a number of 16 bits, chosen by the sender
 _SLOTS = 1
 LINK_BYTES_S = (108 + 106 + 66) / SessionSettings().heartbeat_s
 MEMBERSHIP_REST_BYTES_S = 400.0 + 4 * 14
-_PROGRESS = ((1, 0.0), (6, 1979.0), (16, 5536.0), (40, 5625.0), (100, 5628.0))
+_PROGRESS = ((1, 0.0), (6, 3050.0), (16, 9320.0), (40, 10_518.0), (100, 10_527.0))
 ACKNOWLEDGEMENT_BYTES = _SEGMENT
 """What the receiver of a control message sends."""
 

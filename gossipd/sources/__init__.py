@@ -6,6 +6,7 @@
 * ``first_request`` the first request to an object, without obstore: redirects, addresses, Retry-After
 * ``web_stream`` the ranges of web objects, likewise without obstore, over kept connections
 * ``clients`` obstore's streams; ``admission``, ``pace`` when a host may be asked
+* ``connection_limit``, ``request_rate`` how much a host allows, ``mirror_rates`` which mirror gives most
 * ``errors`` each failure by name, ``settings`` every limit
 
 Credentials come from this host's environment only. The planner decides what to read.

@@ -9,7 +9,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -24,7 +24,8 @@ from gossipd.sources import errors
 from gossipd.sources.clients import Clock
 from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
-from gossipd.sources.pace import Pace
+from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
+from gossipd.sources.pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
@@ -35,6 +36,12 @@ _ABOUT_THE_HOST = (
 )  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
+WELL_S = 10.0  # a host that has answered within this time is well: what fails there is repeated more often
+REPEATS_WELL_MAX = 8
+REFUSALS_WELL_MAX = 100  # of one read, some 30 s
+REPEAT_PAUSE_S_MAX = 2.0  # of one request, while the host answers others
+STEADY_AFTER = 8  # good ranges after a failure until a host is read in whole ranges again
+GOOD_BYTES_MIN = 64 * 1024  # a request that brought as many was of use, though it broke
 HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
 Resolve = Callable[[SourceUrl, str], Addresses]
 
@@ -65,12 +72,14 @@ class SourceAdmission:
         self._clock = clock
         self._find = find
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._mirrors = MirrorRates()
         self._paces: dict[str, Pace] = {}
         self._resolved: dict[str, tuple[float, Addresses]] = {}
         self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, errors.SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
-        self._fast: set[str] = set()
+        self._steady: Counter[str] = Counter()  # by authority: good ranges in a row, from below zero after a failure
         self._requests = self._retries = self._bytes = self._in_flight = 0
 
     def set_policy(self, policy: SourcePolicy) -> None:
@@ -133,72 +142,165 @@ class SourceAdmission:
             )
         return error
 
-    def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> bool:
-        """Wait until the host may be asked; ``leave`` must follow. True when its last request failed. Raises
-        SourceCancelledError, or SourceBusyError when the wait would be too long.
+    def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> Turn:
+        """Wait until the host may be asked; ``leave`` must follow. Raises SourceCancelledError, or SourceBusyError when
+        the host has answered nobody for too long.
         """
         deadline = self._clock() + self._settings.patience_s
-        while True:
-            if stop.is_set():
-                raise errors.SourceCancelledError(what, "the read was stopped")
-            now = self._clock()
-            with self._lock:
+        with self._lock:
+            while True:
+                if stop.is_set():
+                    raise errors.SourceCancelledError(what, "the read was stopped")
+                now = self._clock()
                 pace = self._pace(source)
                 wait_s = pace.wait_s(now)
                 if wait_s == 0.0:
                     self._requests += 1
                     self._in_flight += 1
-                    return pace.failures > 0
-                trouble = self._troubles.get(authority(source), "an earlier failure")
-            if now + wait_s > deadline:
-                raise errors.SourceBusyError(what, f"not asked again yet, because of {trouble}")
-            stop.wait(wait_s)
+                    return pace.begin(now)
+                if now + wait_s > max(deadline, pace.answered_s + self._settings.patience_s):
+                    trouble = self._troubles.get(authority(source), "an earlier failure")
+                    raise errors.SourceBusyError(what, f"not asked again yet, because of {trouble}")
+                self._changed.wait(min(wait_s, FOLLOWER_WAIT_S))
 
-    def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:
+    def answered(self, source: SourceUrl, turn: Turn) -> None:
+        """The head of a good answer has come."""
+        with self._lock:
+            self._pace(source).answered(turn, self._clock())
+            self._changed.notify_all()
+
+    def leave(self, source: SourceUrl, turn: Turn, error: GossipdError | None, received: int) -> None:
         """One request has ended, well or with ``error``."""
-        place = authority(source)
+        place, now = authority(source), self._clock()
         with self._lock:
             pace = self._pace(source)
             self._in_flight -= 1
             self._bytes += received
             self._results[source.scheme, "ok" if error is None else error.code] += 1
             if error is None:
-                pace.succeeded()
+                pace.answered(turn, now)
                 self._troubles.pop(place, None)
-                return
-            if isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
-                _bound(self._troubles)
-                self._troubles[place] = error.sentence
-                self._fast.discard(place)
-            if isinstance(error, _WAITING_HELPS):
-                pace.failed(self._clock(), error.retry_after_s)
-            elif isinstance(error, _ABOUT_THE_HOST):
-                pace.succeeded()
+            elif isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
+                self._failed(source, turn, error, now)
+            pace.ended(turn, is_good=error is None or received >= GOOD_BYTES_MIN)
+            self._changed.notify_all()
+
+    def _failed(self, source: SourceUrl, turn: Turn, error: errors.SourceError, now: float) -> None:
+        place, pace = authority(source), self._pace(source)
+        _bound(self._troubles)
+        self._troubles[place] = error.sentence
+        _bound(self._steady)
+        self._steady[place] = -STEADY_AFTER
+        if isinstance(error, errors.SourceBusyError):
+            pace.refused(turn, now, is_too_many=error.is_too_many, retry_after_s=error.retry_after_s)
+        if isinstance(error, _WAITING_HELPS):
+            pace.failed(turn, now, error.retry_after_s)
+        elif isinstance(error, _ABOUT_THE_HOST):
+            pace.answered(turn, now)
+
+    def choose(self, sources: Sequence[SourceUrl], what: str, stop: threading.Event) -> SourceUrl:
+        """The mirror for the next read, of at least one; ``release`` must follow. Waits while each is in use as far as
+        makes sense. Raises as ``enter``.
+        """
+        by_key = {source.text: source for source in sources}
+        deadline = self._clock() + self._settings.patience_s
+        with self._lock:
+            while True:
+                if stop.is_set():
+                    raise errors.SourceCancelledError(what, "the read was stopped")
+                now = self._clock()
+                waits = {source.text: self._pace(source).wait_s(now) for source in sources}
+                if len(by_key) == 1 or now > deadline or all(self._pace(source).failures for source in sources):
+                    chosen: str | None = min(waits, key=waits.__getitem__)
+                else:
+                    places = {key: self._places(by_key[key], now) for key in by_key}
+                    chosen = self._mirrors.choose(places, now)
+                if chosen is not None:
+                    self._mirrors.assign(chosen, by_key)
+                    return by_key[chosen]
+                self._changed.wait(FOLLOWER_WAIT_S)
+
+    def _places(self, source: SourceUrl, now: float) -> int:
+        pace = self._pace(source)
+        is_paused = pace.wait_s(now) > 0.0 and pace.connections.under_way < pace.connections.places(now)
+        return 0 if is_paused else pace.connections.places(now)
+
+    def release(self, source: SourceUrl) -> None:
+        """The read from a chosen mirror is over."""
+        with self._lock:
+            self._mirrors.release(source.text)
+            self._changed.notify_all()
+
+    def blame(self, source: SourceUrl, error: errors.SourceError) -> None:
+        """A read from there failed: other mirrors are asked first for a while, for longer after wrong bytes."""
+        with self._lock:
+            if isinstance(error, errors.SourceHashError):
+                self._mirrors.lied(source.text, self._clock())
             else:
-                pace.left()
+                self._mirrors.failed(source.text, self._clock())
+
+    def watch(self, mirror: str, source: SourceUrl, turn: Turn, what: str, length: int) -> Callable[[int, float], None]:
+        """Called with the bytes received and the time waited for them; raises SourceSlowError when others like it are
+        so much quicker that the request should be made again."""
+
+        def look(received: int, waited_s: float) -> None:
+            if waited_s < LOOKED_S_MIN:
+                return
+            with self._lock:
+                requests = self._pace(source).connections.under_way
+                is_slow = self._mirrors.is_slow(mirror, length, received, waited_s, requests)
+                if is_slow:
+                    self._mirrors.given_up(mirror)
+            if is_slow:
+                raise errors.SourceSlowError(
+                    what, f"{received} bytes in {waited_s:.1f} s, when other requests were far quicker"
+                )
+
+        return look
 
     def is_fast(self, source: SourceUrl) -> bool:
-        """Whether the host's last range came quickly enough to read whole ranges."""
+        """Whether the host's last ranges came quickly enough, and without a break, to read whole ranges."""
         with self._lock:
-            return authority(source) in self._fast
+            return self._steady[authority(source)] > 0
 
-    def note_rate(self, source: SourceUrl, received: int, waited_s: float) -> None:
+    def is_breaking(self, source: SourceUrl) -> bool:
+        """Whether a request to the host has failed lately."""
+        with self._lock:
+            return self._steady[authority(source)] < 0
+
+    def note_rate(self, mirror: str, source: SourceUrl, turn: Turn, received: int, waited_s: float) -> None:
         """Note how quickly a range came, without our own time."""
-        if received < RATED_BYTES_MIN:
-            return
         place = authority(source)
         with self._lock:
-            if received >= self._settings.whole_rate_bytes_min * waited_s and len(self._fast) < HOSTS_MAX:
-                self._fast.add(place)
-            else:
-                self._fast.discard(place)
+            requests = max(turn.level, self._pace(source).connections.under_way)
+            self._mirrors.came(mirror, received, waited_s, requests, self._clock())
+            if self._steady[place] < 0:
+                self._steady[place] += 1
+            elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:
+                self._steady[place] = int(received >= self._settings.whole_rate_bytes_min * waited_s)
 
-    def take_retry(self, source: SourceUrl) -> bool:
-        """True when one more repeat to this host is within its budget."""
+    def take_retry(self, source: SourceUrl, error: errors.SourceError, repeats: int) -> float | None:
+        """The pause before a request is repeated at this host; None when it is not. ``repeats``: this one included."""
         with self._lock:
-            granted = self._pace(source).take_retry()
-            self._retries += granted
-            return granted
+            pace = self._pace(source)
+            is_well = not pace.failures and self._clock() < pace.answered_s + WELL_S
+            may_wait = error.again > 0 and not isinstance(error, errors.SourceHashError)
+            is_refusal = isinstance(error, errors.SourceBusyError)
+            if is_well and is_refusal:  # others have its places, and there is a pause before each
+                if repeats > REFUSALS_WELL_MAX:
+                    return None
+            elif repeats > (REPEATS_WELL_MAX if is_well and may_wait else error.again) or not pace.take_retry():
+                return None
+            self._retries += 1
+            if not is_well or (repeats == 1 and not is_refusal):
+                return 0.0
+            # The number of places spares the host; a longer pause would only make the last reads late.
+            return min(REPEAT_PAUSE_S_MAX, pace.pause_s(min(1, repeats - 1) if is_refusal else repeats - 1))
+
+    def went_on(self) -> None:
+        """A request asks for what a broken one had left over."""
+        with self._lock:
+            self._retries += 1
 
     def refuse(self, deployment: DeploymentId, location: Location, error: errors.SourceError) -> None:
         """Remember for a while that this object is of no use to this deployment."""

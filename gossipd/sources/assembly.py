@@ -43,11 +43,14 @@ class Assembly:
         self._clock = clock
         self._position = 0
         self._filled = 0
+        self.received = 0
+        """Bytes of the run that need not be asked for again."""
         self._incoming: IncomingChunk | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
         """Take the next bytes of the run. Raises SourceHashError, PoolExhaustedError when stopped, and the store's."""
+        self.received += len(piece)
         while piece:
             if self._incoming is None:
                 chunk = self._chunks[self._position]

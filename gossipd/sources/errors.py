@@ -39,6 +39,8 @@ class SourceError(RemoteError):
         self.said = ""
         """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.retry_after_s = retry_after_s
+        self.is_too_many = False
+        """Status 429: the number of requests in a time, not of those at once, is too high."""
 
 
 class SourceShortError(SourceError):
@@ -264,9 +266,14 @@ _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
 )
 
 
+TOO_MANY = 429
+
+
 def from_status(status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
     """The error for an HTTP status that is neither 200 nor 206."""
     for statuses, kind, why in _STATUSES:
         if status in statuses:
-            return kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            error = kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            error.is_too_many = status == TOO_MANY
+            return error
     return SourceError(what, f"the server refused the request (status {status})", retry_after_s=retry_after_s)

@@ -1,7 +1,7 @@
 """Models on the Hugging Face Hub, ``hf://ORG/MODEL[@REVISION]``: where the hub says that a file is just now.
 
 What lives here: the hub's address and token from this host's environment, redirects, renewal. What does not: reading
-(``web_stream``), listing a repository (``publish.hub``).
+(``web_stream``), listing a repository (``publish.hub_listing``).
 
 The hub answers for each file either with its bytes or with a redirect to an address on another host, signed and good
 for a while only. That address is remembered for the ranges that follow, and asked for again when its host refuses it.

@@ -1,66 +1,131 @@
-"""When a source may be asked: one pace for each host, shared by all its reads.
+"""When a host may be asked: one pace for all requests to it.
 
-Values only: ``now`` and the generator are passed in; ``admission`` owns the lock, and the reading threads wait.
+Values only: ``now`` and the generator are passed in; ``admission`` owns the lock, and the reading threads wait. What
+does not live here: which of several mirrors is asked (``mirror_rates``).
 
-After a failure the host is left alone for a pause. The pause doubles with each further failure, is drawn between half
-and the whole so that seeds do not return together, and is at least the server's Retry-After. Then one request goes
-first, and the others wait for its end. So a burst of 503 costs one request for each read in progress and one for each
-pause. Repeats draw on a budget that good requests fill (source: the retry budgets of the SRE book, chapter 21).
+A request that fails while the host answers others is repeated after a pause of its own, and the others go on. How many
+may be under way is learned from refusals (``connection_limit``), how many may go out in a second from status 429
+(``request_rate``).
+
+When nothing has been answered since the failed request was sent, the host itself is left alone for a pause. The pause
+doubles with each further failure and is drawn between half and the whole so that seeds do not return together. Then one
+request goes first, and the others wait for its answer. A Retry-After is a pause for all requests in either case. So a
+burst of 503 costs one request for each read in progress and one for each pause. Repeats draw on a budget that good
+requests fill (source: the retry budgets of the SRE book, chapter 21).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
 from random import Random
 
+from gossipd.sources.connection_limit import ConnectionLimit
+from gossipd.sources.request_rate import RequestRate
 from gossipd.sources.settings import SourceSettings
 
+REFUSED_PAUSE_S_MAX = 1.0  # a host that is full of others' requests is asked for a place this often
 FAILURES_MAX = 30  # doubling 0.2 s this often is beyond every ceiling
-FOLLOWER_WAIT_S = 0.05  # how soon a read checks again while another goes first; of the order of a request
+FOLLOWER_WAIT_S = 0.1  # how soon a read checks again when nobody wakes it
+_REFUSALS_IN_ORDER = 4  # without an answer, while the right number per second is searched
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One request, from its permission to its end. ``is_struggling``: the host's last answers were failures."""
+
+    level: int
+    sent_s: float
+    is_struggling: bool
+    is_answered: bool = False
 
 
 class Pace:
+    """For one host."""
+
     def __init__(self, settings: SourceSettings, rng: Random) -> None:
         self._settings = settings
         self._rng = rng
         self.failures = 0
+        self.answered_s = -inf
+        """When the host began to send what it was asked for, last."""
+        self.connections = ConnectionLimit()
+        self.requests = RequestRate()
+        self._refusals = 0  # since the last answer
+        self._streams = 0  # answered requests that are under way
         self._not_before = 0.0
-        self._scout_out = False
+        self._told_until = 0.0
+        self._scout: Turn | None = None
         self._budget = settings.retry_reserve
 
     def wait_s(self, now: float) -> float:
-        """0: ask now; ``succeeded``, ``failed`` or ``left`` must follow. Else check again after this time."""
-        if self.failures == 0:
-            return 0.0
-        if now < self._not_before:
-            return self._not_before - now
-        if self._scout_out:
+        """0: ``begin`` may be called. Else check again after this time, or when a request ends."""
+        pause_s = max(self._told_until, self._not_before if self.failures else 0.0) - now
+        if pause_s > 0.0:
+            return pause_s
+        if self.failures and self._scout is not None:
             return FOLLOWER_WAIT_S
-        self._scout_out = True
-        return 0.0
+        if self.connections.under_way >= self.connections.places(now):
+            return FOLLOWER_WAIT_S
+        return self.requests.wait_s(now)
 
-    def succeeded(self) -> None:
-        """A request had a good answer, or one that waiting cannot improve."""
-        self.failures = 0
-        self._scout_out = False
-        self._budget = min(self._settings.retry_reserve, self._budget + self._settings.retry_share)
+    def begin(self, now: float) -> Turn:
+        """A request goes out; ``ended`` must follow, and before it ``answered`` or ``failed`` when there is news."""
+        self.requests.sent(now)
+        turn = Turn(self.connections.begin(), now, self.failures > 0)
+        if turn.is_struggling:
+            self._scout = turn
+        return turn
 
-    def failed(self, now: float, retry_after_s: float | None = None) -> None:
+    def answered(self, turn: Turn, now: float) -> None:
+        """The host gave a good answer, or one that waiting cannot improve; its body may still be on the way."""
+        if turn.is_answered:
+            return
+        turn.is_answered = True
+        self._streams += 1
+        self.failures = self._refusals = 0
+        self._scout = None
+        self.answered_s = now
+        self.connections.answered(turn.level)
+        self.requests.answered(turn.sent_s, now)
+
+    def refused(self, turn: Turn, now: float, *, is_too_many: bool, retry_after_s: float | None) -> None:
+        """The host has too much to do: 503, or 429, which is ``is_too_many``. Called before ``failed``."""
+        told_s = min(retry_after_s or 0.0, self._settings.retry_after_max_s)
+        self._refusals += 1
+        if self.failures:
+            return  # the pauses are enough
+        self.connections.refused(turn.level, now, told_s)
+        if is_too_many:
+            self.requests.refused(turn.sent_s, now, told_s)
+
+    def failed(self, turn: Turn, now: float, retry_after_s: float | None = None) -> None:
         """A request failed in a way that waiting may cure."""
-        self._scout_out = False
-        ceiling = min(self._settings.backoff_max_s, self._settings.backoff_first_s * 2**self.failures)
-        pause_s = ceiling * self._rng.uniform(0.5, 1.0)
         if retry_after_s is not None:
             asked_s = min(retry_after_s, self._settings.retry_after_max_s)
-            pause_s = max(pause_s, asked_s * self._rng.uniform(1.0, 1.1))
+            self._told_until = max(self._told_until, now + asked_s * self._rng.uniform(1.0, 1.1))
+        if turn.is_answered or self._is_alive(turn):
+            return
+        if self.requests.rate is not None and 0 < self._refusals <= _REFUSALS_IN_ORDER:
+            return
         if now >= self._not_before:  # an earlier request, sent before the pause, says nothing new
+            pause_s = self.pause_s(self.failures)
+            self._not_before = now + (min(pause_s, REFUSED_PAUSE_S_MAX) if self._refusals else pause_s)
             self.failures = min(self.failures + 1, FAILURES_MAX)
-            self._not_before = now + pause_s
-        elif retry_after_s is not None:
-            self._not_before = max(self._not_before, now + pause_s)
 
-    def left(self) -> None:
-        """A request ended without news of the host (it was cancelled, or our disk refused)."""
-        self._scout_out = False
+    def ended(self, turn: Turn, *, is_good: bool) -> None:
+        """The request is over. ``is_good``: it brought what it was for, or a good part of it."""
+        self._streams -= turn.is_answered
+        self.connections.ended(turn.level)
+        if self._scout is turn:
+            self._scout = None
+        if is_good:
+            self._budget = min(self._settings.retry_reserve, self._budget + self._settings.retry_share)
+
+    def pause_s(self, failures: int) -> float:
+        """The pause after so many failures before."""
+        ceiling = min(self._settings.backoff_max_s, self._settings.backoff_first_s * 2.0**failures)
+        return ceiling * self._rng.uniform(0.5, 1.0)
 
     def take_retry(self) -> bool:
         """Use one repeat of the budget; False when none is left."""
@@ -68,3 +133,7 @@ class Pace:
             return False
         self._budget -= 1.0
         return True
+
+    def _is_alive(self, turn: Turn) -> bool:
+        """Whether the host has answered others while this request was on its way, or is sending to them."""
+        return self._streams > 0 or self.answered_s >= turn.sent_s

@@ -42,3 +42,14 @@ def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes
         count += 1
         length += piece.length
     return ReadExtent(tuple(chunks[:count]), (Segment(first.file_index, first.offset, length),))
+
+
+def ranges_after(ranges: Sequence[Segment], received: int) -> tuple[Segment, ...]:
+    """What is left of ``ranges`` when so many of their bytes have come."""
+    left: list[Segment] = []
+    for part in ranges:
+        come = min(received, part.length)
+        received -= come
+        if come < part.length:
+            left.append(Segment(part.file_index, part.offset + come, part.length - come))
+    return tuple(left)

@@ -31,12 +31,19 @@ from gossipd.manifest.source_url import SourceUrl, parse_source_url
 from gossipd.runtime.buffer_pool import PoolExhaustedError
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.rate_limit import RateLimit
-from gossipd.sources.admission import Resolve, SourceAdmission, SourceStatistics
+from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.clients import Clock
-from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
+from gossipd.sources.errors import (
+    SourceCancelledError,
+    SourceError,
+    SourceHashError,
+    SourceShortError,
+    SourceSlowError,
+    SourceUnreachableError,
+)
 from gossipd.sources.location import Location
-from gossipd.sources.ranges import ReadExtent, next_extent
+from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import resolve
@@ -92,11 +99,7 @@ class SourceReader:
         arrival, so read in pieces although whole ranges are cheaper.
         """
         with self._job(manifest, is_awaited=is_awaited) as job:
-            missing = list(chunks)
-            for url in manifest.sources:
-                missing = self._read_from(job, parse_source_url(url), missing)
-                if not missing or (job.errors and not _another_mirror_may_help(job.errors[-1])):
-                    break
+            missing = self._read_all(job, list(chunks))
             return ReadOutcome(tuple(job.stored), tuple(missing), tuple(job.errors))
 
     def probe(self, manifest: Manifest) -> ProbeOutcome:
@@ -147,7 +150,7 @@ class SourceReader:
 
     @contextmanager
     def _job(self, manifest: Manifest, *, is_awaited: bool = False) -> Iterator[Job]:
-        job = Job(manifest, is_awaited)
+        job = Job(manifest, is_awaited=is_awaited)
         with self._lock:
             self._running.add(job)
             if self._closed:
@@ -171,47 +174,125 @@ class SourceReader:
         if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
             self._admission.refuse(job.manifest.id, location, error)
 
-    def _read_from(self, job: Job, source: SourceUrl, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
-        """Read ``chunks`` from one source. Returns the chunks that it did not get."""
+    def _read_all(self, job: Job, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
+        """Read ``chunks`` from the mirrors. Returns the chunks that none of them gave."""
+        mirrors = [parse_source_url(url) for url in job.manifest.sources]
+        attempts = Attempts(mirrors)
         pending = chunks
         failed: list[ChunkIndex] = []
-        repeats: Counter[ChunkIndex] = Counter()
         while pending:
+            usable = attempts.usable(pending[0])
+            if not usable:
+                if not attempts.are_left:
+                    return failed + pending
+                failed.append(pending.pop(0))
+                continue
             run = next_extent(job.manifest, pending, range_bytes_max=self._settings.range_bytes_max)
-            location = Location.of(source, job.manifest.files[run.ranges[0].file_index].path)
             before = len(job.stored)
-            try:
-                self._read_extent(job, source, run, location)
-            except GossipdError as error:
-                done = set(job.stored[before:])
-                pending = [chunk for chunk in pending if chunk not in done]
-                if not pending:
-                    break  # the error came after the last wanted byte
-                repeats[pending[0]] += 1
-                may_repeat = isinstance(error, SourceError) and repeats[pending[0]] <= error.again
-                if may_repeat and self._admission.take_retry(source):
-                    continue
+            error = self._read_run(job, usable, run, attempts)
+            done = set(job.stored[before:])
+            pending = [chunk for chunk in pending if chunk not in done]
+            if error is not None and pending and not _another_mirror_may_help(error):
+                return failed + pending
+        return failed
+
+    def _read_run(
+        self, job: Job, usable: Sequence[SourceUrl], run: ReadExtent, attempts: Attempts
+    ) -> GossipdError | None:
+        """Read one run from the mirror that suits best. Returns the error that ended it, if it was not to the end."""
+        path = job.manifest.files[run.ranges[0].file_index].path
+        what = Location.of(usable[0], path).shown
+        try:
+            source = self._admission.choose(usable, what, job.stop)
+        except SourceError as error:
+            self._note(job, Location.of(usable[0], path), error)
+            return error
+        location = Location.of(source, path)
+        job.mirror = source.text
+        try:
+            self._read_extent(job, source, run, location, is_only=len(usable) == 1)
+        except GossipdError as error:
+            lost = [chunk for chunk in run.chunks if chunk not in job.stored]
+            if lost and not self._will_repeat(job, source, error, attempts, lost[0], is_only=len(usable) == 1):
                 if isinstance(error, SourceHashError):
                     error = self._requests.hash_error(job, location, error)
                 self._note(job, location, error)
-                if not isinstance(error, SourceHashError):
-                    return failed + pending
-                failed.append(pending.pop(0))
-            else:
-                pending = pending[len(run.chunks) :]
-        return failed
+            return error
+        finally:
+            self._admission.release(source)
+        return None
 
-    def _read_extent(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location) -> None:
-        """Raises SourceError, StoreWriteError, NotHeldError."""
+    def _will_repeat(
+        self, job: Job, source: SourceUrl, error: GossipdError, attempts: Attempts, chunk: ChunkIndex, *, is_only: bool
+    ) -> bool:
+        """Whether the mirror may be asked for ``chunk`` again. Waits before a repeat."""
+        if not isinstance(error, SourceError) or isinstance(error, SourceCancelledError):
+            return False
+        self._admission.blame(source, error)
+        is_wrong = isinstance(error, SourceHashError)
+        repeats = attempts.count(source, chunk)
+        pause_s = None if is_wrong and not is_only else self._admission.take_retry(source, error, repeats)
+        if pause_s is None:
+            attempts.give_up(source, chunk if is_wrong else None)
+            return False
+        if is_only:
+            job.stop.wait(pause_s)
+        return True
+
+    def _read_extent(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location, *, is_only: bool) -> None:
+        """Raises SourceError, StoreWriteError, NotHeldError. A request that breaks off when it has brought a good part
+        is gone on with where it broke.
+        """
         assembly = Assembly(job, run.chunks, self._delivery, what=first.shown, clock=self._clock)
         try:
-            for part in run.ranges:
-                location = Location.of(source, job.manifest.files[part.file_index].path)
-                self._requests.read(job, location, part, assembly.feed)
+            while left := ranges_after(run.ranges, assembly.received):
+                before = assembly.received
+                try:
+                    for part in left:
+                        location = Location.of(source, job.manifest.files[part.file_index].path)
+                        self._requests.read(job, location, part, assembly.feed)
+                except SourceError as error:
+                    goes_on = isinstance(error, _BREAKS) or (is_only and isinstance(error, SourceSlowError))
+                    if not goes_on or assembly.received - before < GOOD_BYTES_MIN:
+                        raise
+                    self._admission.went_on()
         except PoolExhaustedError:
             raise SourceCancelledError(first.shown, "the read was stopped") from None
         finally:
             assembly.close()
+
+
+class Attempts:
+    """What one call of the reader has tried: which mirrors are of no more use to it, wholly or for one chunk."""
+
+    def __init__(self, mirrors: Sequence[SourceUrl]) -> None:
+        self._mirrors = list(mirrors)
+        self._wrong: set[tuple[str, ChunkIndex]] = set()
+        self._counts: Counter[tuple[str, ChunkIndex]] = Counter()
+
+    @property
+    def are_left(self) -> bool:
+        """Whether any mirror may still have other chunks."""
+        return bool(self._mirrors)
+
+    def usable(self, chunk: ChunkIndex) -> list[SourceUrl]:
+        """The mirrors that may be asked for a chunk, in the order of the manifest."""
+        return [mirror for mirror in self._mirrors if (mirror.text, chunk) not in self._wrong]
+
+    def count(self, mirror: SourceUrl, chunk: ChunkIndex) -> int:
+        """One more failure of a mirror with a chunk. Returns how many there were."""
+        self._counts[mirror.text, chunk] += 1
+        return self._counts[mirror.text, chunk]
+
+    def give_up(self, mirror: SourceUrl, chunk: ChunkIndex | None) -> None:
+        """Do not ask the mirror again, for this chunk or for any."""
+        if chunk is None:
+            self._mirrors.remove(mirror)
+        else:
+            self._wrong.add((mirror.text, chunk))
+
+
+_BREAKS = (SourceShortError, SourceUnreachableError)
 
 
 def _another_mirror_may_help(error: GossipdError) -> bool:

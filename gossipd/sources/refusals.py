@@ -166,6 +166,12 @@ _VAGUE = frozenset(
 def from_refusal(document: str, status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
     """The error for an answer with this status and document. Its subject is ``what``, the object's address, or the
     bucket's part of that."""
+    error = _judged(document, status, what, retry_after_s=retry_after_s)
+    error.is_too_many = status == errors.TOO_MANY
+    return error
+
+
+def _judged(document: str, status: int, what: str, *, retry_after_s: float | None) -> SourceError:
     document = document[:DOCUMENT_CHARS_MAX]
     names = [*_XML_NAME.findall(document), *_JSON_NAME.findall(document)]
     known = next((name for name in names if name in _MEANINGS), None)

@@ -32,13 +32,15 @@ from gossipd.sources.errors import (
 from gossipd.sources.first_request import Wanted, touch
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.pace import Turn
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
 from gossipd.sources.web_connection import Addresses
-from gossipd.sources.web_stream import WebConnections, WebStream
+from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
+BROKEN_PIECE_BYTES = 32 * 1024  # at a host whose answers break off: what is lost with the connection is less
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
 Sink = Callable[[memoryview], None]
@@ -51,6 +53,7 @@ class Job:
     """One call of the reader, during its run."""
 
     manifest: Manifest
+    mirror: str = ""  # the source that is read now
     is_awaited: bool = False  # peers wait for the chunks and are sent each part at once
     stop: threading.Event = field(default_factory=threading.Event)
     stored: list[ChunkIndex] = field(default_factory=list)
@@ -59,9 +62,9 @@ class Job:
 
 @dataclass(slots=True)
 class _Asked:
-    """One request in progress, to one of ``addresses`` if there are any. ``struggling``: the last one failed."""
+    """One request in progress, to one of ``addresses`` if there are any."""
 
-    struggling: bool
+    turn: Turn
     addresses: Addresses
     received: int = 0
 
@@ -130,10 +133,11 @@ class SourceRequests:
     def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> None:
         small = part.length <= self._settings.touch_bytes_max
         with self._asked(job, location, addresses) as request:
-            if location.is_on_web and (small or request.struggling):
+            if location.is_on_web and (small or request.turn.is_struggling):
                 wanted = self._wanted(job, part) if small else self._first_byte(job, part)
                 version, body = touch(location, addresses, wanted, self._settings)
                 self._check(job, location, part, version)
+                self._admission.answered(location.source, request.turn)
                 if small:
                     self._pour(job, location, request, memoryview(body), sink)
                     return
@@ -161,20 +165,29 @@ class SourceRequests:
         finally:
             self._streams.release()
 
-    def _open(self, job: Job, location: Location, addresses: Addresses, part: Segment, *, whole: bool) -> _AnyStream:
+    def _open(
+        self, job: Job, location: Location, request: _Asked, part: Segment, watch: Watch, *, whole: bool
+    ) -> _AnyStream:
         if location.is_on_web:
-            return WebStream(self._connections, location, addresses, self._wanted(job, part), whole=whole)
+            small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
+            pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
+            return WebStream(self._connections, location, request.addresses, self._wanted(job, part), pieces=pieces)
         store = self._clients.open(location, whole=whole)
         return Stream(store, location, part, whole=whole, settings=self._settings, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
+        mirror = job.mirror or location.source.text
+        watch = self._admission.watch(mirror, location.source, request.turn, location.shown, part.length)
         with self._room(job, location, part, whole=whole):
-            with closing(self._open(job, location, request.addresses, part, whole=whole)) as stream:
+            with closing(self._open(job, location, request, part, watch, whole=whole)) as stream:
                 self._check(job, location, part, stream.version)
+                self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-            self._admission.note_rate(location.source, part.length, stream.waited_s)
+                    if isinstance(stream, Stream) and request.received < part.length:
+                        watch(request.received, stream.waited_s)
+            self._admission.note_rate(mirror, location.source, request.turn, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:
         """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
@@ -219,14 +232,15 @@ class SourceRequests:
             yield request
         except SourceRedirectError as caught:
             if location.is_on_hub:
-                raise  # a good answer, which is followed
+                self._admission.answered(location.source, request.turn)
+                raise  # it is followed
             error = self._admission.judge_redirect(location.source, caught)
             raise error from None
         except GossipdError as caught:
             error = caught
             raise
         finally:
-            self._admission.leave(location.source, error, request.received)
+            self._admission.leave(location.source, request.turn, error, request.received)
 
     def _check(self, job: Job, location: Location, part: Segment, seen: ObjectVersion) -> None:
         """The size decides, and then the hashes; tag and date are only noted."""

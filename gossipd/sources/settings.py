@@ -32,8 +32,8 @@ class SourceSettings:
             between half and the whole.
         retry_after_max_s: the longest pause that a server can ask for.
         patience_s: the longest wait of one read, all pauses together; then it fails and the planner decides.
-        retry_share, retry_reserve: repeats per good request, and how many may be saved up: a tenth (fault F33), so that
-            a failing source is not asked more.
+        retry_share, retry_reserve: repeats per good request, and how many may be saved up. A source that fails a third
+            of its requests needs half a repeat for each good one; beyond, it is left to the planner's pauses.
         refusal_remembered_s: an object that refused (missing, no access, forbidden, changed) is left alone for this
             long, so that a wrong manifest costs a source few requests.
         admission_s: how often a host is resolved and checked against ``sources.allow``.
@@ -54,7 +54,7 @@ class SourceSettings:
     backoff_max_s: float = 20.0
     retry_after_max_s: float = 60.0
     patience_s: float = 60.0
-    retry_share: float = 0.1
+    retry_share: float = 0.6
     retry_reserve: float = 10.0
     refusal_remembered_s: float = 30.0
     admission_s: float = 30.0

@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from gossipd.sources.errors import (
@@ -33,7 +34,11 @@ from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, re
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+Watch = Callable[[int, float], None]
+"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
+
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+_WATCHED_S = 0.1  # how often a silent request is compared with others
 IDLE_S = 10.0  # servers close later
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -83,17 +88,26 @@ class WebConnections:
             sock.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
+
+    byte_count: int = PIECE_BYTES
+    is_whole: bool = False
+    watch: Watch = lambda received, waited_s: None
+
+
 class WebStream:
     """One range request: ``version`` after the head, then exactly the requested bytes. Each piece is good until the
     next one. Raises SourceError, from the constructor and while iterating.
     """
 
     def __init__(
-        self, connections: WebConnections, location: Location, addresses: Addresses, wanted: Wanted, *, whole: bool
+        self, connections: WebConnections, location: Location, addresses: Addresses, wanted: Wanted, *, pieces: Pieces
     ) -> None:
         self._connections, self._location, self._addresses = connections, location, addresses
         self._settings = settings = connections.settings
-        self._whole, self._length, self._is_given_back = whole, wanted.length, False
+        self._pieces, self._length, self._is_given_back = pieces, wanted.length, False
         began = connections.clock()
         self._socket, self._incoming, self._response = self._asked(addresses, wanted.header)
         try:
@@ -105,7 +119,7 @@ class WebStream:
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
-        timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
+        timeout_s = settings.whole_timeout_s if pieces.is_whole else settings.request_timeout_s
         self._incoming.deadline = time.monotonic() + timeout_s
 
     @property
@@ -114,9 +128,9 @@ class WebStream:
         return self._incoming.waited_s
 
     def __iter__(self) -> Iterator[memoryview]:
-        """The body, in pieces as they arrive or in one."""
+        """The body, in pieces as they arrive."""
         what, left = self._location.shown, self._length
-        memory = memoryview(bytearray(left if self._whole else min(left, PIECE_BYTES)))
+        memory = memoryview(bytearray(min(left, self._pieces.byte_count)))
         while self._before:
             count = self._read(memory[: min(self._before, len(memory))])
             self._before -= count
@@ -125,7 +139,7 @@ class WebStream:
         while left:
             count = self._read(memory[: min(left, len(memory))])
             left -= count
-            if not count or (self._whole and left):
+            if not count:
                 raise SourceShortError(what, f"{self._length - left} bytes came, {self._length} were promised")
             yield memory[:count]
         if not self._is_range:
@@ -152,7 +166,7 @@ class WebStream:
                 sock = sock or connect(self._location, addresses, self._settings)
                 sock.settimeout(self._settings.read_timeout_s)
                 ask(sock, self._location, addresses, headers)
-                incoming = _RatedIncoming(sock, self._settings, self._connections.clock)
+                incoming = _RatedIncoming(sock, self._settings, self._connections.clock, self._pieces.watch)
                 response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
                 response.begin()
             except (*_BROKEN, ValueError) as error:
@@ -162,6 +176,10 @@ class WebStream:
                     kept = None
                     continue
                 raise self._in_our_words(error) from None
+            except SourceError:
+                if sock is not None:
+                    sock.close()
+                raise
             return sock, incoming, response
 
     def _read(self, view: memoryview) -> int:
@@ -184,8 +202,9 @@ class _RatedIncoming(Incoming):
     limit may be slower.
     """
 
-    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch) -> None:
         super().__init__(sock, settings.read_timeout_s)
+        self._watch = watch
         self._settings = settings
         self._clock = clock
         self.what = ""
@@ -194,14 +213,22 @@ class _RatedIncoming(Incoming):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         assert self.deadline is not None
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._sock.settimeout(min(left_s, self._settings.read_timeout_s))
-        began = self._clock()
-        count = self._sock.recv_into(buffer)
-        self.waited_s += self._clock() - began
-        self.received += count
+        silent_until = time.monotonic() + self._settings.read_timeout_s
+        while True:
+            left_s = min(self.deadline, silent_until) - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(min(left_s, _WATCHED_S))
+            began = self._clock()
+            try:
+                count = self._sock.recv_into(buffer)
+            except TimeoutError:
+                count = None
+            self.waited_s += self._clock() - began
+            self.received += count or 0
+            self._watch(self.received, self.waited_s)
+            if count is not None:
+                break
         if count:
             check_rate(self.what, self.received, self.waited_s, self._settings)
         return count

@@ -1,4 +1,5 @@
-"""What a node says on its member record beside names and addresses: may it read storage, does it claim to be a seed.
+"""What a node says on its member record beside names and addresses: may it read storage, does it claim to be a seed,
+does it sign its progress.
 
 What lives here: the application payload of the record, 6 bytes: version (1), flags, seed term (u32, big-endian). What
 does not: the record. Of a payload of a newer version these fields are read; a shorter payload says nothing.
@@ -11,20 +12,23 @@ from dataclasses import dataclass
 CAPABILITIES_VERSION = 1
 SEED_TERM_MAX = 2**32 - 1
 _BYTES = 6
-_CAN_READ, _IN_CLEAR = 1, 2
+_CAN_READ, _IN_CLEAR, _SIGNS_PROGRESS = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapabilities:
-    """``seed_term`` 0: no claim to be a seed. ``in_clear``: the node's bulk connections are not encrypted."""
+    """``seed_term`` 0: no claim to be a seed. ``in_clear``: the node's bulk connections are not encrypted.
+    ``signs_progress``: it tells its progress signed, and unsigned records of it may be anybody's."""
 
     can_read_sources: bool = False
     seed_term: int = 0
     in_clear: bool = False
+    signs_progress: bool = False
 
     def to_bytes(self) -> bytes:
         """The record's payload."""
         flags = _CAN_READ * self.can_read_sources | _IN_CLEAR * self.in_clear
+        flags |= _SIGNS_PROGRESS * self.signs_progress
         return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
 
     @classmethod
@@ -33,4 +37,7 @@ class NodeCapabilities:
         if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
             return cls()
         flags = payload[1]
-        return cls(bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR))
+        return cls(
+            bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR),
+            bool(flags & _SIGNS_PROGRESS),
+        )  # fmt: skip

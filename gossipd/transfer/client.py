@@ -43,6 +43,7 @@ _REFUSALS = {
     wire.Status.REFUSED: "E_REFUSED",
     wire.Status.VERSION: "E_BULK_VERSION",
     wire.Status.BAD_REQUEST: "E_DECODE",
+    wire.Status.NOT_A_TARGET: "E_NOT_A_TARGET",
 }
 # After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
 _CONVERSATION_GOES_ON = (
@@ -51,6 +52,7 @@ _CONVERSATION_GOES_ON = (
     wire.Status.FAILED,
     wire.Status.UNKNOWN,
     wire.Status.RANGE,
+    wire.Status.NOT_A_TARGET,
 )
 
 

@@ -5,6 +5,8 @@ What lives here: three attempts. What does not: the same check of the control ch
 * unencrypted, with a well-formed request and a hello with an invalid token: must receive no byte;
 * a certificate of another cluster key's authority: must receive no reply;
 * under TLS, a certificate of our own authority for a key that is no member: must receive REFUSED and no more.
+
+No answer in time is no verdict.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 
+from gossipd.core.errors import CheckUnansweredError
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.transfer.connections import Endpoint
@@ -27,7 +30,17 @@ ANSWER_S = 3.0
 
 
 def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
-    """Check that ``endpoint``, our own, refuses unauthenticated clients. Raises SecurityCheckError, OSError."""
+    """Check that ``endpoint``, our own, refuses unauthenticated clients.
+
+    Raises: SecurityCheckError: it does not. CheckUnansweredError: it does not answer at all; retry. OSError.
+    """
+    try:
+        _self_check(endpoint, encryption, cluster_keys)
+    except TimeoutError:
+        raise CheckUnansweredError(f"the bulk port {endpoint} neither answers nor hangs up") from None
+
+
+def _self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
     request = Request(BulkVerb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
     with socket.create_connection(endpoint, timeout=ANSWER_S) as plain:
         if _ask(plain, hello(secrets.token_bytes(TOKEN_BYTES)) + request):
@@ -36,7 +49,10 @@ def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequenc
         return
     if _ask_encrypted(endpoint, secrets.token_bytes(KEY_BYTES), request):
         raise SecurityCheckError(f"the bulk port {endpoint} answers a certificate of another cluster")
-    if not _is_refusal(_ask_encrypted(endpoint, cluster_keys[0], request)):
+    answer = _ask_encrypted(endpoint, cluster_keys[0], request)
+    if not answer:
+        raise CheckUnansweredError(f"the bulk port {endpoint} hangs up before it has answered")
+    if not _is_refusal(answer):
         raise SecurityCheckError(f"the bulk port {endpoint} does not refuse a node that is no member")
 
 
@@ -47,6 +63,8 @@ def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> by
     with socket.create_connection(endpoint, timeout=ANSWER_S) as sock:
         try:
             encrypted = context.wrap_socket(sock)
+        except TimeoutError:
+            raise
         except OSError:
             return b""
         with encrypted:
@@ -54,7 +72,7 @@ def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> by
 
 
 def _ask(sock: socket.socket, question: bytes) -> bytes:
-    """The answer; empty if the server hangs up. Raises SecurityCheckError if it neither answers nor hangs up."""
+    """The answer; empty if the server hangs up. Raises TimeoutError if it does neither."""
     answer = b""
     try:
         sock.sendall(question)
@@ -64,7 +82,7 @@ def _ask(sock: socket.socket, question: bytes) -> bytes:
                 return answer
             answer += piece
     except TimeoutError:
-        raise SecurityCheckError("the bulk port keeps an unauthenticated connection open") from None
+        raise
     except OSError:
         return answer
     return answer

@@ -5,7 +5,8 @@ a member (``ServerPort``), how a peer is authenticated (``credentials``, ``token
 
 Each connection has a thread that mostly blocks in the kernel; it reads, answers and sends without waking another. A
 peer over its slots is told BUSY at once; a peer that breaks the protocol gets at most a one-byte status and is cut.
-Membership is checked for every request, so a removed member is refused from then on.
+Membership is checked for every request, so a removed member is refused from then on; so are a deployment's targets.
+Manifests are for every member: each host shows and cancels what it is no target of, and hands the manifest on.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class ServerPort(Protocol):
 
     def is_member(self, node: NodeId) -> bool:
         """Whether a node may be served now; quick."""
+
+    def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
+        """Whether a member is one of the deployment's targets, as far as its manifest is known here; quick."""
 
     def is_member_address(self, address: str) -> bool:
         """Whether a member's record names this address; quick."""
@@ -194,6 +198,10 @@ class BulkServer:
             return False
         if request.verb is wire.BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
+        if not self._port.may_have(node, request.deployment):
+            self._traffic.error("E_NOT_A_TARGET")
+            channel.send(self._head(wire.Status.NOT_A_TARGET, request.chunk))
+            return True
         if not self._slots.acquire(node):
             return self._answer_busy(channel, node, request, self._slots)
         started = time.monotonic()

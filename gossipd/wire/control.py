@@ -30,7 +30,7 @@ STATEMENT_BYTES_MAX = 512  # a statement is some 200 bytes; room for more fields
 MANIFEST_PART_BYTES = 128 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 TOKEN_BYTES = 32
-TOKENS_AHEAD_MAX = 8  # more bulk connections than are opened to one peer at once
+TOKENS_IN_MESSAGE_MAX = 8  # more bulk connections than are opened to one peer at once
 
 Deployment = Annotated[DeploymentId, Meta(min_length=32, max_length=32)]
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -70,7 +70,7 @@ class Holdings(Struct, frozen=True, array_like=True):
     chunk_count: Annotated[int, Meta(ge=1, le=CHUNKS_MAX)]
     chunks: Annotated[bytes, Meta(max_length=CHUNKS_MAX // 8 + 1)]
     free_slots: Small
-    tokens: Annotated[tuple[Token_, ...], Meta(max_length=TOKENS_AHEAD_MAX)] = ()
+    tokens: Annotated[tuple[Token_, ...], Meta(max_length=TOKENS_IN_MESSAGE_MAX)] = ()
     valid_s: Small = 0
 
 

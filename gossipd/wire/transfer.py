@@ -31,6 +31,8 @@ bytes ends the reply: the chunk did not arrive at the server.
 slots in announcements, and counts its own fetches from there. ``BUSY`` names no other holder: the asker knows the
 holders, and a hint would send all askers to the same one.
 
+``NOT_A_TARGET``: the manifest does not name the asker; an older asker takes it for garbage, and never asks.
+
 A version other than 1 is answered with ``VERSION`` and the connection is closed: the newer side must then speak 1.
 Sizes are fixed, so that an unauthenticated peer's word allocates nothing. Rejected: msgpack, because a variable head
 needs a length in front and a second read, and there is nothing optional to say.
@@ -70,7 +72,8 @@ class BulkVerb(IntEnum):
 
 
 class Status(IntEnum):
-    """The answer to a request; all but OK, BUSY, NOT_HELD, UNKNOWN, RANGE and RELAYED end the connection."""
+    """The answer to a request; all but OK, BUSY, NOT_HELD, UNKNOWN, RANGE, RELAYED and
+    NOT_A_TARGET end the connection."""
 
     OK = 0
     BUSY = 1
@@ -83,6 +86,7 @@ class Status(IntEnum):
     BAD_REQUEST = 8
     FAILED = 9
     RELAYED = 10
+    NOT_A_TARGET = 11
 
 
 class HeadError(RemoteError):
@@ -145,7 +149,7 @@ class Reply:
         _check_version(version)
         if zero or status not in _STATUSES:
             fault = f"reply has status {status} and reserved field {zero}"
-            raise HeadError(f"{fault}; statuses are 0 to 10, the field is 0")
+            raise HeadError(f"{fault}; statuses are 0 to {len(_STATUSES) - 1}, the field is 0")
         return cls(_STATUSES[status], chunk, length, free_slots, retry_after_ms)
 
 

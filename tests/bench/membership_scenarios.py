@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from gossipd.deployment.progress_record import KEY_BYTES, RECORD_BYTES, refresh_interval_s
+from gossipd.deployment.progress_record import HostState, Progress, refresh_interval_s
+from gossipd.deployment.signed_progress import SIGNATURE_BYTES, ProgressKey
 from gossipd.deployment.statement import STATEMENT_BYTES
 from membership.events import Event, PayloadHeard, PayloadKind
 from membership.settings import SwimSettings
@@ -198,10 +199,12 @@ def progress(members: int, seed: int, settings: SwimSettings, seconds: float | N
 
 
 def _teller(cluster: SimulatedCluster, index: int, interval_s: float) -> Callable[[], None]:
+    record = Progress(state=HostState.DOWNLOADING).to_body() + bytes(SIGNATURE_BYTES)
+
     def tell() -> None:
-        key = cluster.hosts[index].node + bytes(KEY_BYTES)
+        key = ProgressKey(cluster.hosts[index].node, bytes(8), is_signed=True).encode()
         version = int(cluster.now * 1000)
-        cluster.swim(index).publish(PayloadKind.PROGRESS, key, version, bytes(RECORD_BYTES), cluster.now)
+        cluster.swim(index).publish(PayloadKind.PROGRESS, key, version, record, cluster.now)
         cluster._flush(index)
         cluster.at(cluster.now + interval_s, tell)
 

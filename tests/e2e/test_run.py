@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,12 +76,44 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     assert daemon.stop() == 0
     assert b"STOPPING=1" in notify.recv(4096)
     assert [event["event"] for event in events(daemon)][-1] == "stopped"
+    audit = daemon.home / "audit.jsonl"
+    assert not audit.exists() or "stranger" not in audit.read_text(), "its own check at the start is none"
     secret = (daemon.home / "node.key").read_text().split()[-1]
     key = (daemon.home / "cluster.key").read_text().split()[-1]
     assert secret not in daemon.log()
     assert key not in daemon.log()
     assert gossipd("audit", "verify", daemon.home / "audit.jsonl").returncode == 0
     notify.close()
+
+
+STOPS_IN_A_VISIT = """
+import os, signal, sys
+from gossipd.cli.main import main
+from gossipd.control import self_check
+
+original, stops = self_check._outcome, [signal.SIGSTOP]
+
+async def outcome(*what):
+    if stops:
+        os.kill(os.getpid(), stops.pop())
+    return await original(*what)
+
+self_check._outcome = outcome
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_host_that_stands_still_while_it_checks_itself_checks_again(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start(("-c", STOPS_IN_A_VISIT))
+    process = daemon.process
+    assert process is not None
+    until("it stands still", lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    time.sleep(7.0)
+    process.send_signal(signal.SIGCONT)
+    daemon.wait_ready()
+    assert daemon.stop() == 0
+    assert "self-check is repeated" in daemon.log()
 
 
 def test_the_alarm_that_ends_a_slow_stop_is_off_when_everything_has_stopped(alone: Cluster) -> None:

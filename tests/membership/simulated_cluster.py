@@ -23,7 +23,7 @@ from membership.credentials import Credentials
 from membership.events import ControlProbeWanted, Event, PayloadKind, SendDatagram
 from membership.fakes import FakeKeys, OpenSeal
 from membership.host_rules import HostRules, LenientRules, Verdict
-from membership.member import Address, NodeId, Record, node_id
+from membership.member import NODE_ID_BYTES, Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.simulation import VirtualClock
@@ -109,7 +109,7 @@ class SimulatedRules(LenientRules):
         return _EPOCH_MS + int((self._clock.now + 3600.0) * 1000)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
-        return None if payload.startswith(b"forged") else Verdict(key)
+        return None if payload.startswith(b"forged") else Verdict(key[:NODE_ID_BYTES])
 
 
 class SimulatedCluster:

@@ -17,9 +17,10 @@ from membership.events import (
 )  # fmt: skip
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
-from membership.member import MemberState, NodeId, Record
+from membership.member import HANDLE_BYTES, MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
 from membership.record import BOOT_MAX, sign_record
+from membership.sync_server import ASK_BYTES, WANT_ROW
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 VICTIM, LIAR, OBSERVER = 1, 2, 0
@@ -168,6 +169,17 @@ def test_an_accusation_far_above_the_subjects_incarnation_is_refused() -> None:
     assert count(cluster, "accusations_refused") == 2
 
 
+def test_an_accusation_in_our_own_name_is_not_ours_unless_we_signed_it() -> None:
+    cluster = settled()
+    liar, victim = cluster.hosts[LIAR], cluster.hosts[VICTIM]
+    boot = cluster.swim(VICTIM).self_record().boot
+    part = wire.accusation_part(cluster.hosts[OBSERVER].node[:8], victim.node[:8], boot, 0)
+    sign = cluster.keys.signer(liar.public)
+    say(cluster, wire.item(wire.ACCUSE, part + sign(ACCUSE_LABEL + RING.cluster_id + part)))
+    assert count(cluster, "members_suspected") == 0
+    assert count(cluster, "dropped_bad_items") == 1
+
+
 def test_a_host_whose_incarnation_is_spent_begins_another_life() -> None:
     cluster = settled()
     swim, own = cluster.swim(OBSERVER), cluster.hosts[OBSERVER].node
@@ -209,6 +221,7 @@ def test_a_forget_never_takes_a_living_member_off_and_does_not_wait_for_ever() -
     say(cluster, forget_item(cluster, LIAR, OBSERVER))
     say(cluster, forget_item(cluster, LIAR, LIAR, ahead=2 * 3_600_000))
     assert list(cluster.swim(OBSERVER)._forgets._waiting) == [cluster.hosts[VICTIM].node[:8]]
+    assert count(cluster, "forgets_kept_back") == 1
     cluster.run(cluster.now + 310.0)
     assert not cluster.swim(OBSERVER)._forgets._waiting
     cluster.crash(VICTIM)
@@ -370,9 +383,13 @@ class SignedWords(LenientRules):
         return Verdict(payload[:1], is_known=payload[:1] in self.known)
 
 
-def judged(statement_count_max: int = 4096) -> tuple[SimulatedCluster, SignedWords, list[Event]]:
+def judged(
+    statement_count_max: int = 4096, progress_count_max: int = 4096
+) -> tuple[SimulatedCluster, SignedWords, list[Event]]:
     cluster = SimulatedCluster(6, racks=4, seed=3)
-    cluster.settings = replace(cluster.settings, statement_count_max=statement_count_max)
+    cluster.settings = replace(
+        cluster.settings, statement_count_max=statement_count_max, progress_count_max=progress_count_max
+    )
     cluster.rules = rules = SignedWords({b"a"})
     cluster.start_all_known()
     cluster.run(2.0)
@@ -424,6 +441,32 @@ def test_what_is_kept_back_is_bounded_and_the_loudest_forwarder_loses() -> None:
     table = swim._event_store._kept_back
     assert len(table) == 64
     assert word(cluster, b"key", 1, b"b1") in table
+
+
+def test_progress_of_an_unknown_writer_is_neither_kept_nor_passed_on() -> None:
+    cluster, rules, heard = judged()
+    say(cluster, word(cluster, b"key", 9, b"b9", kind=2))
+    cluster.run(cluster.now + 5.0)
+    assert not heard
+    assert count(cluster, "progress_refused_unknown") == 1
+    rules.known.add(b"b")
+    say(cluster, word(cluster, b"key", 1, b"b1", kind=2))
+    cluster.run(cluster.now + 5.0)
+    assert len(heard) == 6, "the refused version stands in nobody's way"
+
+
+def test_one_writer_of_progress_fills_its_share_and_no_more() -> None:
+    cluster, rules, _ = judged(progress_count_max=40)
+    rules.known.update((b"b", b"c", b"d", b"e"))
+    store = cluster.swim(OBSERVER)._event_store
+    say(cluster, word(cluster, b"honest", 1, b"a1", kind=2))
+    for writer in (b"b", b"c", b"d", b"e"):
+        for number in range(30):
+            say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1", kind=2))
+        assert len(store._progress_of[writer]) <= 10
+    assert b"honest" in store._progress
+    assert len(store) == 40
+    assert max(map(len, store._progress_of.values())) <= 10
 
 
 def test_one_writer_fills_its_quota_and_no_more() -> None:
@@ -512,3 +555,37 @@ def test_hosts_that_hold_different_events_of_one_version_agree() -> None:
         item = word(cluster, b"key", 3, payload)
         cluster.swim(index)._take_items([item], cluster.now, FORWARDER, relay=False)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
+
+
+def test_probes_made_for_others_are_shared_among_those_that_ask() -> None:
+    cluster = settled()
+    swim = cluster.swim(OBSERVER)
+    subject = cluster.hosts[VICTIM].node[:HANDLE_BYTES]
+    body = wire.REQUEST_HEAD.pack(wire.PING_REQ, 7, subject)
+    liar, honest = (swim._node.roster.claims[cluster.hosts[index].node[:HANDLE_BYTES]] for index in (LIAR, 3))
+    for _ in range(150):
+        swim._indirect_prober.on_ping_req(body, liar, cluster.now)
+    assert count(cluster, "requests_refused") == 140
+    for _ in range(8):
+        swim._indirect_prober.on_ping_req(body, honest, cluster.now)
+    assert count(cluster, "requests_refused") == 140, "others have their share"
+    swim.drain()
+
+
+def test_lists_and_items_for_one_member_are_bounded() -> None:
+    cluster = settled()
+    swim = cluster.swim(OBSERVER)
+    liar, honest = (swim._node.roster.claims[cluster.hosts[index].node[:HANDLE_BYTES]] for index in (LIAR, 3))
+    ask = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, 1) + bytes(ASK_BYTES - wire.SEQUENCE_HEAD.size)
+    want = wire.SEQUENCE_HEAD.pack(wire.SYNC_WANT, 1) + WANT_ROW.pack(cluster.hosts[VICTIM].node[:HANDLE_BYTES], 0)
+    swim.drain()
+    for body, answer in ((ask, swim._answers.on_ask), (want, swim._answers.on_want)):
+        for _ in range(1000):
+            answer(body, liar, cluster.now)
+    said = [one for one in swim.drain() if isinstance(one, SendDatagram)]
+    assert len(said) <= 2 * 1000, "busy, mostly"
+    opened = [cluster.hosts[LIAR].swim._node.seal.open(one.datagram).body for one in said]  # type: ignore[union-attr]
+    assert sum(body[0] != wire.BUSY for body in opened) <= 60, "the budget is 80"
+    swim._answers.on_ask(ask, honest, cluster.now)
+    (told, *_) = [one for one in swim.drain() if isinstance(one, SendDatagram)]
+    assert cluster.hosts[3].swim._node.seal.open(told.datagram).body[0] == wire.SYNC_LIST  # type: ignore[union-attr]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, members, sessions, store, swarm, trust
+from tests.mutants import inputs, members, progress, rights, sessions, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
-_ALL = (*store.MUTANTS, *trust.MUTANTS, *swarm.MUTANTS, *sessions.MUTANTS, *members.MUTANTS, *inputs.MUTANTS)
+_ALL = (
+    *store.MUTANTS,
+    *trust.MUTANTS,
+    *swarm.MUTANTS,
+    *sessions.MUTANTS,
+    *members.MUTANTS,
+    *inputs.MUTANTS,
+    *rights.MUTANTS,
+    *progress.MUTANTS,
+)
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

@@ -49,7 +49,7 @@ def test_a_planted_bug_is_caught_by_the_tests_named_for_it(tree: Path, name: str
 def test_a_bug_that_only_breaks_imports_is_not_caught(tree: Path) -> None:
     clumsy = Mutant(
         "clumsy", "A name that does not exist.", "membership/tombstones.py",
-        "        return boot <= stone[0]\n", "        return boot <= stones[0]\n",
+        "        return boot <= stone.boot\n", "        return boot <= stones.boot\n",
         ("tests/membership/test_values.py::test_a_tombstone_blocks_a_life_not_a_person_and_not_for_ever",),
     )  # fmt: skip
     assert try_mutant(tree, clumsy).verdict is Verdict.BROKEN

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,6 +36,7 @@ from gossipd.deployment.events import (
 )
 from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import ProgressJudge, ProgressKey, read_progress, sign_progress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
@@ -45,7 +47,7 @@ from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership import events as membership_events
-from membership.member import NODE_ID_BYTES, NodeId, Record, node_id
+from membership.member import NodeId, Record, node_id
 from membership.swim import Swim
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
 from tests.fuzz.surfaces.manifest import TRUSTED
@@ -85,6 +87,7 @@ class Application(QuietListener):
             roster=ClusterRoster(self.cluster, cast(Any, settings)),
             progress=self.progress,
         )
+        self.judge = ProgressJudge(cast(Any, context.roster), self.progress)
         self.brain = DeploymentBrain(context, Random(6))
         own = Record(publics[0], 1, 1, "host-0", "rack-0", "zone", "10.0.0.1", 7946, 7947, publics[0], 0, "1.0.0", b"")
         self.cluster.begin(own, [])
@@ -139,10 +142,11 @@ class Application(QuietListener):
             self.deploy(StatementHeard(event.payload, event.key, event.forwarder))
             return
         try:
-            key = event.key
-            self.progress.heard(
-                NodeId(key[:NODE_ID_BYTES]), key[NODE_ID_BYTES:], event.version, event.payload, now=self._now,
-                wall_s=_WALL_S,
+            key = ProgressKey.decode(event.key)
+            self.judge.judge(event.key, event.version, event.payload, _WALL_S)
+            self.progress.record(
+                key.node, key.deployment, event.version, read_progress(key, event.payload), now=self._now,
+                wall_s=_WALL_S, is_signed=key.is_signed,
             )  # fmt: skip
         except ProgressFormatError:
             return
@@ -169,9 +173,11 @@ class Application(QuietListener):
                 state=state, chunks_verified=5, source_bytes=1 << 33, started_s=int(_WALL_S), elapsed_s=7
             )
             version = int(_WALL_S * 1000) + len(events)
-            events.append(
-                (membership_events.PayloadKind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes())
-            )
+            key = ProgressKey(node, progress_key(deployment), is_signed=state is HostState.COMPLETE)
+            secret = cast(SecretKey, SimpleNamespace(sign=sign))
+            signed = sign_progress(secret, key, version, replace(progress, subject=b"subject!"))
+            payload = signed if key.is_signed else progress.to_bytes()
+            events.append((membership_events.PayloadKind.PROGRESS, key.encode(), version, payload))
         return events
 
     def change(self, number: int, payload: bytes, rng: Random) -> bytes:

@@ -80,6 +80,7 @@ class ControlSurface:
             trigger_server=cast(Any, SimpleNamespace(hear=lambda *_: False)),
             audit=cast(Any, SimpleNamespace(record=self._application.audit)),
             membership_host=cast(Any, SimpleNamespace(swim=SimpleNamespace(has_answered=bool))),
+            self_checks=cast(Any, SimpleNamespace(explain=lambda *_: False)),
         )
         self._requests = RequestTable(limit=64)
         self._counters: Counter[str] = Counter()

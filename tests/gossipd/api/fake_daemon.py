@@ -24,7 +24,8 @@ from gossipd.api.schema import (
 )
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
+from gossipd.core.reasons import HostReason
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 

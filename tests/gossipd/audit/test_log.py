@@ -295,3 +295,12 @@ async def test_a_disk_that_refuses_keeps_a_bounded_queue_and_goes_on_by_itself(
     assert len(written) == QUEUE_MAX + 1
     assert (written[-1]["event"], written[-1]["count"]) == ("records_lost", 7)
     assert verify_audit(path, head=log.head).problem is None
+
+
+async def test_the_end_of_a_log_is_told_only_after_it_was_read(path: Path) -> None:
+    write(path)
+    log = AuditLog(path)
+    before = log.position
+    log.record("started")
+    assert await log._write(cancellable=True)
+    assert (before, (log.position or (0, ""))[0]) == (None, 6)

@@ -17,6 +17,7 @@ from gossipd.api.schema import AlarmRow
 from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.core.errors import ExitCode
+from gossipd.core.reasons import HostReason
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 
@@ -174,8 +175,72 @@ def test_wait_tells_a_cancelled_and_a_failed_deployment_from_a_late_one(shell: S
     assert ended.code == ExitCode.PARTIAL
     assert ended.err == (
         "E_PARTIAL: org/toy@3 is complete on 2 of 4 hosts and has ended: "
-        "node-3 failed no_space, node-4 failed no_space\n"
+        "node-3 failed no_space, node-4 failed no_space; no_space: the model does not fit on the disk (the host's "
+        "disk: free some space; it is noticed within ten seconds)\n"
     )
+
+
+def waited(shell: Shell, complete: int, *reasons: HostReason, state: str = "downloading") -> Ended:
+    """``wait`` for all, where so many hosts are complete and the others have these reasons."""
+    from msgspec.structs import replace
+
+    row = toy_row(complete)
+    rest = [
+        replace(host, state=state, reason=one.value, subject="")
+        for host, one in zip(row.hosts[complete:], reasons, strict=False)
+    ]
+    shell.daemon.rows = [replace(row, hosts=[*row.hosts[:complete], *rest], hosts_complete=complete)]
+    return shell("wait", "org/toy@3", "--timeout", "1s")
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.cli.wait.HOPELESS_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_patience")
+@pytest.mark.parametrize(
+    ("complete", "reason", "state", "code"),
+    [
+        (0, HostReason.NO_RANGES, "downloading", ExitCode.SOURCE_UNREACHABLE),
+        (0, HostReason.REFUSED_KEY, "failed", ExitCode.TRUST),
+        (2, HostReason.NO_RANGES, "downloading", ExitCode.PARTIAL),
+        (2, HostReason.REMOVED, "cancelled", ExitCode.PARTIAL),
+        (2, HostReason.REFUSED_KEY, "failed", ExitCode.PARTIAL),
+        (0, HostReason.SOURCE_AUTH, "downloading", ExitCode.TIMEOUT),
+        (2, HostReason.NO_SPACE, "downloading", ExitCode.TIMEOUT),
+    ],
+)
+def test_wait_ends_early_with_what_no_waiting_cures(
+    shell: Shell, complete: int, reason: HostReason, state: str, code: ExitCode
+) -> None:
+    ended = waited(shell, complete, *[reason] * 4, state=state)
+    assert ended.code == code
+    assert reason.sentence in ended.err
+    assert reason.cure in ended.err
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_wait_goes_on_while_enough_hosts_can_still_come(shell: Shell) -> None:
+    shell.daemon.rows = [toy_row(2)]
+    waited(shell, 2, HostReason.NO_RANGES, HostReason.ALL_BUSY)
+    assert shell("wait", "org/toy@3", "--hosts", "3", "--timeout", "0s").code == ExitCode.TIMEOUT
+
+
+def test_a_timeout_says_that_a_dead_host_counts_and_what_cures_that(shell: Shell) -> None:
+    ended = shell("wait", "org/toy@3", "--timeout", "0s")
+    assert "node-4 0 % dead" in ended.err
+    assert "`gossipd forget` it, so that it counts no longer" in ended.err
+
+
+def test_wait_waits_for_a_daemon_that_is_not_up_yet(tmp_path: Path) -> None:
+    path = tmp_path / "late.sock"
+    command = [sys.executable, "-m", "gossipd", "wait", "org/toy@3", "--hosts", "1", "--socket", str(path)]
+    with subprocess.Popen([*command, "--timeout", "60s"], stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert "waiting for it" in waiting.stderr.readline()
+        with running(path, FakeDaemon()):
+            assert waiting.wait(60) == 0
 
 
 def test_members_ls_and_path(shell: Shell) -> None:
@@ -254,7 +319,7 @@ def test_hold_runs_a_command_and_ends_with_its_code(shell: Shell, tmp_path: Path
 
 
 def test_no_daemon_is_exit_code_4(shell: Shell, tmp_path: Path) -> None:
-    for command in (["status"], ["members"], ["ls"], ["path", "a"], ["wait", "a@1"], ["verify", "a@1"], ["rm", "a@1"]):
+    for command in (["status"], ["members"], ["ls"], ["path", "a"], ["wait", "a@1", "--timeout", "0s"], ["rm", "a@1"]):
         ended = shell(*command, "--socket", str(tmp_path / "none"), socket=False)
         assert (ended.code, ended.err.split(":")[0]) == (4, "E_DAEMON_UNREACHABLE")
 
@@ -389,6 +454,28 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeyp
     monkeypatch.setenv("NO_COLOR", "1")
     assert not status._colour()
     assert "\x1b[" not in shell("status").out
+
+
+def test_audit_verify_compares_a_log_with_what_a_witness_heard(shell: Shell, tmp_path: Path) -> None:
+    from gossipd.audit.chain_file import AuditFile
+    from gossipd.audit.witness import AuditHead, Witness
+
+    path, heard = tmp_path / "audit.jsonl", tmp_path / "witness"
+    file, witness = AuditFile(path), Witness()
+    for event in ("started", "published"):
+        file.append([{"event": event}], "2027-01-15T08:00:00Z")
+    witness.heard(b"n" * 16, "node-1", AuditHead(1_000, file.records, bytes.fromhex(file.head)))
+    heard.write_bytes(witness.to_bytes())
+    words = ("audit", "verify", str(path), "--witness", str(heard), "--host")
+    assert shell(*words, "node-1", socket=False).code == 0
+    unknown = shell(*words, "node-2", socket=False)
+    assert (unknown.code, "knows the hosts node-1" in unknown.err) == (ExitCode.USAGE, True)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    cut = shell(*words, "node-1", socket=False)
+    assert cut.code == ExitCode.VERIFICATION
+    assert "its end was cut off" in cut.err
+    heard.write_bytes(b"?")
+    assert shell(*words, "node-1", socket=False).code == ExitCode.USAGE
 
 
 def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeploymentOpened, Event, SendDelta, SendHoldings, StartSubscription
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.sessions.events import LinkDown
@@ -42,6 +43,7 @@ class FakeHost:
     events: list[Event] = field(default_factory=list)
     requests: list[tuple[Identity, control.Message]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
+    turned_away: list[tuple[NodeId, DeploymentId]] = field(default_factory=list)
     addresses: set[str] = field(default_factory=set)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
     tokens: tuple[bytes, ...] = ()
@@ -67,6 +69,12 @@ class FakeHost:
 
     def ask(self, node: NodeId) -> None:
         self.asked.append(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return targets == EVERY_HOST
+
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        self.turned_away.append((node, deployment))
 
     def is_member_address(self, address: str) -> bool:
         return address in self.addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -15,6 +16,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.self_check import SelfCheckError, self_check
 from gossipd.core import events
+from gossipd.core.errors import CheckUnansweredError
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import SocketWakeup
 from gossipd.wire import control
@@ -282,8 +284,19 @@ async def test_the_self_check_fails_when_a_stranger_would_be_let_in() -> None:
 async def test_the_self_check_fails_when_admission_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ZapAuthenticator, "bind", lambda _: None)
     async with nodes(1) as (node,):
-        with pytest.raises(SelfCheckError, match="our own key"):
+        with pytest.raises(CheckUnansweredError, match="our own key"):
             await self_check(node.plane, "127.0.0.1", node.port, own=node.host.secret, stranger=STRANGER)
+
+
+async def test_the_self_check_knows_a_port_that_nobody_serves_from_one_that_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gossipd.control.self_check._PATIENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with nodes(1) as (node,):
+            with pytest.raises(CheckUnansweredError):
+                await self_check(node.plane, "127.0.0.1", port, own=node.host.secret, stranger=STRANGER)
 
 
 async def test_the_self_check_fails_on_a_port_that_lets_everybody_talk() -> None:

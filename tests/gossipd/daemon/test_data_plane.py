@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -15,18 +16,25 @@ import pytest
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.sections import Config
+from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.control_delegate import BulkTokens
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.reports import NOT_A_TARGET
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import ReadOutcome
 from gossipd.transfer.tokens import ReceivedTokens
+from membership.member import NodeId
 from membership.seal import KeyRing
+from tests.gossipd.daemon.test_state_dir import record
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 
 WAIT_S = 20.0
+MODEL, OUTSIDER = DeploymentId(b"m" * 32), NodeId(b"x" * 16)
 
 
 def config_with(directory: Path, **limits: int) -> Config:
@@ -42,7 +50,7 @@ def data_plane_with(config: Config) -> Iterator[tuple[DataPlane, LiveSettings]]:
     store = open_store(config, cast(Any, SimpleNamespace(reported=lambda event: None, before_evict=lambda event: None)))
     data_plane = DataPlane(
         live, chunk_access=ChunkAccess(store, nothing, nothing, nothing), tokens=BulkTokens(None, ReceivedTokens()),
-        directory=nothing, driver=nothing, plane=nothing, bugs=nothing,
+        directory=nothing, driver=nothing, plane=nothing, reports=cast(Any, SimpleNamespace(bugs=nothing)),
     )  # fmt: skip
     try:
         yield data_plane, live
@@ -98,3 +106,23 @@ def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_chang
         reading.join(WAIT_S)
         assert not reading.is_alive()
     assert outcomes[0].stored == (0, 1, 2)
+
+
+def test_chunks_are_for_the_targets_of_a_manifest_and_others_are_written_down(tmp_path: Path) -> None:
+    manifest = SimpleNamespace(targets=Targets(names=("gpu-*",)))
+    directory = MemberDirectory(OUTSIDER)
+    directory.begin(replace(record(1), name="gpu-1"), [replace(record(2), name="cpu-1")])
+    written: list[tuple[str, dict[str, str]]] = []
+    with data_plane_with(config_with(tmp_path)) as (data_plane, _live):
+        data_plane.chunk_access = cast(
+            Any, SimpleNamespace(lifecycle=SimpleNamespace(manifest_of={MODEL: manifest}.get))
+        )
+        data_plane._directory = directory
+        data_plane._reports = cast(Any, SimpleNamespace(audit=SimpleNamespace(
+            record=lambda event, **fields: written.append((event, fields)))))  # fmt: skip
+        assert data_plane.may_have(record(1).node, MODEL)
+        assert written == []
+        assert not data_plane.may_have(record(2).node, MODEL)
+        assert not data_plane.may_have(OUTSIDER, MODEL)
+        assert data_plane.may_have(record(2).node, DeploymentId(b"o" * 32)), "the reader says that it is not here"
+    assert written[0] == (NOT_A_TARGET, {"subject": "cpu-1", "deployment": MODEL.hex()})

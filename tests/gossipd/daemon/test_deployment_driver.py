@@ -20,6 +20,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.daemon import judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
@@ -31,7 +32,7 @@ from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
@@ -169,7 +170,7 @@ class _Node:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing,
+            audit=nothing, witness=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False)
 

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_record import HostState, Progress
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, sign_progress
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
+from membership.member import NodeId, node_id
 
 KEY, STRANGER = SecretKey(b"s" * 32), SecretKey(b"x" * 32)
 SIGNER = KEY.public.ed25519
 DEPLOYMENT = DeploymentId(b"d" * 32)
+REFUSED: list[tuple[bytes | None, str]] = []
+WRITERS = {
+    node_id(one.public.ed25519): ProgressWriter(one.public.ed25519, signs=True, began_s=0)
+    for one in (KEY, SecretKey(b"t" * 32))
+}
 NOW_S = 1_800_000_000
+
+
+class StoppedClocks:
+    def wall_s(self) -> float:
+        return NOW_S
+
+    def monotonic_s(self) -> float:
+        return 0.0
 
 
 def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY) -> Statement:
@@ -30,8 +48,15 @@ def rules(known: Statement | None = None) -> GossipRules:
     store = StatementStore()
     if known is not None:
         store.hear(known, {SIGNER})
-    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: False)
-    return GossipRules(store, cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+    roster = SimpleNamespace(
+        signers={SIGNER}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
+        progress_writer=WRITERS.get,
+    )  # fmt: skip
+    heads = SimpleNamespace(judge=lambda key, version, payload: Verdict(key))
+    said = SimpleNamespace(word_refused=lambda signer, code: REFUSED.append((signer, code)))
+    return GossipRules(
+        store, cast(ClusterRoster, roster), ClusterProgress(), cast(HeadRules, heads), said, clocks=StoppedClocks()
+    )
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
@@ -72,6 +97,16 @@ def test_an_epoch_is_a_few_steps_from_the_last_one(known: int, epoch: int, count
     assert (judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is not None) is counts
 
 
+def test_what_is_refused_is_written_down_by_signer_and_code() -> None:
+    REFUSED.clear()
+    one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
+    assert judged(one) is None
+    assert judged(statement(), wire=b"x") is None
+    assert judged(statement(key=STRANGER)) is not None, "a joiner's, perhaps"
+    assert [signer for signer, _ in REFUSED] == [SIGNER, None]
+    assert all(code.startswith("E_") for _, code in REFUSED)
+
+
 def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
     one = statement(epoch=8, verb=Verb.CANCEL)
     assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
@@ -81,7 +116,10 @@ def test_a_cancel_before_its_manifest_is_kept_back_until_it_can_be_judged() -> N
     one = statement(epoch=EPOCH_FIRST_MAX, verb=Verb.CANCEL)
     assert judged(one) == Verdict(SIGNER, is_known=False), "it stands in no statement's way"
     roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: True)
-    clients = GossipRules(StatementStore(), cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+    nothing: Any = None
+    clients = GossipRules(
+        StatementStore(), cast(ClusterRoster, roster), ClusterProgress(), nothing, nothing, clocks=StoppedClocks()
+    )
     assert clients.judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) == Verdict(SIGNER)
 
 
@@ -92,3 +130,30 @@ def test_a_statement_from_the_future_is_refused() -> None:
 
 def test_a_boot_number_is_at_most_an_hour_ahead_of_the_clock() -> None:
     assert rules().latest_boot() == NOW_S + 3_600
+
+
+def progress(secret: SecretKey, number: int, *, by: SecretKey | None = None) -> tuple[bytes, int, bytes]:
+    """Key, version and payload of a record of a host's."""
+    key = ProgressKey(node_id(secret.public.ed25519), number.to_bytes(8, "big"), is_signed=True)
+    version = NOW_S * 1000 + number
+    return key.encode(), version, sign_progress(by or secret, key, version, Progress(state=HostState.COMPLETE))
+
+
+def test_progress_counts_as_its_hosts_when_that_has_signed_it() -> None:
+    node = node_id(SIGNER)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(KEY, 1)) == Verdict(node)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(KEY, 1, by=STRANGER)) is None
+    unknown = Verdict(node_id(STRANGER.public.ed25519), is_known=False)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(STRANGER, 1)) == unknown
+    assert rules().judge(PayloadKind.PROGRESS, NodeId(b"n" * 16), 1, b"?") is None
+
+
+def test_a_host_that_tells_without_end_is_cut_short_and_no_other() -> None:
+    judge, mate = rules().judge, SecretKey(b"t" * 32)
+    believed = [judge(PayloadKind.PROGRESS, *progress(KEY, number)) for number in range(200)]
+    assert [one for one in believed if one is not None and one.is_known] == [Verdict(node_id(SIGNER))] * 64
+    assert None not in believed, "who passes it on has done nothing wrong"
+    forged = [judge(PayloadKind.PROGRESS, *progress(mate, number, by=KEY)) for number in range(200)]
+    assert not any(forged)
+    last = judge(PayloadKind.PROGRESS, *progress(mate, 2))
+    assert last == Verdict(node_id(mate.public.ed25519)), "only its own words count"

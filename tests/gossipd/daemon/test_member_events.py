@@ -33,22 +33,30 @@ class Parts:
             cast(Any, SimpleNamespace(hear=note("sessions"), member_changed=note("moved"), request=self._request)),
             cast(Any, SimpleNamespace(post=note("deployments"))), cast(Any, SimpleNamespace(heard=self._progress)),
             cast(Any, SimpleNamespace(answered=note("answered"), judge_again=lambda: note("judge again")(None))),
-            cast(Any, None), nursery,
+            cast(Any, None), cast(Any, SimpleNamespace(heard=note("audit"))), nursery,
         )  # fmt: skip
 
     def _note(self, who: str) -> Any:
         return lambda what: self.heard.append((who, what))
 
-    def _progress(self, node: NodeId, *_: object) -> bool:
+    def _progress(self, key: bytes, *_: object) -> ProgressHeard | None:
         if self.refuses:
             raise ProgressFormatError("too short")
-        return node != OWN
+        return None if key.startswith(OWN) else ProgressHeard(PEER, b"key")
 
     async def _request(self, node: NodeId, *_: object) -> None:
         self.asking += 1
         if not self.answers:
             await trio.sleep(1)
             raise PeerSilentError("no answer")
+
+
+async def test_heads_of_audit_chains_go_to_their_part() -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        head = PayloadHeard(PEER, PEER, PayloadKind.AUDIT, PEER, 1, b"head")
+        parts.events.payload_heard(head)
+    assert parts.heard == [("audit", head)]
 
 
 async def test_sessions_hear_of_a_loss_after_the_planner() -> None:

@@ -95,9 +95,10 @@ class ScriptedHost:
         self.done_s: list[float] = []
         self.waiting: list[commands.Work] = []
         self._requests = 0
+        self.progress = progress or ClusterProgress()
         context = BrainContext(
             identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
-            progress=progress or ClusterProgress(), settings=settings or DeploymentSettings(),
+            progress=self.progress, settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
         )  # fmt: skip
         self.brain = DeploymentBrain(context, Random(1))

@@ -41,6 +41,17 @@ def test_a_rate_rises_to_what_is_moved_and_falls_to_nothing() -> None:
         rate.add(1000)
         rate.tick(1.0)
     assert rate.bytes_per_s == pytest.approx(1000, rel=0.01)
-    for _ in range(60):
+    for _ in range(9):
         rate.tick(1.0)
+    assert rate.bytes_per_s > 100, "a large chunk on a slow link takes as long"
+    rate.tick(1.0)
     assert rate.bytes_per_s == 0.0
+
+
+def test_a_slow_link_keeps_its_rate_between_two_chunks() -> None:
+    rate = SmoothedRate()
+    for _ in range(20):
+        rate.add(9000)
+        for _ in range(9):
+            rate.tick(1.0)
+            assert rate.bytes_per_s > 0

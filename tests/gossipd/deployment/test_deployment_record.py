@@ -6,8 +6,9 @@ import pytest
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.states import STATES
 from gossipd.identity.keys import SecretKey
@@ -51,7 +52,7 @@ def test_the_time_that_it_took_is_fixed_when_it_ends(deployment: DeploymentRecor
     [
         (None, HostReason.SOURCE_AUTH, HostReason.NONE),
         (StallReason.STORAGE, HostReason.SOURCE_AUTH, HostReason.SOURCE_AUTH),
-        (StallReason.NO_HOLDER, HostReason.SOURCE_NOT_FOUND, HostReason.SOURCE_NOT_FOUND),
+        (StallReason.NO_HOLDER, HostReason.SOURCE_GONE, HostReason.SOURCE_GONE),
         (StallReason.DISK, HostReason.SOURCE_AUTH, HostReason.DISK),
         (StallReason.ALL_BUSY, HostReason.NONE, HostReason.ALL_BUSY),
     ],

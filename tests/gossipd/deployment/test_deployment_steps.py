@@ -10,10 +10,11 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import FinishModel
+from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest
@@ -131,7 +132,7 @@ def test_a_manifest_that_three_times_no_trusted_key_signed_is_refused() -> None:
     host.hear(said())
     host.wait(1.0)
     assert len(host.all_of(commands.PullManifest)) == 3
-    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED_KEY)
     assert host.record().sentence.startswith("E_KEY_UNKNOWN")
     assert host.audited() == ["refused"]
 
@@ -150,13 +151,16 @@ def test_a_kept_manifest_of_an_untrusted_publisher_is_refused() -> None:
     host = ScriptedHost()
     host.files[ONE.id] = seal_manifest(draft(version=1), STRANGER)
     host.hear(said())
-    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED_KEY)
     assert not host.all_of(commands.PullManifest)
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
-    [({"version": 0}, HostReason.ROLLBACK), ({"version": 2, "expires_s": int(WALL_S) - 1}, HostReason.OTHER)],
+    [
+        ({"version": 0}, HostReason.REFUSED_ROLLBACK),
+        ({"version": 2, "expires_s": int(WALL_S) - 1}, HostReason.REFUSED_EXPIRED),
+    ],
 )
 def test_a_rollback_and_an_expired_manifest_are_not_fetched(fields: dict[str, Any], reason: HostReason) -> None:
     host = host_that()

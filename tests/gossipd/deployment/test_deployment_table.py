@@ -7,14 +7,18 @@ import pytest
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest
+from gossipd.identity.trust import key_id
+from gossipd.sources.errors import SourceAuthError
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, OWN, PEER, WALL_S, ScriptedHost, said
+from tests.gossipd.manifest.making import TRUSTED, manifest
 
 MATE = NodeId(b"m" * 16)
 
@@ -156,3 +160,111 @@ def test_models_are_found_by_name_newest_version_first(host: ScriptedHost) -> No
     assert lifecycle.find("org/model", 2) == []
     assert lifecycle.manifest_of(ONE.id) is not None
     assert lifecycle.manifest_of(DeploymentId(b"x" * 32)) is None
+
+
+def refused_for_want_of_a_key(host: ScriptedHost) -> None:
+    host.trusted = ()
+    host.hear(said())
+    host.wait(2.0)
+    assert (host.record().state, host.record().reason) == (HostState.FAILED, HostReason.REFUSED_KEY)
+
+
+def test_a_refusal_names_the_key_that_is_missing() -> None:
+    host = ScriptedHost()
+    refused_for_want_of_a_key(host)
+    told = host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S)
+    assert (told.reason, told.subject) == (HostReason.REFUSED_KEY, key_id(ONE.signer)[:8])
+
+
+def test_a_reload_that_brings_the_key_begins_what_was_refused() -> None:
+    host = ScriptedHost()
+    refused_for_want_of_a_key(host)
+    host.tell(events.TrustReloaded())
+    host.wait(2.0)
+    assert host.record().reason is HostReason.REFUSED_KEY, "nothing was trusted that was not"
+    host.trusted = TRUSTED
+    host.tell(events.TrustReloaded())
+    host.wait(2.0)
+    assert (host.record().state, host.record().reason) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_a_kept_manifest_that_was_refused_at_the_start_is_judged_again() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.wait(1.0)
+    host = ScriptedHost(statements=host.statements)
+    host.statements.state.accepted.clear()  # a register of an older gossipd
+    host.files[ONE.id], host.trusted = ONE.envelope, ()
+    host.tell(events.DaemonStarted())
+    assert host.record().reason is HostReason.REFUSED_KEY
+    host.trusted = TRUSTED
+    host.tell(events.TrustReloaded())
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_an_override_begins_the_highest_version_that_was_refused() -> None:
+    host = ScriptedHost()
+    for one in (manifest(version=9), manifest(version=3), manifest(version=5)):
+        host.peers_have[one.id] = one.envelope
+        host.hear(said(one.id))
+        host.wait(2.0)
+    host.request(events.OverrideOrdered, ONE.name)
+    host.wait(2.0)
+    states = {one.manifest.version: one.state for one in host.brain.lifecycle if one.manifest is not None}
+    assert states == {9: HostState.DOWNLOADING, 3: HostState.EXPIRED, 5: HostState.DOWNLOADING}
+
+
+def reader_says(host: ScriptedHost, reason: HostReason, *, node: NodeId = PEER, at_s: float = 0.0) -> None:
+    said_by_it = Progress(state=HostState.DOWNLOADING, reason=reason)
+    version = int((WALL_S + at_s) * 1000)
+    host.progress.record(node, progress_key(ONE.id), version, said_by_it, now=host.now, wall_s=WALL_S)
+
+
+@pytest.mark.parametrize("stall", [StallReason.NO_HOLDER, StallReason.STORAGE])
+def test_a_host_that_waits_for_a_reader_says_for_which(host: ScriptedHost, stall: StallReason) -> None:
+    host.tell(ReportStall(ONE.id, stall))
+    reader_says(host, HostReason.SOURCE_AUTH)
+    told = host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S)
+    assert (told.reason, told.subject) == (HostReason.WAITS_FOR_READER, PEER[:8])
+
+
+def test_a_host_with_a_reason_of_its_own_blames_no_reader(host: ScriptedHost) -> None:
+    reader_says(host, HostReason.SOURCE_AUTH)
+    for stall, reason in ((StallReason.ALL_BUSY, HostReason.ALL_BUSY), (StallReason.DISK, HostReason.DISK)):
+        host.tell(ReportStall(ONE.id, stall))
+        assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is reason
+    host.tell(events.SourceTroubled(ONE.id, SourceAuthError("s3://b/k", "no")))
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE))
+    assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is HostReason.SOURCE_AUTH
+
+
+def test_a_dead_reader_is_blamed_for_nothing(host: ScriptedHost) -> None:
+    host.tell(ReportStall(ONE.id, StallReason.NO_HOLDER))
+    reader_says(host, HostReason.SOURCE_AUTH)
+    host.roster.dead.add(PEER)
+    assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is HostReason.NO_HOLDER
+
+
+def test_a_published_model_that_is_refilled_is_called_complete_by_nobody() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    host.wait(1.0)
+    assert host.record().progress(WALL_S).state is HostState.COMPLETE
+    host.record().changed = False
+    host.tell(ChunkLost(ONE.id, 0))
+    told = host.record().progress(WALL_S)
+    assert (told.state, told.reason, told.elapsed_s) == (HostState.DOWNLOADING, HostReason.REFILLING, 0)
+    assert host.record().changed, "told at once"
+    host.record().changed = False
+    host.tell(ChunkStored(ONE.id, 0, SOURCE, 10, 0.1))
+    assert (host.record().progress(WALL_S).state, host.record().changed) == (HostState.COMPLETE, True)
+
+
+def test_a_model_that_rotted_before_the_start_is_refilled_too() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.store[ONE.id].discard(0)
+    host.hear(said())
+    host.wait(1.0)
+    assert host.record().progress(WALL_S).reason is HostReason.REFILLING
+    host.tell(ReportStall(ONE.id, StallReason.ALL_BUSY))
+    assert host.record().progress(WALL_S).reason is HostReason.ALL_BUSY

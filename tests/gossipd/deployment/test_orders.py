@@ -8,10 +8,11 @@ import pytest
 
 from gossipd.core.errors import LocalError, QueueFullError
 from gossipd.core.events import FinishModel
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
@@ -534,7 +535,7 @@ def test_what_is_untrusted_ends_at_once_and_stays_so(host: ScriptedHost, order: 
     complete(host)
     assert host.brain.lifecycle.is_served(ONE.id)
     assert host.request(events.UntrustOrdered, *order).sentence.endswith("no longer trusted on this host")
-    assert (host.record().state, host.record().reason) == (HostState.FAILED, HostReason.REFUSED)
+    assert (host.record().state, host.record().reason) == (HostState.FAILED, HostReason.REFUSED_OPERATOR)
     assert [one.deployment for one in host.all_of(commands.CloseSwarm)] == [ONE.id]
     assert not host.brain.lifecycle.is_served(ONE.id)
     assert not host.all_of(commands.DeleteModel), "files stay until they are removed"

@@ -102,6 +102,22 @@ def test_warnings_of_libraries_come_in_our_form_with_their_traceback() -> None:
     assert "a bug" in json.dumps(line["exception"])
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_traceback_shows_neither_variables_nor_what_urls_hide(as_json: bool) -> None:
+    def fail(token: str) -> None:
+        raise ValueError("no answer from http://h/?signature=" + token)
+
+    stream = io.StringIO()
+    logs.configure(stream=stream, as_json=as_json)
+    try:
+        fail("2retnuh"[::-1])  # a traceback quotes this line
+    except ValueError:
+        structlog.get_logger("x").exception("read failed")
+        logging.getLogger("library").exception("route failed")
+    assert "ValueError" in stream.getvalue()
+    assert "hunter2" not in stream.getvalue()
+
+
 def test_a_library_that_says_the_same_again_and_again_is_heard_once_a_minute() -> None:
     stream = io.StringIO()
     logs.configure(stream=stream)

@@ -66,7 +66,7 @@ def test_places_are_free_again_once_connections_end() -> None:
     assert port.pending.is_crowded(LIMITS)
     port.pending.remove(1)
     port.pending.remove(1)  # evicted ones end a second time
-    port.pending.remove_before(1.0)
+    port.pending.forget_older_than(1.0)
     assert len(port.pending) == 0
     assert not port.pending.is_crowded(LIMITS)
 

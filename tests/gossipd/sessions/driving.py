@@ -11,6 +11,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeploymentClosed, DeploymentOpened
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.sessions.events import (
     Dial,
     HangUp,
@@ -41,8 +42,8 @@ def node(number: int) -> NodeId:
     return NodeId(bytes([number]) * 16)
 
 
-def opened(deployment: DeploymentId = MODEL, chunks: int = CHUNKS) -> DeploymentOpened:
-    return DeploymentOpened(deployment, Shape(chunks, 1, chunks, 1), ChunkSet(chunks))
+def opened(deployment: DeploymentId = MODEL, chunks: int = CHUNKS, targets: Targets = EVERY_HOST) -> DeploymentOpened:
+    return DeploymentOpened(deployment, Shape(chunks, 1, chunks, 1), ChunkSet(chunks), targets=targets)
 
 
 def closed(deployment: DeploymentId = MODEL) -> DeploymentClosed:
@@ -55,6 +56,7 @@ class Network:
     def __init__(self, count: int, settings: SessionSettings = SETTINGS) -> None:
         self.now = 100.0
         self.endpoints = {node(at): Endpoint(f"host-{at}", 1, bytes([at]) * 32) for at in range(count)}
+        self.names = {peer: endpoint.host for peer, endpoint in self.endpoints.items()}
         self.settings = settings
         self.hosts = {peer: Host(self, peer) for peer in self.endpoints}
         self.dead: set[NodeId] = set()
@@ -65,6 +67,9 @@ class Network:
 
     def has_answered(self, peer: NodeId) -> bool:
         return peer in self.endpoints
+
+    def is_target(self, peer: NodeId, targets: Targets) -> bool:
+        return targets.include(name=self.names[peer], rack="r")
 
     def __getitem__(self, number: int) -> Host:
         return self.hosts[node(number)]

@@ -20,6 +20,7 @@ from gossipd.core.events import (
     SubscribeHeard,
     UnsubscribeHeard,
 )
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import (
     Dial,
     EndpointChanged,
@@ -27,9 +28,11 @@ from gossipd.sessions.events import (
     KeepTokens,
     LinkDown,
     MessageHeard,
+    RefuseSubscriber,
     RequestChanged,
     StandingLinksChosen,
 )
+from gossipd.sessions.exchange import ASKS_BURST, ASKS_PER_S
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.wire import control
@@ -126,6 +129,50 @@ def test_an_unsubscribed_peer_is_told_no_more() -> None:
     a.tell(EndSubscription(B, MODEL))
     found.run()
     assert len(a.sent_to(B, control.Unsubscribe)) == 1
+
+
+def test_a_peer_that_is_no_target_is_told_no_holdings() -> None:
+    some = network(3, is_open=False)
+    meant = opened(targets=Targets(names=("host-0", "host-1")))
+    some[0].tell(meant)
+    for number in (1, 2):
+        some[number].tell(opened(), StartSubscription(A, MODEL))
+    some.run()
+    assert some[0].of(SubscribeHeard) == [SubscribeHeard(B, MODEL)]
+    assert RefuseSubscriber(C, MODEL) in some[0].commands
+    assert some[0].sessions.counters["refused_not_a_target"] == 1
+
+
+def test_a_peer_that_asks_without_end_is_answered_so_many_times() -> None:
+    some = network(3)
+    ask = control.Subscribe(MODEL)
+    some[0].tell(*(MessageHeard(B, ask, number) for number in range(10_000)))
+    assert len(some[0].of(SubscribeHeard)) == ASKS_BURST
+    assert some[0].sessions.counters["refused_too_many_questions"] == 10_000 - ASKS_BURST
+    some.now += 1.0
+    some[0].tell(*(MessageHeard(B, ask, number) for number in range(100)), MessageHeard(C, ask, 1))
+    assert len(some[0].of(SubscribeHeard)) == ASKS_BURST + ASKS_PER_S + 1, "others are not concerned"
+
+
+def test_an_early_question_of_a_peer_that_is_no_target_is_refused_when_the_deployment_opens() -> None:
+    some = network(is_open=False)
+    some[1].tell(opened(), StartSubscription(A, MODEL))
+    some.run()
+    some[0].tell(opened(targets=Targets(names=("host-0",))))
+    some.run()
+    assert (some[0].of(SubscribeHeard), RefuseSubscriber(B, MODEL) in some[0].commands) == ([], True)
+
+
+def test_a_peer_that_is_no_target_any_more_is_told_nothing_further() -> None:
+    some = network(is_open=False)
+    some[0].tell(opened(targets=Targets(names=("host-*",))))
+    some[1].tell(opened(), StartSubscription(A, MODEL))
+    some.run()
+    assert some[0].of(SubscribeHeard)
+    some.names[B] = "renamed"
+    some[0].tell(EndpointChanged(B))
+    assert some[0].of(UnsubscribeHeard) == [UnsubscribeHeard(B, MODEL)]
+    some[0].tell(closed())
 
 
 def test_an_early_question_is_heard_when_the_deployment_opens() -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard, SendDelta, SendHoldings, StartSubscription, SubscribeHeard
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import Dial, LinkDown, LinkUp, MessageHeard, ReportEvent
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
@@ -38,6 +39,9 @@ class _Everywhere:
 
     def has_answered(self, node: NodeId) -> bool:
         return bool(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return True
 
 
 class AnnouncementMachine(RuleBasedStateMachine):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.sources.ranges import next_extent
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.sources.ranges import next_extent, ranges_after
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 
 sizes = st.lists(st.integers(0, 5 * CHUNK_BYTES), min_size=1, max_size=6).filter(any)
@@ -36,3 +37,12 @@ def test_a_gap_in_the_chunks_ends_a_run() -> None:
     manifest = sign({"a": bytes(6 * CHUNK_BYTES)}, "http://storage/")
     run = next_extent(manifest, [0, 1, 3, 4], range_bytes_max=10 * CHUNK_BYTES)
     assert run.chunks == (0, 1)
+
+
+def test_what_has_come_of_ranges_is_left_out() -> None:
+    ranges = (Segment(0, 10, 5), Segment(1, 0, 7))
+    assert ranges_after(ranges, 0) == ranges
+    assert ranges_after(ranges, 3) == (Segment(0, 13, 2), Segment(1, 0, 7))
+    assert ranges_after(ranges, 5) == (Segment(1, 0, 7),)
+    assert ranges_after(ranges, 11) == (Segment(1, 6, 1),)
+    assert ranges_after(ranges, 12) == ()

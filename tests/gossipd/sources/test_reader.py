@@ -265,13 +265,13 @@ def test_one_passing_fault_is_repaired_and_costs_one_repeat(server: FaultServer,
     assert sum(count for (_, result), count in statistics.results.items() if result != "ok") == 1
 
 
-def test_chunks_that_had_come_before_a_connection_broke_are_not_asked_for_again(server: FaultServer) -> None:
+def test_what_had_come_before_a_connection_broke_is_not_asked_for_again(server: FaultServer) -> None:
     seat = one_file(server)
     seat.reader.probe(seat.manifest)
     server.faults.append(Fault(Misbehaviour.SHORT_BODY))
     assert seat.read().failed == ()
     whole = 3 * CHUNK_BYTES
-    assert server.gets()[-1].range == f"bytes={CHUNK_BYTES}-{whole - 1}"
+    assert server.gets()[-1].range == f"bytes={whole // 2}-{whole - 1}"
 
 
 def test_a_wrong_chunk_does_not_hold_up_the_others(server: FaultServer) -> None:
@@ -286,7 +286,7 @@ def test_a_wrong_chunk_does_not_hold_up_the_others(server: FaultServer) -> None:
     assert seat.store.mismatches == 2
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [500, 503])
 def test_a_burst_of_refusals_is_waited_out_with_one_scout(server: FaultServer, status: int) -> None:
     seat = one_file(server)
     seat.reader.probe(seat.manifest)

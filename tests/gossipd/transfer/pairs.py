@@ -77,6 +77,8 @@ class Pair:
     """The client's."""
     asked: list[NodeId] = field(default_factory=list)
     """Whom the client has asked for a token."""
+    outsiders: set[tuple[NodeId, DeploymentId]] = field(default_factory=set)
+    """Members that are no target of a deployment."""
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -107,10 +109,14 @@ class _Port:
         self.slots_seen: list[int] = []
         self.complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
         self.bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
+        self.outsiders: set[tuple[NodeId, DeploymentId]] = set()
         self.sent: list[tuple[NodeId, DeploymentId, int]] = []
 
     def is_member(self, node: NodeId) -> bool:
         return node in self._members
+
+    def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
+        return (node, deployment) not in self.outsiders
 
     def is_member_address(self, address: str) -> bool:
         return address == "127.0.0.1"
@@ -189,7 +195,7 @@ def pair(
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
             port.slots_changed_condition, port.slots_seen, port.complaints, port.bad_reads, port.sent, arriving,
-            received, listed_changed, listed, ended, received_tokens, asked,
+            received, listed_changed, listed, ended, received_tokens, asked, port.outsiders,
         )  # fmt: skip
     finally:
         client.close()

@@ -12,6 +12,9 @@ class QuietPort:
     def is_member(self, node: NodeId) -> bool:
         return True
 
+    def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
+        return True
+
     def is_member_address(self, address: str) -> bool:
         return True
 

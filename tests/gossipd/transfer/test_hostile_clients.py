@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import pytest
 
+from gossipd.core.errors import CheckUnansweredError
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.ports import NotHeldError
@@ -333,6 +334,24 @@ def test_the_self_check_fails_when_everybody_is_a_member() -> None:
 
     with pair(Encryption.TLS, members=Everybody()) as running, pytest.raises(SecurityCheckError):
         self_check(running.endpoint, Encryption.TLS, [CLUSTER_KEY])
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_the_self_check_takes_no_answer_for_no_verdict(monkeypatch: pytest.MonkeyPatch, hangs_up: bool) -> None:
+    monkeypatch.setattr("gossipd.transfer.self_check.ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def hang_up() -> None:
+            for _ in range(3):
+                silent.accept()[0].close()
+
+        ending = threading.Thread(target=hang_up)
+        if hangs_up:
+            ending.start()
+        with pytest.raises(CheckUnansweredError):
+            self_check(silent.getsockname(), Encryption.TLS, [CLUSTER_KEY])
+        if hangs_up:
+            ending.join()
 
 
 def test_the_server_closes_while_uploads_hang() -> None:

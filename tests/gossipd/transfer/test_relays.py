@@ -12,7 +12,13 @@ import pytest
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
-from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
+from gossipd.transfer.errors import (
+    FetchCancelledError,
+    PeerNotHoldingError,
+    PeerRefusedError,
+    RelayEndedError,
+    TransferError,
+)
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
 
@@ -71,6 +77,15 @@ def test_what_has_come_is_sent_on_at_once_and_the_rest_when_it_is_verified(encry
     assert running.sent == [(CLIENT, MODEL, CHUNK_BYTES)]
     assert running.listed == [(MODEL, CHUNK, SERVER)], "the client would relay it in turn"
     assert running.pool.statistics().leased_bytes == 0
+
+
+@both_modes
+def test_nothing_of_an_arriving_chunk_goes_to_a_member_that_is_no_target(encryption: Encryption) -> None:
+    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES // 4):
+        running.outsiders.add((CLIENT, MODEL))
+        with pytest.raises(PeerRefusedError):
+            running.fetch(CHUNK)
+        assert running.listed == []
 
 
 @both_modes

@@ -170,6 +170,31 @@ def test_a_member_that_is_forgotten_is_served_no_more(encryption: Encryption) ->
 
 
 @both_modes
+@pytest.mark.parametrize("what", ["chunk", "complaint"])
+def test_a_member_that_is_no_target_gets_no_chunk(encryption: Encryption, what: str) -> None:
+    with pair(encryption) as running:
+        running.outsiders.add((CLIENT, MODEL))
+        with pytest.raises(PeerRefusedError) as caught:
+            if what == "complaint":
+                running.client.complain(SERVER, running.endpoint, MODEL, 1, timeout_s=5.0)
+            else:
+                running.fetch(1)
+        assert caught.value.code == "E_NOT_A_TARGET"
+        assert running.server.statistics().errors == {"E_NOT_A_TARGET": 1}
+        assert (running.sent, running.complaints) == ([], [])
+        running.outsiders.clear()
+        assert running.fetch(0) == running.bodies[0], "the connection may be used again"
+
+
+@both_modes
+def test_a_member_that_is_no_target_gets_the_manifest(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.outsiders.add((CLIENT, MODEL))
+        body = running.store.manifest_bytes(MODEL)
+        assert running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0) == body
+
+
+@both_modes
 def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
     with pair(encryption) as running, ThreadPoolExecutor(1) as threads:
         running.fetch(3)

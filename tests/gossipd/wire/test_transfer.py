@@ -93,6 +93,6 @@ def test_unknown_verbs_and_statuses_are_refused() -> None:
     for verb in (0, 4, 255):
         with pytest.raises(HeadError):
             Request.from_wire(b"\x01" + bytes([verb]) + REQUEST.to_wire()[2:])
-    for status in (11, 255):
+    for status in (12, 255):
         with pytest.raises(HeadError):
             Reply.from_wire(b"\x01" + bytes([status]) + REPLY.to_wire()[2:])

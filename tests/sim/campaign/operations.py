@@ -14,9 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment.events import CancelOrdered, ManifestDropped, RemoveOrdered
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.identity.keys import SecretKey
 from membership.member import MemberState

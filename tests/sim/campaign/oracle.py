@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, Command, FetchFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.models import layout
@@ -332,7 +333,7 @@ class Oracle:
     def _incomplete(self, daemon: Daemon, deployment: DeploymentId) -> list[str]:
         record = daemon.deployments.records.get(deployment)
         held = daemon.planner.statistics().swarms.get(deployment)
-        if record is not None and record.reason is HostReason.ROLLBACK:
+        if record is not None and record.reason is HostReason.REFUSED_ROLLBACK:
             manifest = self._world.models[deployment].manifest  # a newcomer may hear of the newer version first
             newest = max(daemon.deployments.statements.state.versions[manifest.name])
             if newest > manifest.version:

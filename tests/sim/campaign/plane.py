@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gossipd.control.settings import ControlSettings
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import (
     AskPeer,
     Dial,
@@ -94,6 +95,10 @@ class Plane:
     def has_answered(self, node: NodeId) -> bool:
         """See EndpointDirectory."""
         return self._world.wires.swim(self._daemon.index).has_answered(node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """See EndpointDirectory."""
+        return self._daemon.members.is_target(node, targets)
 
     def _feed(self, event: SessionEvent) -> None:
         self.sessions.handle(event, self._world.now)

@@ -35,7 +35,7 @@ from gossipd.sources.location import Location
 from gossipd.sources.proxies import PROXY_VARIABLES
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import Addresses, proxy_of, resolve
-from gossipd.sources.web_stream import WebConnections, WebStream
+from gossipd.sources.web_stream import Pieces, WebConnections, WebStream
 
 THREADS = 16  # as for object stores (``bucket``)
 ATTEMPTS = 6
@@ -160,7 +160,7 @@ class HubFiles:
         opened: list[WebStream] = []
 
         def ask(at: Location, addresses: Addresses) -> None:
-            opened.append(WebStream(connections, at, addresses, wanted, whole=False))
+            opened.append(WebStream(connections, at, addresses, wanted, pieces=Pieces()))
 
         self._routes.lead(location, ask)
         with closing(opened[0]) as stream:

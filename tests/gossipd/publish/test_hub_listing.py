@@ -18,7 +18,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish.extents import FileExtent, runs
-from gossipd.publish.hub import ATTEMPTS, HubFiles, list_repository
+from gossipd.publish.hub_listing import ATTEMPTS, HubFiles, list_repository
 from gossipd.publish.selection import EVERYTHING
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, check_against, published

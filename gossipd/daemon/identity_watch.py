@@ -1,0 +1,134 @@
+"""Which identities this host sees twice: one key at two addresses, one name or one address with two keys. Pure.
+
+What lives here: what is noted of members' records, and when it is worth an alarm. What does not: the alarm, and which
+record of a member counts (``membership.record_merger``: the higher boot, on every host).
+
+A machine that was cloned after ``gossipd init`` has its original's key. Each of the two outdoes the other's record, so
+the member goes to and fro between two addresses, on every host. A host that moves goes once; one that comes back within
+ten minutes is taken for two. The records are signed by the key itself, so no other member can bring this about.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from membership.member import NodeId, Record
+
+TWICE_S = 600.0  # ten times the longest pause between two records of a contested key (``record_merger``)
+GRACE_S = 20.0  # a host whose key was made again has its old address; the old key is dead by then
+MOVES_MAX = 4
+WANTED_MAX = 64
+FINDINGS_MAX = 8  # of each kind: a member that brings hosts along fills no status page
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityFinding:
+    """An identity that is seen twice. ``subject``: the name of a host that is concerned."""
+
+    code: str
+    sentence: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Twice:
+    addresses: tuple[str, ...]
+    until_s: float
+
+
+class IdentityWatch:
+    """One per daemon. ``now`` is a monotonic clock in seconds."""
+
+    def __init__(self, own: NodeId) -> None:
+        self._own = own
+        self._moves: dict[NodeId, deque[tuple[str, float]]] = {}
+        self._outdone: deque[float] = deque(maxlen=2)
+        self._twice: dict[NodeId, _Twice] = {}
+        self._since: dict[Hashable, float] = {}
+        self._wanted: dict[NodeId, tuple[str, str, float]] = {}
+
+    def heard(self, record: Record, now: float) -> None:
+        """A member's record came into force."""
+        address = f"{record.host}:{record.port}"
+        moves = self._moves.setdefault(record.node, deque(maxlen=MOVES_MAX))
+        if moves and moves[-1][0] == address:
+            return
+        came_back = len(moves) > 1 and moves[-2][0] == address and now - moves[-1][1] <= TWICE_S
+        if came_back:
+            self._note(record.node, (moves[-1][0], address), now)
+        moves.append((address, now))
+
+    def outdone(self, ours: Record, other: tuple[str, int], now: float) -> None:
+        """A record with our key came from elsewhere, newer than ours. Once is a host that has lost its state."""
+        self._outdone.append(now)
+        if len(self._outdone) > 1 and now - self._outdone[0] <= TWICE_S:
+            self._note(self._own, (f"{ours.host}:{ours.port}", f"{other[0]}:{other[1]}"), now)
+
+    def conflict(self, name: str, other: NodeId, address: tuple[str, int], now: float) -> None:
+        """A host with another key, which may be no member, has or wants a member's name."""
+        self._wanted.pop(other, None)
+        self._wanted[other] = (name, f"{address[0]}:{address[1]}", now + TWICE_S)
+        if len(self._wanted) > WANTED_MAX:
+            del self._wanted[next(iter(self._wanted))]
+
+    def _note(self, node: NodeId, addresses: Iterable[str], now: float) -> None:
+        self._twice[node] = _Twice(tuple(sorted(addresses)), now + TWICE_S)
+
+    def is_twice(self, node: NodeId) -> bool:
+        """Whether two hosts speak with this member's key, so that nothing it says is one host's word."""
+        return node in self._twice
+
+    def look(self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float) -> list[IdentityFinding]:
+        """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host. Call it every
+        few seconds."""
+        self._twice = {node: one for node, one in self._twice.items() if one.until_s > now and node in records}
+        self._moves = {node: moves for node, moves in self._moves.items() if node in records}
+        findings = [_one_key(records[node], twice) for node, twice in islice(self._twice.items(), FINDINGS_MAX)]
+        here = [records[node] for node in live if node in records]
+        names, addresses = defaultdict[str, list[Record]](list), defaultdict[str, list[Record]](list)
+        for record in here:
+            names[record.name].append(record)
+            addresses[f"{record.host}:{record.port}"].append(record)
+        shared = [("E_NAME_CONFLICT", pair) for pair in _pairs(names)]
+        shared += [("E_ADDRESS_CONFLICT", pair) for pair in _pairs(addresses)]
+        self._wanted = {other: one for other, one in self._wanted.items() if one[2] > now}
+        for other, (name, address, _) in islice(self._wanted.items(), FINDINGS_MAX):
+            bearers = [record for record in names.get(name, ()) if record.node != other]
+            findings += [_one_name(name, f"{one.host}:{one.port}", address) for one in bearers[:1]]
+        keys: dict[Hashable, float] = {}
+        for code, pair in shared:
+            key = (code, pair[0].node, pair[1].node)
+            keys[key] = self._since.get(key, now)
+            if now - keys[key] >= GRACE_S:
+                findings.append(_two_keys(code, *pair))
+        self._since = keys
+        return list(dict.fromkeys(findings))
+
+
+def _pairs(groups: Mapping[str, list[Record]]) -> list[tuple[Record, Record]]:
+    pairs = [sorted(group, key=lambda record: record.node)[:2] for group in groups.values() if len(group) > 1]
+    return [(one, other) for one, other in islice(pairs, FINDINGS_MAX)]
+
+
+def _one_key(record: Record, twice: _Twice) -> IdentityFinding:
+    sentence = (
+        f"two hosts use the node key of {record.name}, at {' and '.join(twice.addresses)}: stop one, and make it a key "
+        "and a name of its own with gossipd init"
+    )
+    return IdentityFinding("E_IDENTITY_TWICE", sentence, record.name)
+
+
+def _two_keys(code: str, one: Record, other: Record) -> IdentityFinding:
+    first, second = f"{one.host}:{one.port}", f"{other.host}:{other.port}"
+    if code == "E_NAME_CONFLICT":
+        return _one_name(one.name, first, second)
+    sentence = f"two living hosts, {one.name} and {other.name}, name the address {first}: correct net.advertise of one"
+    return IdentityFinding(code, sentence, one.name)
+
+
+def _one_name(name: str, first: str, second: str) -> IdentityFinding:
+    places = " and ".join(sorted((first, second)))
+    return IdentityFinding("E_NAME_CONFLICT", f"two hosts have the name {name}, at {places}: rename one of them", name)

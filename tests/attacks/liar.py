@@ -1,0 +1,162 @@
+"""``python -m tests.attacks.liar [--json]``: one member of ten says all that the corpus has, for a minute.
+
+A model is deployed to nine honest daemons before the liar is there, while it lies, when it has left, and after all have
+been restarted. What lives here: those deployments, the lies without a wait for answers, and the look at what hosts say
+of each other. What does not: what is said (``corpus.toml``).
+
+A row of a host's status is false when it says that another host is complete, and that host, asked afterwards, does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+
+from tests.attacks.attack import Attack, load_corpus
+from tests.attacks.real.delivery import bulk, gossip
+from tests.attacks.real.hosts import MODEL, AttackedCluster
+
+HONEST = 9
+_LOOK_S = 2.0
+_PATIENCE_S = 180.0
+
+
+class LiarRun:
+    """One cluster, one liar."""
+
+    def __init__(self, cluster: AttackedCluster, size_bytes: int) -> None:
+        self._cluster = cluster
+        self._size_bytes = size_bytes
+        self.told: Counter[str] = Counter()
+        self.false_rows = 0
+        self.rows = 0
+        self._lies = self._all_lies()
+
+    def deployed_s(self, version: int, *, lie_s: float = 0.0) -> float:
+        """Seconds from the drop until every honest host says itself that it is complete; lies go on for ``lie_s``."""
+        cluster = self._cluster
+        manifest = cluster.publish(version, size_bytes=self._size_bytes)
+        cluster.envelope = manifest.read_bytes()  # lies are about what is under way
+        began_s = time.monotonic()
+        cluster.cluster.drop(manifest, cluster.daemons[0])
+        done_s, looked_s = 0.0, began_s
+        while not done_s or time.monotonic() - began_s < lie_s:
+            now = time.monotonic()
+            if now - began_s > _PATIENCE_S:
+                return -1.0
+            if now - began_s < lie_s:
+                self._lie()
+            else:
+                time.sleep(0.05) if not lie_s else cluster.insider.live(0.05)
+            if not done_s and all(self._is_complete(number, version) for number in range(len(cluster.daemons))):
+                done_s = time.monotonic() - began_s
+            if now - looked_s > _LOOK_S:
+                looked_s = now
+                self.look(version)
+        return done_s
+
+    def _is_complete(self, number: int, version: int) -> bool:
+        daemon = self._cluster.daemons[number]
+        row = daemon.deployment(MODEL, version) or {"hosts": []}
+        return any(one["name"] == daemon.name and one["state"] == "complete" for one in row["hosts"])
+
+    def look(self, version: int) -> None:
+        """Compare what each host says of the others with what those say of themselves."""
+        cluster, names = self._cluster, {one.name: at for at, one in enumerate(self._cluster.daemons)}
+        said: list[str] = []
+        for daemon in cluster.daemons:
+            row = daemon.deployment(MODEL, version) or {"hosts": []}
+            said += [
+                one["name"] for one in row["hosts"] if one["state"] in ("complete", "failed") and one["name"] in names
+            ]
+        true = {name for name in set(said) if self._is_complete(names[name], version)}
+        self.rows += len(said)
+        self.false_rows += sum(name not in true for name in said)
+
+    def alive_views(self) -> int:
+        """Pairs of honest hosts of which the one holds the other to be alive."""
+        names = {one.name for one in self._cluster.daemons}
+        return sum(
+            member["state"] in ("alive", "suspect") and member["name"] in names
+            for daemon in self._cluster.daemons
+            for member in (daemon.try_status() or {"members": []})["members"]
+        )
+
+    # ---- lies ----------------------------------------------------------------------------------------
+
+    def _all_lies(self) -> Iterator[Attack]:
+        lies = [
+            one for one in load_corpus() if one.surface in ("gossip", "bulk") and one.actor in ("member", "keyholder")
+        ]
+        return cycle(lies)
+
+    def _lie(self) -> None:
+        """A few, to a host each, without a wait for what comes of them."""
+        cluster = self._cluster
+        for _ in range(16):
+            attack = next(self._lies)
+            number = self.told.total() % len(cluster.daemons)
+            if not cluster.records().keys() >= {one.name for one in cluster.daemons}:
+                break
+            stage = cluster.stage(number, f"{attack.name} {self.told.total()}")
+            made = attack.build(stage)
+            (gossip if attack.surface == "gossip" else bulk)(made, cluster, cluster.daemons[number], attack)
+            self.told[attack.family] += 1
+        cluster.insider.live(0.02)
+
+
+def measure(seconds: float, size_bytes: int) -> dict[str, object]:
+    """One line of figures."""
+    with tempfile.TemporaryDirectory(prefix="gossipd-attacks-") as directory:
+        cluster = None
+        try:
+            cluster = AttackedCluster(Path(directory) / "cluster", hosts=HONEST)
+            run = LiarRun(cluster, size_bytes)
+            found: dict[str, object] = {
+                "honest": HONEST,
+                "bytes": size_bytes,
+                "load_before": round(os.getloadavg()[0], 1),
+            }
+            found["undisturbed_s"] = undisturbed_s = round(run.deployed_s(2), 1)
+            cluster.admit()
+            run.false_rows = run.rows = 0
+            found["while_it_lies_s"] = lied_s = round(run.deployed_s(3, lie_s=seconds), 1)
+            found |= {"ratio": round(lied_s / undisturbed_s, 2), "told": dict(run.told), "rows": run.rows}
+            found |= {"false_rows": run.false_rows, "alive_views": run.alive_views(), "of": HONEST**2}
+            cluster.insider.leave()
+            cluster.insider.close()
+            del cluster.insider
+            run.false_rows = 0
+            found["after_it_left_s"] = round(run.deployed_s(4), 1)
+            cluster.restart_all()
+            found["after_a_restart_s"] = round(run.deployed_s(5), 1)
+            found |= {"false_rows_afterwards": run.false_rows, "alive_views_afterwards": run.alive_views()}
+            found |= {"tracebacks": len(cluster.tracebacks()), "load_after": round(os.getloadavg()[0], 1)}
+            return found
+        finally:
+            if cluster is not None:
+                cluster.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks.liar", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one line")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--mib", type=int, default=64)
+    options = parser.parse_args(arguments)
+    found = measure(options.seconds, options.mib << 20)
+    print(json.dumps(found, indent=None if options.json else 1))
+    is_whole = found["alive_views"] == found["of"] == found["alive_views_afterwards"] and not found["false_rows"]
+    return 0 if is_whole and not found["false_rows_afterwards"] and not found["tracebacks"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

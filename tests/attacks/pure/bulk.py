@@ -1,0 +1,135 @@
+"""The bulk port of one host: a real server with TLS on loopback, whose models and members are tables."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any, cast
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.rechecks import Rechecks
+from gossipd.identity.keys import SecretKey
+from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.wire.transfer import REPLY_BYTES, HeadError, Reply
+from tests.attacks.builders.bulk import Said
+from tests.attacks.pure.gossip import any_stage
+from tests.attacks.stage import Stage
+from tests.gossipd.transfer.pairs import CLIENT_KEY, CLUSTER_KEY, MODEL, pair
+
+_FOREIGN_KEY = b"\x66" * 32
+_QUICK = BulkSettings(handshake_s=0.4, first_request_s=0.4, stall_s=0.5, grace_s=0.5, silence_s=0.3)
+_PATIENCE_S = 2.0
+
+
+def converse(endpoint: tuple[str, int], said: Said, secret: SecretKey, keys: dict[str, bytes]) -> Counter[str]:
+    """Say it on a connection of one's own; the statuses of the replies, or how the connection ended.
+
+    Args:
+        secret: the member's. keys: the cluster's key for each who has one.
+    """
+    seen: Counter[str] = Counter()
+    with ExitStack() as stack:
+        try:
+            sock: socket.socket = stack.enter_context(socket.create_connection(endpoint, timeout=_PATIENCE_S))
+            if said.who in keys:
+                key = secret if said.who == "member" else SecretKey(b"nobody's key".ljust(32, b"."))
+                context = tls_credentials(key, [keys[said.who]]).client
+                context.verify_mode = ssl.CERT_NONE
+                sock = stack.enter_context(context.wrap_socket(sock))
+            sock.sendall(said.words * said.times)
+            for _ in range(said.times):
+                seen[_reply(sock)] += 1
+        except (OSError, EOFError):
+            seen["cut off"] += 1
+    return seen
+
+
+def _reply(sock: socket.socket) -> str:
+    head = b""
+    while len(head) < REPLY_BYTES:
+        part = sock.recv(REPLY_BYTES - len(head))
+        if not part:
+            raise EOFError
+        head += part
+    try:
+        reply = Reply.from_wire(head)
+    except HeadError:
+        return "not our protocol"
+    left = reply.length if reply.status.name == "OK" else 0
+    while left:
+        part = sock.recv(min(left, 1 << 16))
+        if not part:
+            raise EOFError
+        left -= len(part)
+    return f"reply {reply.status.name}"
+
+
+class BulkSurface:
+    """See Surface."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._pair = self._stack.enter_context(pair(Encryption.TLS, settings=lambda _: _QUICK))
+        self._replies: Counter[str] = Counter()
+        self._read_back: list[int] = []
+        self._rechecks = Rechecks(cast(Any, self), cast(Any, None))
+        self.payload_bytes = 0
+
+    @property
+    def stage(self) -> Stage:
+        """See Surface."""
+        return any_stage(deployment=MODEL, liar_secret=CLIENT_KEY)
+
+    def deliver(self, made: Said) -> None:
+        """See Surface."""
+        keys = {"member": CLUSTER_KEY, "stranger": CLUSTER_KEY, "foreign": _FOREIGN_KEY}
+        self._replies += converse(self._pair.endpoint, made, CLIENT_KEY, keys)
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._pair.server.statistics().connections and time.monotonic() < deadline:
+            time.sleep(0.005)  # its thread ends on its own
+        for node, deployment, chunk in self._pair.complaints:  # as the daemon does
+            self._rechecks.want(deployment, chunk, node)
+        self._rechecks.close()
+        self.payload_bytes = sum(count for _, _, count in self._pair.sent)
+
+    def seen(self) -> Counter[str]:
+        """See Surface."""
+        ignored = Counter({"complaints_ignored": self._rechecks.ignored})
+        return self._replies + Counter(self._pair.server.statistics().errors) + ignored
+
+    def chunk_length(self, _deployment: DeploymentId, chunk: int) -> int:
+        """See ChunkStore."""
+        return len(self._pair.bodies[chunk])
+
+    def recheck(self, _deployment: DeploymentId, chunk: int) -> bool:
+        """See ChunkStore."""
+        self._read_back.append(chunk)
+        return True
+
+    def state(self) -> dict[str, Any]:
+        """See Surface."""
+        figures = self._pair.server.statistics()
+        return {
+            "connections": figures.connections, "slots": figures.free_slots, "members": sorted(self._pair.members),
+            "chunks that were read back": len(self._read_back) // 2,
+        }  # fmt: skip
+
+    def state_after_restart(self) -> dict[str, Any]:
+        """See Surface. Nothing is kept."""
+        return {}
+
+    def works(self) -> str:
+        """See Surface."""
+        with contextlib.suppress(Exception):
+            if self._pair.fetch(0) == self._pair.bodies[0]:
+                return ""
+        return "a member's fetch fails"
+
+    def close(self) -> None:
+        """See Surface."""
+        self._stack.close()

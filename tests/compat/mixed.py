@@ -1,0 +1,114 @@
+"""One cluster of two old and two new daemons, and what it delivers.
+
+What lives here: taking the old code out, and the run. What does not: the command line.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.e2e.cluster import Cluster, Daemon, cluster, same_tree, until
+from tests.e2e.toy import make_model
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OLD = "f95c498"  # the last commit before words had judges
+OLD_HOSTS, NEW_HOSTS = ("old-1", "old-2"), ("new-1", "new-2")
+PROGRAM = ("-P", "-m", "gossipd")  # -P: the code of PYTHONPATH, not of the directory that the command runs in
+
+
+class NoSuchCommitError(Exception):
+    """The repository has no such commit, or is none. Fault: the caller, or a checkout without history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the run showed. ``old_to_new``: what only old hosts read from storage came to all, byte by byte."""
+
+    old: str
+    old_to_new: bool
+    new_to_old: bool
+    views_agree: bool
+    tracebacks: int
+    stopped_cleanly: bool
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        return all((self.old_to_new, self.new_to_old, self.views_agree, self.stopped_cleanly)) and not self.tracebacks
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "good": self.is_good}
+
+
+def take_out(commit: str, into: Path) -> Path:
+    """The tree of a commit. Raises NoSuchCommitError."""
+    done = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "gossipd", "membership"], capture_output=True)
+    if done.returncode:
+        raise NoSuchCommitError(done.stderr.decode().strip())
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(into, filter="data")
+    return into
+
+
+def code_of(path: Path) -> str:
+    """Which package a daemon with this path runs."""
+    words = [sys.executable, "-P", "-c", "import gossipd; print(gossipd.__file__)"]
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run(commit: str, base: Path) -> Outcome:
+    """Form the cluster in ``base`` and deliver both ways. Raises AssertionError when something takes too long."""
+    began = time.monotonic()
+    old = take_out(commit, base / "old-code")
+    for path in (old, ROOT):
+        assert code_of(path) == str(path / "gossipd" / "__init__.py"), "each daemon runs the code that it is meant to"
+    with cluster(base / "cluster") as made:
+        for names in zip(OLD_HOSTS, NEW_HOSTS, strict=True):
+            for name, path in zip(names, (old, ROOT), strict=True):
+                made.add(name, f"rack-{name[-1]}", PYTHONPATH=str(path))
+        for daemon in made.daemons.values():
+            _write_sources(daemon, base, is_reader=daemon.name in OLD_HOSTS)
+            daemon.start(PROGRAM)
+        made.wait_together()
+        old_to_new, first = _deliver(made, base, "from-old", drop_at="new-1")
+        for daemon in made.daemons.values():
+            _write_sources(daemon, base, is_reader=daemon.name in NEW_HOSTS)
+            assert daemon.process is not None
+            daemon.process.send_signal(signal.SIGHUP)
+        until("all have read their settings", lambda: all("reloaded" in one.log() for one in made.daemons.values()))
+        new_to_old, second = _deliver(made, base, "from-new", drop_at="old-1")
+        logs = [daemon.log() for daemon in made.daemons.values()]
+        codes = [daemon.stop() for daemon in made.daemons.values()]
+        tracebacks = sum(log.count("Traceback") for log in logs)
+    seconds = round(time.monotonic() - began, 1)
+    return Outcome(commit, old_to_new, new_to_old, first and second, tracebacks, not any(codes), seconds)
+
+
+def _write_sources(daemon: Daemon, base: Path, *, is_reader: bool) -> None:
+    """Only some hosts may read from storage, so that the others get it from them."""
+    original = daemon.home / "gossipd.toml.init"
+    if not original.exists():
+        original.write_bytes(daemon.config.read_bytes())
+    text = original.read_text()
+    lines = f'[sources]\nenabled = {str(is_reader).lower()}\nallow = ["file://{base}"]\n'
+    assert text.count("[sources]\n") == 1
+    daemon.config.write_text(text.replace("[sources]\n", lines))
+
+
+def _deliver(made: Cluster, base: Path, name: str, *, drop_at: str) -> tuple[bool, bool]:
+    """Whether every host has every byte, and whether hosts of both sorts say so."""
+    model = make_model(base / name, shards=1, seed=len(name))
+    made.drop(made.publish(model, name, 1, "--source", f"file://{model}"), made.daemons[drop_at])
+    hosts = len(made.daemons)
+    rows = [made.wait_complete(name, 1, at=daemon, hosts=hosts) for daemon in made.daemons.values()]
+    is_same = all(same_tree(model, daemon.tree(name, 1)) for daemon in made.daemons.values())
+    return is_same, all((row["state"], row["hosts_complete"]) == ("complete", hosts) for row in rows)

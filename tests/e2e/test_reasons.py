@@ -1,0 +1,78 @@
+"""The cause reaches the person: three real daemons, and what each says of the one that cannot go on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests import servers
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until
+from tests.e2e.toy import make_model
+
+
+def said_of(name: str, daemon: Daemon) -> tuple[str, str, str]:
+    """State, reason and subject of one host, as ``daemon`` shows it."""
+    row: dict[str, Any] = daemon.deployment("m", 1) or {"hosts": []}
+    found = [(host["state"], host["reason"], host["subject"]) for host in row["hosts"] if host["name"] == name]
+    return found[0] if found else ("", "", "")
+
+
+def reload(daemon: Daemon) -> None:
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGHUP)
+
+
+def three(made: Cluster) -> tuple[Daemon, Daemon, Daemon]:
+    made.start(3, 2)
+    return made[1], made[2], made[3]
+
+
+def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_after_a_reload(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(
+        tmp_path / "three", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{tmp_path}"])}
+    ) as made:
+        one, two, three_ = three(made)
+        set_up("keygen", tmp_path / "other.key")
+        text = three_.config.read_text()
+        trusted = [line for line in text.splitlines() if line.startswith("trust ")]
+        three_.config.write_text(text.replace(trusted[0], f'trust = ["{tmp_path / "other.key"}.pub"]'))
+        reload(three_)
+        until("it trusts another key", lambda: "security.trust" in three_.log())
+        made.drop(made.publish(model, "m", 1), one)
+        for daemon in (one, two):
+            until("all see why", lambda one=daemon: said_of("node-3", one)[:2] == ("failed", "refused_key"))  # type: ignore[misc]
+            assert len(said_of("node-3", daemon)[2]) == 16, "the key is named"
+        ended = gossipd("wait", "m@1", "--config", two.config, "--timeout", "20s", check=False)
+        assert ended.returncode == 9
+        assert "add the key to `security.trust` there" in ended.stderr
+        three_.config.write_text(text)
+        reload(three_)
+        made.wait_complete("m", 1, at=two, hosts=3)
+        assert same_tree(model, three_.tree("m", 1))
+
+
+def test_all_that_wait_for_a_reader_show_its_reason_and_name(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage:
+        storage.always = servers.Fault(servers.Misbehaviour.STATUS, 403)
+        with cluster(tmp_path / "three", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([storage.url])}) as made:
+            for number in (1, 2):
+                reads = "true" if number == 1 else "false"
+                made.add(f"node-{number}", "rack-1", GOSSIPD_SOURCES__ENABLED=reads).start()
+            made.wait_together()
+            made.drop(made.publish(model, "m", 1, "--source", f"{storage.url}/"), made[1])
+            for daemon in (made[1], made[2]):
+                until("why", lambda one=daemon: said_of("node-1", one)[1:] == ("source_auth", ""))  # type: ignore[misc]
+                until("whose", lambda one=daemon: said_of("node-2", one)[1:] == ("source_auth", "node-1"))  # type: ignore[misc]
+            row = made[2].deployment("m", 1)
+            assert row is not None
+            assert (row["stall"], row["eta_s"], row["rate_in_bytes_per_s"]) == ("source_auth", None, 0)
+            ended = gossipd("wait", "m@1", "--config", made[2].config, "--timeout", "1s", check=False)
+            assert "storage refused the credentials" in ended.stderr
+            assert "says node-1" in ended.stderr
+            storage.always = None
+            made.wait_complete("m", 1, at=made[2], hosts=2)

@@ -1,0 +1,127 @@
+"""When and in which form a host tells how far it is, and what it makes of what others tell."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
+from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.events import ProgressHeard
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress, sign_progress
+from gossipd.identity.keys import SecretKey
+from membership.member import NodeId, node_id
+from tests.gossipd.deployment.scripted_host import ONE, said
+
+KEY, PEER_KEY = SecretKey(b"k" * 32), SecretKey(b"p" * 32)
+OWN, PEER = node_id(KEY.public.ed25519), node_id(PEER_KEY.public.ed25519)
+SHORT = progress_key(ONE.id)
+DOWNLOADING = Progress(state=HostState.DOWNLOADING)
+
+
+class Parts:
+    """A publisher among two hosts; ``told`` is what it has given to gossip."""
+
+    def __init__(self, *records: DeploymentRecord) -> None:
+        self.told: list[tuple[ProgressKey, Progress]] = []
+        self.peer_signs = True
+        self.table = ClusterProgress()
+        lifecycle = _Lifecycle(records)
+        nothing = SimpleNamespace(
+            take_uploaded=dict, statistics=lambda: SimpleNamespace(models={}), publish_progress=self._publish
+        )
+        self.publisher = ProgressPublisher(
+            table=self.table, lifecycle=cast(Any, lifecycle), store=cast(Any, nothing), chunk_access=cast(Any, nothing),
+            directory=cast(Any, SimpleNamespace(own=OWN, records={OWN: None, PEER: None})), roster=cast(Any, self),
+            secret=KEY, membership_host=cast(Any, nothing),
+        )  # fmt: skip
+
+    def _publish(self, wire_key: bytes, version: int, payload: bytes) -> None:
+        key = ProgressKey.decode(wire_key)
+        self.told.append((key, read_progress(key, payload)))
+
+    def progress_writer(self, node: NodeId) -> ProgressWriter | None:
+        return ProgressWriter(PEER_KEY.public.ed25519, self.peer_signs, 0) if node == PEER else None
+
+    def all_sign_progress(self) -> bool:
+        return self.peer_signs
+
+    async def run(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self.publisher.run()
+
+    def hear(self, node: NodeId, progress: Progress, *, is_signed: bool = True) -> ProgressHeard | None:
+        key = ProgressKey(node, SHORT, is_signed)
+        payload = sign_progress(PEER_KEY, key, 1, progress) if is_signed else progress.to_bytes()
+        return self.publisher.heard(key.encode(), 1, payload)
+
+
+class _Lifecycle:
+    def __init__(self, records: tuple[DeploymentRecord, ...]) -> None:
+        self._records = records
+
+    def __iter__(self) -> Any:
+        return iter(self._records)
+
+    def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
+        return record.progress(wall_s)
+
+
+def refused(number: int) -> DeploymentRecord:
+    """A statement whose manifest is refused for want of a key."""
+    deployment = DeploymentId(number.to_bytes(32, "big"))
+    return DeploymentRecord(
+        deployment, said(deployment), is_proven=False, state=HostState.FAILED, reason=HostReason.REFUSED_KEY
+    )
+
+
+async def test_a_refusal_is_told_at_once_though_its_manifest_is_not_here(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    parts = Parts(refused(1))
+    await parts.run(0.6)
+    assert [(key.is_signed, said_of.reason) for key, said_of in parts.told] == [(True, HostReason.REFUSED_KEY)]
+
+
+async def test_many_refusals_do_not_crowd_out_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+    running = DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING)
+    parts = Parts(*map(refused, range(1, 65)), running)
+    await parts.run(10.0)
+    about = [key.deployment for key, _ in parts.told]
+    assert 8 <= about.count(SHORT) <= 11
+    assert len(about) - about.count(SHORT) <= 11
+
+
+async def test_the_unsigned_form_is_told_beside_while_an_older_host_lives(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    parts = Parts(refused(1))
+    parts.peer_signs = False
+    await parts.run(0.6)
+    assert [(key.is_signed, said_of.reason) for key, said_of in parts.told] == [
+        (True, HostReason.REFUSED_KEY),
+        (False, HostReason.REFUSED),
+    ]
+
+
+async def test_what_a_host_signs_counts_and_what_it_does_not_sign_is_passed_over() -> None:
+    parts = Parts()
+    assert parts.hear(PEER, DOWNLOADING, is_signed=False) is None
+    assert parts.table.host(PEER, SHORT) is None
+    assert parts.hear(PEER, DOWNLOADING) == ProgressHeard(PEER, SHORT)
+    assert parts.hear(OWN, DOWNLOADING) is None
+    parts.peer_signs = False
+    assert parts.hear(PEER, DOWNLOADING, is_signed=False) == ProgressHeard(PEER, SHORT)
+
+
+async def test_a_host_that_has_refused_is_not_asked_for_the_manifest() -> None:
+    parts = Parts()
+    for state in (HostState.FAILED, HostState.EXPIRED):
+        assert parts.hear(PEER, Progress(state=state, reason=HostReason.REFUSED_KEY)) is None
