@@ -213,3 +213,10 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
 def deployment_id(envelope: bytes) -> DeploymentId:
     """The id that ``envelope`` would have. Nothing is checked: not for deciding what to trust."""
     return DeploymentId(blake3(payload_of(ENVELOPE_TYPE, envelope)).digest())
+
+
+def label_of(envelope: bytes) -> tuple[str, int]:
+    """The name and version that ``envelope`` would have; nothing else is checked, so not for deciding what to trust.
+    Raises ManifestError when it has none."""
+    payload = parse_payload(payload_of(ENVELOPE_TYPE, envelope))
+    return payload.name, payload.version

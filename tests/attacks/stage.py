@@ -17,13 +17,18 @@ from membership import wire
 from membership.member import NodeId, Record
 from membership.seal import DatagramSeal, KeyRing
 
+FOR_OTHERS = DeploymentId(b"\x0b" * 32)
+TRAINER = SecretKey(b"may sign lab/* and nothing else.")
+TRAINER_NAMES = ("lab/*",)
+
 
 @dataclass(slots=True)
 class Stage:
     """``target`` hears the attack; ``victim`` and ``other`` are honest members; the liar is a member, too.
 
     ``said``: the last statement on a deployment that all hosts have, which ``deployer`` (a public key) deployed.
-    ``seal``: the liar's own, for a body and its receiver.
+    ``seal``: the liar's own, for a body and its receiver. ``for_others``: a deployment that the liar is no target of.
+    ``trainer`` may sign models named ``lab/*`` only.
     """
 
     ring: KeyRing
@@ -38,6 +43,8 @@ class Stage:
     said: Statement
     now_s: float
     model: str = "toy"
+    for_others: DeploymentId = FOR_OTHERS
+    trainer: SecretKey = field(default=TRAINER, repr=False)
     salt: bytes = b""
     incarnation_of: Callable[[Record], int] = lambda record: 0
     """As far as the liar has heard: a busy host may have contradicted a rumour."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, members, progress, rights, sessions, store, swarm, trust
+from tests.mutants import inputs, jobs, members, progress, rights, sessions, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -14,6 +14,7 @@ _ALL = (
     *inputs.MUTANTS,
     *rights.MUTANTS,
     *progress.MUTANTS,
+    *jobs.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

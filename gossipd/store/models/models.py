@@ -17,8 +17,11 @@ from threading import Lock, RLock
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest, label_of
 from gossipd.runtime.ports import NotHeldError
+from gossipd.store.disk.disk import FileKind, read_file
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
@@ -189,9 +192,15 @@ class Models:
             raise self._context.refused(error, 0) from error
 
     def _may_be_published(self, model: StoredModel) -> bool:
-        """Books without a name and without an unfinished tree may be those of a published model."""
-        is_nameless = not model.name and self._disk.kind(layout.incoming(model.deployment)) is None
-        return model.is_published or is_nameless
+        """Books without a journal may be those of a published model, which then lies where its manifest says; or those
+        of a model that the disk did not let be opened, which has no tree."""
+        if model.name or self._disk.kind(layout.incoming(model.deployment)) is not None:
+            return model.is_published
+        try:
+            envelope = read_file(self._disk, layout.envelope(model.deployment), bytes_max=ENVELOPE_BYTES_MAX)
+            return self._disk.kind(layout.version(*label_of(envelope))) is FileKind.DIRECTORY
+        except ManifestError:
+            return True  # books that say nothing: rather a few bytes too many than a model too few
 
     def remove(self, name: str, version: int) -> DeploymentId:
         open_here = {replica.deployment for replica in self.all() if is_version(replica, name, version)}

@@ -31,8 +31,8 @@ def request(
 ) -> Said:  # fmt: skip
     """A well-formed request for what is not there, or too often for what is."""
     deployment = {
-        "known": stage.deployment, "new": DeploymentId(stage.fresh()), "zeros": DeploymentId(bytes(32)),
-        "path": DeploymentId(b"../../../../etc/passwd".ljust(32, b"\0")),
+        "known": stage.deployment, "others": stage.for_others, "new": DeploymentId(stage.fresh()),
+        "zeros": DeploymentId(bytes(32)), "path": DeploymentId(b"../../../../etc/passwd".ljust(32, b"\0")),
     }[about]  # fmt: skip
     return Said(who, Request(_VERBS[verb], deployment, chunk, length).to_wire(), times)
 

@@ -61,6 +61,8 @@ def message(stage: Stage, kind: str, who: str = "liar", times: int = 1) -> Frame
         "ping": control.Ping(), "subscribe": control.Subscribe(stage.deployment), "token_wanted": control.TokenWanted(),
         "kept": control.PartKept(300), "state": control.TriggerState(stage.deployment, 3, "deploy", 900),
         "holdings": control.Holdings(stage.deployment, 7, _CHUNKS, b"\x01", 4), "hello": control.Hello("gossipd"),
+        "subscribe_for_others": control.Subscribe(stage.for_others),
+        "holdings_for_others": control.Holdings(stage.for_others, 7, _CHUNKS, b"\x01", 4),
     }  # fmt: skip
     return Frames(who, tuple(encode(made[kind], number=number + 1) for number in range(times)))
 

@@ -179,3 +179,14 @@ def sybils(stage: Stage, count: int, address: str) -> list[bytes]:
         )  # fmt: skip
         made.append(stage.gossip(wire.item(wire.RECORD, _packed(stage, record, secret))))
     return made
+
+
+def clones(stage: Stage, times: int, hosts: str = "10.0.0.7 10.0.0.8") -> list[bytes]:
+    """Lives of the liar's one key, in turn at two addresses, as two hosts have them whose disk was copied."""
+    made = []
+    for number in range(times):
+        host = hosts.split()[number % 2]
+        record = replace(stage.liar, boot=stage.liar.boot + 1 + number, version=1, host=host)
+        body = bytes((wire.GOSSIP,)) + wire.item(wire.RECORD, _packed(stage, record, stage.liar_secret))
+        made.append(stage.sealed_as(stage.liar.node, record.boot - 1, body, counter=1000))
+    return made

@@ -129,3 +129,17 @@ def of_the_known_model(stage: Stage, version: int, salt: str = "x") -> bytes:
     """A version of the deployed model's name, with other content."""
     digests = fake_digests(3, salt.encode())
     return _signed(stage, _payload(name=stage.model, version=version, hashes=digests))
+
+
+def by_the_trainer(stage: Stage, name: str, with_publisher: str = "") -> bytes:
+    """Signed with a key that all hosts trust for other names; beside it, a signature that does not fit."""
+    payload = _payload(name=name)
+    if not with_publisher:
+        return _signed(stage, payload, stage.trainer)
+    other = _signed(stage, _payload(name=name, version=8), stage.publisher)
+    signatures = {"of another": other, "of a stranger": _signed(stage, payload, SecretKey(stage.fresh()))}[
+        with_publisher
+    ]
+    at = 3 + len(ENVELOPE_TYPE)
+    good = _signed(stage, payload, stage.trainer)
+    return good[: at - 1] + b"\2" + good[at : at + 80] + signatures[at : at + 80] + good[at + 80 :]

@@ -18,8 +18,8 @@ from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.wire.transfer import REPLY_BYTES, HeadError, Reply
 from tests.attacks.builders.bulk import Said
 from tests.attacks.pure.gossip import any_stage
-from tests.attacks.stage import Stage
-from tests.gossipd.transfer.pairs import CLIENT_KEY, CLUSTER_KEY, MODEL, pair
+from tests.attacks.stage import FOR_OTHERS, Stage
+from tests.gossipd.transfer.pairs import CLIENT, CLIENT_KEY, CLUSTER_KEY, MODEL, pair
 
 _FOREIGN_KEY = b"\x66" * 32
 _QUICK = BulkSettings(handshake_s=0.4, first_request_s=0.4, stall_s=0.5, grace_s=0.5, silence_s=0.3)
@@ -75,6 +75,7 @@ class BulkSurface:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._pair = self._stack.enter_context(pair(Encryption.TLS, settings=lambda _: _QUICK))
+        self._pair.outsiders.add((CLIENT, FOR_OTHERS))
         self._replies: Counter[str] = Counter()
         self._read_back: list[int] = []
         self._rechecks = Rechecks(cast(Any, self), cast(Any, None))

@@ -17,6 +17,7 @@ from typing import Any, cast
 from gossipd.audit.witness import AuditHead, Witness
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.deployment import commands
 from gossipd.deployment.events import StatementHeard
 from gossipd.deployment.progress_record import HostState, ProgressFormatError
@@ -29,7 +30,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import wire
 from membership.credentials import Credentials
-from membership.events import PayloadHeard, PayloadKind
+from membership.events import MemberChanged, MemberUp, PayloadHeard, PayloadKind
 from membership.member import NodeId, Record
 from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
@@ -110,12 +111,11 @@ class GossipSurface:
         self._seals = {name: DatagramSeal(RING, one.node, one.boot) for name, one in self._records.items()}
         self._codes: Counter[str] = Counter()
         self._now = 1_000.0
-        self._progress = ClusterProgress()
+        self._progress, self._witness, self._watch = ClusterProgress(), Witness(), IdentityWatch(OWN)
         self._host = ScriptedHost(published=[ONE], progress=self._progress)
         self._host.roster.signers = {one.public_key for one in self._records.values()}
         self._host.roster.roles = DEFAULT_ROLES
         self._judges = _Judges(self._host.roster, self._records.values())
-        self._witness = Witness()
         self._swim = self._life(self._host.statements, [])
         for name in ("victim", "other", "liar"):
             one = self._records[name]
@@ -150,6 +150,8 @@ class GossipSurface:
         """See Surface. All come from the liar's address."""
         for datagram in made:
             self._hear(datagram, self._records["liar"])
+        records = {one.record.node: one.record for one in self._swim.members()}
+        self._codes.update(one.code for one in self._watch.look(records, set(records), self._now))
 
     def seen(self) -> Counter[str]:
         """See Surface."""
@@ -228,6 +230,8 @@ class GossipSurface:
         for output in self._swim.drain():
             if isinstance(output, PayloadHeard):
                 self._take(output)
+            elif isinstance(output, MemberUp | MemberChanged):
+                self._watch.heard(output.member.record, self._now)
 
     def _take(self, event: PayloadHeard) -> None:
         if event.kind is PayloadKind.STATEMENT:
@@ -245,6 +249,7 @@ class GossipSurface:
         except ProgressFormatError as error:
             self._codes[error.code] += 1
             return
+        self._codes[f"reason {progress.reason.value}"] += 1
         if key.node != self._records["node-1"].node:  # as the daemon does
             self._progress.record(
                 key.node, key.deployment, event.version, progress, now=self._now, wall_s=WALL_S, is_signed=key.is_signed

@@ -1,6 +1,7 @@
 """A manifest that an operator drops: the deployment brain's order, with the real rules for manifests.
 
-Real: the order, the envelope, every rule about manifests, the store of statements. Made up: the disk.
+Real: the order, the envelope, every rule about manifests and who may sign for which names, the store of statements.
+Made up: the disk.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any
 
-from gossipd.deployment import events
+import trio
+
+from gossipd.daemon.deployment_executor import _open
+from gossipd.deployment import commands, events
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.statement_store import StatementStore
 from tests.attacks.pure.gossip import any_stage
-from tests.attacks.stage import Stage
+from tests.attacks.stage import TRAINER, TRAINER_NAMES, Stage
 from tests.gossipd.deployment.scripted_host import ONE, ScriptedHost
-from tests.gossipd.manifest.making import manifest
+from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 
 def believed(statements: StatementStore) -> dict[str, Any]:
@@ -24,13 +28,20 @@ def believed(statements: StatementStore) -> dict[str, Any]:
     return {one.name: repr(getattr(state, one.name)) for one in fields(state) if one.name != "alarms"}
 
 
+class _TrustingHost(ScriptedHost):
+    """One key may sign any name, another some: judged as the daemon judges it."""
+
+    def _open(self, command: commands.OpenManifest) -> events.WorkEnded:
+        return trio.run(_open, command, {PUBLISHER.public.ed25519: ("*",), TRAINER.public.ed25519: TRAINER_NAMES})
+
+
 class OrderSurface:
     """See Surface."""
 
     payload_bytes = 0
 
     def __init__(self) -> None:
-        self._host = ScriptedHost(published=[ONE])
+        self._host = _TrustingHost(published=[ONE])
         self._host.drop(ONE)
         self._codes: Counter[str] = Counter()
 

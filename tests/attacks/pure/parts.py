@@ -11,11 +11,11 @@ from tests.attacks.pure.gossip import GossipSurface
 from tests.attacks.pure.inbox import InboxSurface
 from tests.attacks.pure.orders import OrderSurface
 from tests.attacks.pure.sources import SourceSurface
-from tests.attacks.pure.status import StatusSurface
+from tests.attacks.pure.status import ReadSurface, StatusSurface
 from tests.attacks.pure.surface import Surface
 
 SURFACES: dict[str, Callable[[], Surface]] = {
     "gossip": GossipSurface, "order": OrderSurface, "source": SourceSurface, "bulk": BulkSurface,
     "control": ControlSurface, "inbox": InboxSurface, "status": StatusSurface,
-    "disk": DiskSurface,
+    "disk": DiskSurface, "read": ReadSurface,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The status socket of one host: the real guard, server and routes on a real socket, before a daemon of tables."""
+"""The two local sockets of one host: the real guard, server and routes on a real socket, before a daemon of tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections import Counter
 from typing import Any
 
 import trio
+from starlette.applications import Starlette
 
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import status_app
+from gossipd.api.server import read_app, status_app
 from tests.attacks.pure.gossip import any_stage
 from tests.attacks.stage import Stage
 from tests.gossipd.api.fake_daemon import FakeDaemon
@@ -34,8 +35,11 @@ class StatusSurface:
 
     def __init__(self) -> None:
         self._daemon = FakeDaemon()
-        self._guard = RequestGuard(status_app(self._daemon, self._daemon, self._daemon), deadline_s=0.2)
+        self._guard = RequestGuard(self._app(), deadline_s=0.2)
         self._codes: Counter[str] = Counter()
+
+    def _app(self) -> Starlette:
+        return status_app(self._daemon, self._daemon, self._daemon)
 
     @property
     def stage(self) -> Stage:
@@ -78,3 +82,10 @@ class StatusSurface:
 
     def close(self) -> None:
         """See Surface."""
+
+
+class ReadSurface(StatusSurface):
+    """The socket for users who may ask and not order."""
+
+    def _app(self) -> Starlette:
+        return read_app(self._daemon, self._daemon)

@@ -78,9 +78,10 @@ def inbox(made: Plant, cluster: AttackedCluster, daemon: Daemon, attack: Attack)
 
 
 def status(made: bytes, cluster: AttackedCluster, daemon: Daemon, attack: Attack) -> Counter[str]:
-    """Bytes to the status socket."""
+    """Bytes to the status socket, or to the one that takes no orders."""
     answer = b""
-    with socket.socket(socket.AF_UNIX) as sock, short_path(daemon.home / "gossipd.sock") as path:
+    name = "gossipd-read.sock" if attack.surface == "read" else "gossipd.sock"
+    with socket.socket(socket.AF_UNIX) as sock, short_path(daemon.home / name) as path:
         sock.settimeout(PATIENCE_S)
         sock.connect(path)
         try:
@@ -136,5 +137,6 @@ def _code(frame: bytes) -> str:
 
 
 DELIVER: dict[str, Any] = {
-    "gossip": gossip, "order": order, "inbox": inbox, "status": status, "bulk": bulk, "control": control,
+    "gossip": gossip, "order": order, "inbox": inbox, "status": status, "read": status, "bulk": bulk,
+    "control": control,
 }  # fmt: skip

@@ -17,20 +17,20 @@ from typing import Any
 from gossipd.api.client import StatusClient
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement, Verb
-from gossipd.identity.key_files import read_key_ring, read_secret_key
+from gossipd.identity.key_files import read_key_ring, read_secret_key, write_public_key
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.manifest import deployment_id
 from membership.member import Record
 from tests.attacks.pure.inbox import files_of
 from tests.attacks.real.insider import Insider
-from tests.attacks.stage import Stage
+from tests.attacks.stage import TRAINER, TRAINER_NAMES, Stage
 from tests.e2e.cluster import Cluster, Daemon, free_port_pair, set_up, until
 
 HOSTS = 4
-MODEL = "org/model"
+MODEL, OTHERS_MODEL = "org/model", "org/others"
 _REFUSED = re.compile(r'^gossipd_refused_total\{reason="([^"]+)"\} ([0-9.e+]+)$', re.MULTILINE)
 _RECEIVED = re.compile(r"^gossipd_(?:received|wasted)_bytes_total\{[^}]*\} ([0-9.e+]+)$", re.MULTILINE)
-_CHANGING = ("inbox", "log", "audit.jsonl", "gossipd.sock", "state", "models")
+_CHANGING = ("inbox", "log", "audit.jsonl", "gossipd.sock", "gossipd-read.sock", "state", "models")
 
 
 class AttackedCluster:
@@ -42,11 +42,15 @@ class AttackedCluster:
         client = base / "client.key"
         set_up("keygen", client)
         self.client = read_secret_key(client)
+        publisher, trainer = f"{base}/publisher.key.pub", f"{base}/trainer.key.pub"
+        write_public_key(Path(trainer), TRAINER.public)
         self.cluster = Cluster(
             base,
             environment={
                 "GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{base}/site"]),
                 "GOSSIPD_SECURITY__CLIENTS": json.dumps([f"{client}.pub"]),
+                "GOSSIPD_SECURITY__TRUST": json.dumps([publisher, trainer]),
+                "GOSSIPD_SECURITY__TRUST_NAMES": f'{{"{trainer}" = {json.dumps(TRAINER_NAMES)}}}',
                 "GOSSIPD_MEMBERSHIP__SUSPICION_BASE_S": "6",  # a busy machine must not look like a lie that works
             },
         )
@@ -56,6 +60,7 @@ class AttackedCluster:
         for daemon in self.daemons:  # a machine that runs much else may let one wait for longer than a person would
             daemon.client = StatusClient(daemon.home / "gossipd.sock", timeout_s=_ANSWER_S)
         self.envelope = self.deploy(1)
+        self._for_others = self.deploy(1, OTHERS_MODEL, "--targets", "name=node-*")
 
     def admit(self) -> None:
         """Have the insider join, as the last member."""
@@ -64,29 +69,29 @@ class AttackedCluster:
         self.insider.join([("127.0.0.1", daemon.port) for daemon in self.daemons])
         assert self.insider.live(30.0, lambda: len(self.records()) == len(self.daemons)), "the insider is not let in"
 
-    def deploy(self, version: int) -> bytes:
+    def deploy(self, version: int, name: str = MODEL, *more: str) -> bytes:
         """A small model to all hosts, and the envelope of its manifest."""
-        manifest = self.publish(version, size_bytes=1 << 20)
+        manifest = self.publish(version, name, *more, size_bytes=1 << 20)
         self.cluster.drop(manifest, self.daemons[0])
-        self.wait(f"{MODEL}@{version} on all hosts", lambda: self.is_everywhere(version))
+        self.wait(f"{name}@{version} on all hosts", lambda: self.is_everywhere(version, name))
         return manifest.read_bytes()
 
-    def is_everywhere(self, version: int) -> bool:
+    def is_everywhere(self, version: int, name: str = MODEL) -> bool:
         """Whether every host says of itself, and has heard of every other, that it is complete."""
-        return all(self.is_complete(one, version) for one in self.daemons)
+        return all(self.is_complete(one, version, name) for one in self.daemons)
 
-    def publish(self, version: int, *, size_bytes: int) -> Path:
+    def publish(self, version: int, name: str = MODEL, *more: str, size_bytes: int) -> Path:
         """The manifest of a model of random bytes."""
-        site = self.base / "site" / str(version)
-        site.mkdir()
-        random = Random(version)
+        site = self.base / "site" / name / str(version)
+        site.mkdir(parents=True)
+        random = Random(f"{name} {version}")
         with (site / "model.bin").open("wb") as file:
             file.writelines(random.randbytes(_PART_BYTES) for _ in range(size_bytes // _PART_BYTES))
-        return self.cluster.publish(site, MODEL, version, "--source", f"file://{site}/")
+        return self.cluster.publish(site, name, version, "--source", f"file://{site}/", *more)
 
-    def is_complete(self, daemon: Daemon, version: int) -> bool:
+    def is_complete(self, daemon: Daemon, version: int, name: str = MODEL) -> bool:
         """Whether the host says so itself, and all other hosts say so by what it has heard."""
-        row = daemon.deployment(MODEL, version) or {"hosts": []}
+        row = daemon.deployment(name, version) or {"hosts": []}
         states = {one["name"]: one["state"] for one in row["hosts"]}
         return all(states.get(one.name) == "complete" for one in self.daemons)
 
@@ -113,7 +118,7 @@ class AttackedCluster:
         return Stage(
             self.insider.ring, target, victim, other, self.insider.record, self.insider.secret, self.publisher,
             self.insider.seal, deployment, said, time.time(), model=MODEL, salt=f"{salt} {target.name}".encode(),
-            incarnation_of=self._incarnation_of,
+            for_others=DeploymentId(deployment_id(self._for_others)), incarnation_of=self._incarnation_of,
         )  # fmt: skip
 
     def _incarnation_of(self, record: Record) -> int:
@@ -140,6 +145,7 @@ class AttackedCluster:
     def state(self, daemon: Daemon) -> dict[str, Any]:
         """What must not change on one host; the insider's own rows are not part of it."""
         status, names = daemon.client.status(), {one.name for one in self.daemons}
+        told = {one["sentence"] for one in status["alarms"] if one["code"] in _TOLD}
         members = [one for one in status["members"] if one["name"] in names]
         rows = [
             (row["name"], row["version"], row["stall"], sorted(
@@ -151,7 +157,7 @@ class AttackedCluster:
             "members": [(one["name"], one["id"], one["address"], _settled(one["state"])) for one in members],
             "deployments": rows,
             "models": [[one[key] for key in _MODEL_KEYS] for one in daemon.client.models()["models"]],
-            "security": status["security"],
+            "security": [status["security"]["bulk_encryption"], *sorted(set(status["security"]["reasons"]) - told)],
             "alarms": sorted(one["code"] for one in status["alarms"] if one["code"] not in _TOLD),
             "files": files_of(daemon.home, without=_CHANGING),
             "models on the disk": files_of(daemon.home / "models", without=(".manifests",)),

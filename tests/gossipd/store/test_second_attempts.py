@@ -402,6 +402,24 @@ def test_giving_up_a_model_whose_books_say_nothing_keeps_what_may_be_published()
     assert daemon.store.is_published(IDENTITY)
 
 
+def test_what_the_disk_did_not_let_be_opened_is_deleted_when_it_can_be() -> None:
+    daemon = Daemon(MemoryDisk())
+    works = daemon.disk.sync_directory
+
+    def fails(path: str) -> None:
+        raise OSError(errno.EIO, "sync failed")
+
+    daemon.disk.sync_directory = fails  # type: ignore[method-assign]
+    with pytest.raises(StoreWriteError):
+        daemon.store.open(MODEL.manifest)
+    with pytest.raises(StoreWriteError):
+        daemon.store.abandon(IDENTITY)
+    assert [model.name for model in daemon.store.models()] == [""], "books without a journal or a tree"
+    daemon.disk.sync_directory = works  # type: ignore[method-assign]
+    daemon.store.abandon(IDENTITY)
+    assert daemon.store.models() == []
+
+
 def test_what_is_not_published_yet_is_not_called_so() -> None:
     daemon = Daemon(MemoryDisk())
     finish_halfway(daemon, MODEL, "m/1")

@@ -151,15 +151,15 @@ class Operations:
         """Operators remove it from some hosts; that it is deployed again elsewhere brings it back to none of them."""
         model = self._model(fault.kind)
         deployment, name = model.manifest.id, model.manifest.name
-        removed = self._world.oracle.removed
+        oracle = self._world.oracle  # which begins a new set when a host loses its state, and with it the order
         self.drop(self._origin, deployment)
 
         def done(index: int) -> None:
             fault.has_struck = True
-            removed.add((index, deployment))
+            oracle.removed.add((index, deployment))
 
         def check(daemon: Daemon) -> str:
-            if (daemon.index, deployment) not in removed:
+            if (daemon.index, deployment) not in oracle.removed:
                 return self._complete(model)(daemon)
             record = daemon.deployments.records.get(deployment)
             if record is None or (record.state, record.reason) != (HostState.CANCELLED, HostReason.REMOVED):
