@@ -15,7 +15,7 @@ from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
 # In the order to read them.
-TOPICS = ("operations", "reasons", "architecture", "security", "protocol", "decisions", "glossary")
+TOPICS = ("operations", "reasons", "training", "architecture", "security", "protocol", "decisions", "glossary")
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 

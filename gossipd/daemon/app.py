@@ -47,8 +47,11 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
+from gossipd.daemon.hooks import Hooks
+from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
+from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
@@ -192,17 +195,22 @@ class App:
 
     def _make_api(self) -> None:
         self._request_guards: list[RequestGuard] = []
+        self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
-            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
             request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
+        )  # fmt: skip
+        self._publishing = JobPublishing(
+            live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
+            nursery=self._nursery, scratch=self.live.config.file.parent / "state",
         )  # fmt: skip
 
     @contextlib.asynccontextmanager
@@ -240,9 +248,11 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
+        hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
-            self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
+            self._audit_gossip, hub, self._hooks,
+            ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
@@ -260,16 +270,18 @@ class App:
             for model in self._store.models():
                 if self._statements.is_removed(model.deployment) and model.name:
                     self._store.remove(model.name, model.version)
+                elif self._statements.statement(model.deployment) is None:  # a publication that was cut short
+                    self._store.abandon(model.deployment)
         except (OSError, StoreWriteError, NotFoundError) as error:
             log.warning("removed model not deleted yet", reason=str(error))
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
+        self._request_guards.append(RequestGuard(status_app(self._view, self._operations, self._publishing)))
         nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
         if status.readers != "none":
-            self._request_guards.append(RequestGuard(read_app(self._view)))
+            self._request_guards.append(RequestGuard(read_app(self._view, self._publishing)))
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
             nursery.start_soon(self._request_guards[-1].serve, readers)

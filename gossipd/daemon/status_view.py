@@ -21,6 +21,7 @@ from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
@@ -56,6 +57,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    hooks: Hooks
     identities: IdentityWatch
     request_guards: list[RequestGuard]
     """Of the status socket and the metrics port."""
@@ -92,6 +94,7 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
+            hooks=self.hooks.row(),
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:
@@ -108,6 +111,9 @@ class DaemonStatus:
             if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
+
+    def host_name(self) -> str:
+        return self.live.config.node.name
 
     def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> schema.DeploymentRow:
         manifest = deployment.manifest

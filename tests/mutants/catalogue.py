@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, members, progress, rights, sessions, states, store, swarm, trust
+from tests.mutants import inputs, jobs, members, progress, rights, sessions, states, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -15,6 +15,7 @@ _ALL = (
     *rights.MUTANTS,
     *progress.MUTANTS,
     *states.MUTANTS,
+    *jobs.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"
