@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import TypeAlias
 
 from membership.bounds import BOOT_STEP, fits
 from membership.credentials import Credentials
@@ -35,6 +36,9 @@ LEAVE_LABEL = b"gossip leave 1\x00"
 ACCUSE_LABEL = b"gossip accuse 1\x00"
 FORGET_LABEL = b"gossip forget 1\x00"
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
+
+
+TimerNumber: TypeAlias = int
 
 
 class MembershipNode:
@@ -72,7 +76,8 @@ class MembershipNode:
         self.counts: Counter[str] = Counter()
         self.out: list[Output] = []
         self._timers: list[tuple[float, int, Callable[[float], object]]] = []
-        self._timer_number = 0
+        self._timer_number: TimerNumber = 0
+        self._called_off: set[TimerNumber] = set()  # of ``_timers``
         self.gossip_due = False  # pass rumours on at the next opportunity instead of the next round
 
     @property
@@ -101,20 +106,32 @@ class MembershipNode:
 
     # ---- timers
 
-    def at(self, when: float, callback: Callable[[float], object]) -> None:
+    def at(self, when: float, callback: Callable[[float], object]) -> TimerNumber:
         """Call back at ``when`` or later."""
         self._timer_number += 1
         heapq.heappush(self._timers, (when, self._timer_number, callback))
+        return self._timer_number
+
+    def call_off(self, timer: TimerNumber) -> None:
+        """The host need not wake for a timer that has nothing to do any more. Only before it has run."""
+        self._called_off.add(timer)
 
     def next_deadline(self) -> float:
         """When the first timer is due."""
-        return self._timers[0][0] if self._timers else float("inf")
+        timers = self._timers
+        while timers and timers[0][1] in self._called_off:
+            self._called_off.discard(heapq.heappop(timers)[1])
+        return timers[0][0] if timers else float("inf")
 
     def run_timers(self, now: float) -> None:
         """Run all timers that are due, in order."""
         timers = self._timers
         while timers and timers[0][0] <= now:
-            heapq.heappop(timers)[2](now)
+            _, number, callback = heapq.heappop(timers)
+            if number in self._called_off:
+                self._called_off.discard(number)
+            else:
+                callback(now)
 
     # ---- out
 

@@ -14,7 +14,7 @@ from membership.dead_prober import DeadProber
 from membership.events import ControlProbeWanted, Isolated
 from membership.judge import Judge
 from membership.member import Address, NodeId
-from membership.node import MembershipNode
+from membership.node import MembershipNode, TimerNumber
 from membership.pings import PendingPing, Pings
 from membership.verified_cache import Claim
 
@@ -31,6 +31,7 @@ class Prober:
         self._pings = pings
         self._lost = DeadProber(node, pings, now)
         self._current: tuple[int, PendingPing] | None = None
+        self._timeout: TimerNumber = 0  # the current probe's, until it runs or is called off; 0 is no timer's
         self._isolation = node.isolation
         self._return_number = 0
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
@@ -51,9 +52,11 @@ class Prober:
         if sequence is None:
             return  # not asked, so nothing is said of it
         self._current = (sequence, self._pings.pending[sequence])
-        node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
+        timeout_s = now + node.settings.probe_timeout_s * factor
+        self._timeout = node.at(timeout_s, lambda later: self._on_timeout(sequence, later))
 
     def _on_timeout(self, sequence: int, now: float) -> None:
+        self._timeout = 0
         probe = self._pings.pending.get(sequence)
         if probe is None or self._current is None or self._current[0] != sequence:
             return
@@ -128,6 +131,9 @@ class Prober:
             node.counts["acks_unexpected"] += 1
             return
         del self._pings.pending[sequence]
+        if self._timeout and self._current is not None and self._current[0] == sequence:
+            node.call_off(self._timeout)
+            self._timeout = 0
         if sender.handle == subject.handle and sender.address == subject.address:
             node.note_answered(sender.handle)
         self._isolation.answered()
@@ -136,6 +142,7 @@ class Prober:
         elif subject.handle in node.roster.gone:
             self._lost.on_answered(now)
         else:
+            node.counts["probes_answered"] += 1
             node.health.improve()
             self._note(subject, now, answered=True)
         self._review(now)

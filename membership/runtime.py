@@ -12,7 +12,6 @@ two tasks do not wake up for each datagram and each deadline, which costs more t
 from __future__ import annotations
 
 import errno
-import math
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -64,8 +63,7 @@ class SwimRuntime:
         self._socket = udp_socket
         self._on_event = on_event
         self._attendant = attendant
-        self._woken = trio.Event()
-        self._due_s = math.inf
+        self._rest = trio.CancelScope()  # in which the timer's task sleeps
         self._numeric: set[str] = set()
         self.send_errors = 0
 
@@ -99,22 +97,15 @@ class SwimRuntime:
             await ended.wait()
 
     def _reconsider(self) -> None:
-        # Most datagrams move no deadline to an earlier time, so the timer is not woken for each.
-        if self._swim.next_deadline() < self._due_s:
-            self._woken.set()
+        # Another end of the rest wakes nobody now; an answered probe puts it off.
+        self._rest.deadline = self._swim.next_deadline()
 
     async def _keep_time(self) -> None:
         while True:
             await self._wait_while_attended()
-            deadline = self._swim.next_deadline()
-            delay = deadline - trio.current_time()
-            if delay > 0:
-                self._woken, self._due_s = trio.Event(), deadline
-                with trio.move_on_after(delay if delay < math.inf else 3600.0):
-                    await self._woken.wait()
-                continue
+            with trio.CancelScope(deadline=self._swim.next_deadline()) as self._rest:
+                await trio.sleep_forever()
             self.catch_up()
-            await trio.lowlevel.checkpoint()
 
     def catch_up(self) -> None:
         """Handle all that waits in the socket, and only then the timers that are due."""

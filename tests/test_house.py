@@ -20,7 +20,7 @@ WORDS = frozenset({"core", "identity", "manifest"})
 BRAINS = frozenset({"swarm", "sessions", "deployment"})
 STANDS_ON = WORDS | {"runtime", "wire"}
 EVERYTHING_BELOW = STANDS_ON | BRAINS | {
-    "store", "sources", "transfer", "control", "api", "client", "inbox", "audit", "publish", "config",
+    "store", "sources", "transfer", "control", "api", "client", "inbox", "audit", "publish", "config", "diagnosis",
 }  # fmt: skip
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sessions": frozenset({"core", "wire"}),
     "deployment": WORDS,
     "wire": frozenset({"core", "identity"}),
+    "diagnosis": frozenset({"core"}),
     "runtime": frozenset({"core"}),
     "store": STANDS_ON,
     "sources": STANDS_ON,
@@ -41,15 +42,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": STANDS_ON,
     "publish": STANDS_ON | {"sources", "store"},  # opening files beneath a directory
     "config": STANDS_ON | {"store"},
+    "web": frozenset({"core", "api"}),  # its own process: it asks a daemon as any client does
     "daemon": EVERYTHING_BELOW,
     "sim": STANDS_ON | BRAINS,
-    "demo": EVERYTHING_BELOW | {"daemon"},
-    "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo"},
+    "demo": EVERYTHING_BELOW | {"daemon", "web"},
+    "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (
     "gossipd.core", "gossipd.identity", "gossipd.manifest", "gossipd.swarm", "gossipd.sessions", "gossipd.deployment",
-    "gossipd.wire", "gossipd.sim", "membership",
+    "gossipd.diagnosis", "gossipd.wire", "gossipd.sim", "membership",
 )  # fmt: skip
 IMPURE_EXCEPTIONS = ("membership.runtime", "gossipd.sim.plot", "gossipd.identity.key_files")
 IMPURE_MODULES = {

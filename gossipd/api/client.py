@@ -88,6 +88,11 @@ class StatusClient:
     def members(self) -> dict[str, Any]:
         return self._get("/v1/members")
 
+    def events(self, since: str | None, *, wait_s: int = 0) -> dict[str, Any]:
+        """What comes after ``since``, BOOT:ID; waits at most ``wait_s`` for it, which must be under the timeout."""
+        query = {"wait_s": str(wait_s), **({} if since is None else {"since": since})}
+        return self._get("/v1/events", query)
+
     def models(self, name: str | None = None) -> dict[str, Any]:
         return self._get("/v1/models", {} if name is None else {"name": name})
 
@@ -107,6 +112,11 @@ class StatusClient:
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
+    def metrics(self) -> str:
+        """The page for Prometheus, as text."""
+        with self._answer("GET", "/metrics", None) as answer:
+            return answer.read().decode()
+
     def deployment(self, name: str, version: int) -> dict[str, Any]:
         from urllib.parse import quote
 
@@ -125,6 +135,22 @@ class StatusClient:
         """The row of the newest version that is complete there, see ``readiness.newest``."""
         row: dict[str, Any] = self._get("/v1/latest", {"name": name, "where": where})["deployment"]
         return row
+
+    def answer_to(self, target: str) -> tuple[int, bytes]:
+        """The HTTP status and the body of ``GET target``, unread: a refusal of the daemon's is an answer, too."""
+        from http.client import HTTPException
+
+        from gossipd.api.unix_connection import UnixConnection
+
+        connection = UnixConnection(self._path, self._timeout_s)
+        try:
+            connection.request("GET", target, headers={"Connection": "close"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, HTTPException) as error:
+            raise DaemonUnreachableError(self._why(error)) from None
+        finally:
+            connection.close()
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
         """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
@@ -160,7 +186,7 @@ class StatusClient:
     ) -> dict[str, Any]:
         from urllib.parse import urlencode
 
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query, safe=':')}" if query else path
         with self._answer("GET", target, None, timeout_s=timeout_s) as answer:
             return _object(answer.read())
 

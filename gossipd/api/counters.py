@@ -19,8 +19,7 @@ from gossipd.runtime.look_interval import next_look_s
 FETCH_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # Seconds; the aim is a p99 under 20 ms, and a probe of the membership times out at some hundred.
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
-LAG_INTERVAL_S = 0.5  # each sample costs a wake-up, which it shares with other tasks
-LAG_INTERVAL_AWAKE_S = 1.0  # while the turn loop adds many more samples
+LAG_INTERVAL_S = 1.0  # each sample costs a wake-up, which it shares with other tasks
 LAG_WINDOW = 6_600  # a minute of samples, at the most that the turn loop adds (``runtime.turn_loop``)
 
 
@@ -50,28 +49,22 @@ class Histogram:
 
 
 class LoopLag:
-    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Two samples a second
-    detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own wake-ups,
-    because the samples alone would be too few for a p99."""
+    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. A sample a
+    second detects a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own
+    wake-ups, because the samples alone would be too few for a p99."""
 
     def __init__(self) -> None:
         self.histogram = Histogram(LAG_BOUNDS_S)
         self._recent: deque[float] = deque(maxlen=LAG_WINDOW)
-        self._count = 0
-        self._interval_s = LAG_INTERVAL_S
 
     async def run(self) -> None:
         """Never returns; cancelled with the daemon."""
         while True:
-            others = self._count
-            due = next_look_s(self._interval_s)
+            due = next_look_s(LAG_INTERVAL_S)
             await trio.sleep_until(due)
-            is_looked_at = self._count - others >= self._interval_s / LAG_INTERVAL_S
-            self._interval_s = LAG_INTERVAL_AWAKE_S if is_looked_at else LAG_INTERVAL_S
             self.observe(trio.current_time() - due)
 
     def observe(self, late_s: float) -> None:
-        self._count += 1
         self.histogram.observe(late_s)
         self._recent.append(late_s)
 
@@ -104,6 +97,12 @@ class LocalCounters:
     """By scheme and result: ok, throttled, failed, refused."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Refused connections and requests, by a bounded word: bad_mac, replay, stranger, inbox, status, ..."""
+    uploads_failed: Mapping[str, int] = field(default_factory=dict)
+    """Transfers from here that began and failed, by code."""
+    control_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By ``sent`` and ``received``."""
+    control_events: Mapping[str, int] = field(default_factory=dict)
+    """Everything else that control links count, by a bounded word."""
     uploads_busy: int = 0
     uploads_max: int = 0
     buffers_busy_bytes: int = 0

@@ -70,6 +70,10 @@ def deployment_row(
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
+    rates = (totals.rate_in_bytes_per_s, totals.rate_out_bytes_per_s)
+    rate_in, rate_out = (
+        (0, 0) if _stands_still(hosts) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
+    )
     started = [moment for moment in (facts.started_s, totals.started_s) if moment > 0]
     return DeploymentRow(
         id=facts.id.hex(),
@@ -83,9 +87,9 @@ def deployment_row(
         hosts_total=totals.hosts_total,
         hosts_complete=totals.hosts_complete,
         hosts_failed=totals.hosts_failed,
-        rate_in_bytes_per_s=totals.rate_in_bytes_per_s,
-        rate_out_bytes_per_s=totals.rate_out_bytes_per_s,
-        eta_s=_eta_s(facts, totals, hosts),
+        rate_in_bytes_per_s=rate_in,
+        rate_out_bytes_per_s=rate_out,
+        eta_s=_eta_s(facts, totals, hosts, rate_in),
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
@@ -145,10 +149,18 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
         reason=reason.value, subject=subject,
+        reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
     )  # fmt: skip
 
 
-def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow]) -> float | None:
+def _stands_still(hosts: Sequence[HostRow]) -> bool:
+    """Every host that is not complete tells of a cause that somebody must cure, which it does after some seconds
+    without a chunk: rates that were told are over."""
+    waiting = [host for host in hosts if host.state != HostState.COMPLETE.value]
+    return all(reason_of_word(host.reason).cured_by is not CuredBy.NOBODY for host in waiting)
+
+
+def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow], rate_in_bytes_per_s: int) -> float | None:
     """The rest over the cluster's present rate; None when complete, cancelled or standing still, or when a host waits
     for what no rate brings. Hosts from which it was removed are not waited for.
     """
@@ -156,6 +168,6 @@ def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow]) -> 
     rest = facts.bytes_total * len(coming) - totals.bytes_verified
     if any(reason_of_word(host.reason) in _STANDING for host in coming if host.state != HostState.COMPLETE.value):
         return None
-    if rest <= 0 or facts.cancelled or totals.rate_in_bytes_per_s < RATE_FLOOR_BYTES_PER_S:
+    if rest <= 0 or facts.cancelled or not rate_in_bytes_per_s:
         return None
-    return round(rest / totals.rate_in_bytes_per_s, 1)
+    return round(rest / rate_in_bytes_per_s, 1)

@@ -4,8 +4,7 @@ What lives here: paths, modes and stale sockets. What does not: what is served t
 
 A socket is bound in a fresh directory of mode 0700, gets its mode, and is renamed into place. So nobody else can
 connect at any moment, and no umask changes under other threads. The rename also replaces the socket of a killed daemon;
-a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is shortened
-(``socket_path``).
+a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is shortened (``socket_name``).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import trio
 
-from gossipd.api.socket_path import short_path
+from gossipd.api.socket_name import short_path
 from gossipd.core.errors import LocalError
 
 BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more

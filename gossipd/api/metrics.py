@@ -75,6 +75,10 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
     inbox.add_metric(["refused"], snapshot.inbox.refused)
     yield inbox
     yield _gauge("alarms", "Things that wait for an operator.", len(snapshot.alarms))
+    alarm = GaugeMetricFamily("gossipd_alarm", "Alarms that are shown, by code.", labels=["code"])
+    for code, count in Counter(each.code for each in snapshot.alarms).items():
+        alarm.add_metric([code], count)
+    yield alarm
 
 
 def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
@@ -88,6 +92,7 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
     done = family("deployment_completion_timestamp_seconds", "When the last target completed.")
     stalled = family("deployment_stalled", "1 while no chunk arrives here.", "reason")
     source = family("deployment_source_bytes", "Read from external storage by the whole cluster.")
+    source_ratio = family("source_bytes_ratio", "Read from external storage, in sizes of the model; 1 is best.")
     corrupt = family("deployment_corrupt_chunks", "Chunks with a wrong digest, found by any host.")
     for row in rows:
         label = f"{row.name}@{row.version}"
@@ -102,8 +107,9 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
         if row.stall is not None:
             stalled.add_metric([label, row.stall], 1)
         source.add_metric([label], row.source_bytes)
+        source_ratio.add_metric([label], row.source_bytes / row.bytes_total if row.bytes_total else 0.0)
         corrupt.add_metric([label], row.corrupt_chunks)
-    yield from (size, ratio, hosts, ready, done, stalled, source, corrupt)
+    yield from (size, ratio, hosts, ready, done, stalled, source, source_ratio, corrupt)
 
 
 def _traffic(counters: LocalCounters) -> Iterator[Metric]:
@@ -132,7 +138,17 @@ def _traffic(counters: LocalCounters) -> Iterator[Metric]:
     refused = family("refused", "Refused connections, requests and messages.", "reason")
     for reason, value in counters.refused.items():
         refused.add_metric([reason], value)
-    yield from (received, sent, failures, wasted, chunks, requests, refused)
+    failed = family("uploads_failed", "Transfers from here that began and failed.", "code")
+    control_bytes = family("control_bytes", "Bytes of control messages.", "direction")
+    control_events = family("control_events", "What control links do: dialled, accepted, asked again.", "event")
+    for counted, by_word in (
+        (failed, counters.uploads_failed),
+        (control_bytes, counters.control_bytes),
+        (control_events, counters.control_events),
+    ):
+        for word, value in by_word.items():
+            counted.add_metric([word], value)
+    yield from (received, sent, failures, wasted, chunks, requests, refused, failed, control_bytes, control_events)
 
 
 def _limits(counters: LocalCounters) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import anycorn.config
+import anyio._backends._trio  # the first request would import it, and hold up the loop
 import anyio.abc
 import h11
 import trio

@@ -30,7 +30,8 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class MemberRow(Row, frozen=True, kw_only=True):
-    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack."""
+    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack.
+    ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress."""
 
     name: str
     rack: str
@@ -41,11 +42,12 @@ class MemberRow(Row, frozen=True, kw_only=True):
     seed: bool
     version: str = ""
     since_s: float | None = None
+    clock_ahead_s: float | None = None
 
 
 class HostRow(Row, frozen=True, kw_only=True):
     """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
-    reads storage and cannot, else the head of a key's id."""
+    reads storage and cannot, else the head of a key's id. ``reason_s``: for how long it has been heard."""
 
     name: str
     rack: str
@@ -54,6 +56,7 @@ class HostRow(Row, frozen=True, kw_only=True):
     age_s: float | None
     reason: str
     subject: str = ""
+    reason_s: float | None = None
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):
@@ -143,6 +146,15 @@ class AlarmRow(Row, frozen=True, kw_only=True):
     since: str
 
 
+class RefusedRow(Row, frozen=True, kw_only=True):
+    """A deployment that this host has refused before it could know its name. ``subject``: the head of a key's id."""
+
+    id: str
+    reason: str
+    subject: str = ""
+    sentence: str = ""
+
+
 class StatusSnapshot(Row, frozen=True, kw_only=True):
     """The answer to ``GET /v1/status``."""
 
@@ -157,6 +169,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     alarms: list[AlarmRow] = msgspec.field(default_factory=list)
     loop_lag_p99_s: float = 0.0
     hooks: HooksRow = HooksRow()
+    refused: list[RefusedRow] = msgspec.field(default_factory=list)
 
 
 class ModelRow(Row, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ method   path                              answer
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
 GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
+GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
@@ -44,6 +45,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gossipd.api.event_pages import EventPages
+from gossipd.api.events import EventRing
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import AdminPort, PublishPort, StatusPort
@@ -64,11 +67,11 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort, ring: EventRing) -> Starlette:
     """All routes, for the unix socket."""
     orders, jobs = _AdminRoutes(operations), _PublishRoutes(publishing)
     routes = [
-        *_question_routes(view),
+        *_question_routes(view, ring),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/pause", orders.pause, methods=["POST"]),
         Route("/v1/resume", orders.resume, methods=["POST"]),
@@ -84,12 +87,12 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort)
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def read_app(view: StatusPort, publishing: PublishPort) -> Starlette:
+def read_app(view: StatusPort, publishing: PublishPort, ring: EventRing) -> Starlette:
     """The questions, for a unix socket that other users of the host may use, and publishing, which asks who they are.
     No other route changes anything."""
     jobs = Route("/v1/publish", _PublishRoutes(publishing).publish, methods=["POST"])
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view), jobs, orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view, ring), jobs, orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -243,9 +246,10 @@ async def _streamed(steps: AsyncGenerator[Row, None]) -> Response:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _question_routes(view: StatusPort) -> list[Route]:
+def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
     pages = _Pages(view)
     return [
+        Route("/v1/events", EventPages(ring).events),
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),

@@ -10,7 +10,7 @@ import http.client
 import socket
 from pathlib import Path
 
-from gossipd.api.socket_path import short_path
+from gossipd.api.socket_name import short_path
 
 
 class UnixConnection(http.client.HTTPConnection):

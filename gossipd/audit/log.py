@@ -14,9 +14,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
@@ -46,16 +48,28 @@ class _Allowance:
     suppressed: int = 0
 
 
+class RecordListener(Protocol):
+    """Hears of records when they are taken, before they are written; from any thread."""
+
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None: ...
+
+
 class AuditLog:
     """Takes records from any thread; ``run`` writes them. ``trouble`` says why it cannot."""
 
-    def __init__(self, path: Path, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, wall: Callable[[], float] = time.time, listener: RecordListener | None = None
+    ) -> None:
+        """``listener`` is told of every record that is taken."""
+        self._listener = listener
         self._file = AuditFile(path)
         self._wall = wall
         self._lock = threading.Lock()
         self._waiting: deque[dict[str, Scalar]] = deque()
         self._allowances: OrderedDict[tuple[str, str], _Allowance] = OrderedDict()
         self._lost = 0
+        self._recorded = trio.Event()
+        self._token: trio.lowlevel.TrioToken | None = None  # while ``run`` runs
         self.trouble: str | None = None
 
     @property
@@ -89,12 +103,26 @@ class AuditLog:
             if suppressed:
                 entry["suppressed"] = suppressed
             self._waiting.append(entry)
+            token = self._token
+        if token is not None:
+            with suppress(trio.RunFinishedError):  # by a thread that outlives the loop by a moment
+                token.run_sync_soon(self._wake, idempotent=True)
+        if self._listener is not None:
+            told = {key: value for key, value in entry.items() if key not in ("event", "subject", "suppressed")}
+            self._listener.recorded(event, subject, told)
+
+    def _wake(self) -> None:
+        self._recorded.set()
 
     async def run(self) -> None:
         """Write for ever; at the daemon's stop the waiting records are written first."""
+        self._token = trio.lowlevel.current_trio_token()
         try:
             while True:
+                self._recorded = trio.Event()
                 wrote = await self._write(cancellable=True)
+                if wrote:
+                    await self._recorded.wait()
                 await until_next_look(BATCH_INTERVAL_S if wrote else RETRY_S)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
+from dataclasses import asdict
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +16,13 @@ from gossipd.cli.options import examples, parsed, time_words
 from gossipd.core.units import parse_bytes, show_bytes
 
 if TYPE_CHECKING:
+    from gossipd.demo.hosts import DemoHost
     from gossipd.demo.play import DemoResult
+    from gossipd.demo.web_page import DemoPage
 
 _EXAMPLES = (
     "gossipd demo",
+    "gossipd demo --web",
     "gossipd demo --kill node-3",
     "gossipd demo --corrupt node-2",
     "gossipd demo --hosts 12 --racks 3 --size 1GiB --json",
@@ -37,31 +43,29 @@ _EXAMPLES = (
 )
 @click.option("--json", "as_json", is_flag=True, help="The last line of stdout is one JSON object.")
 @click.option("--keep", is_flag=True, help="Leave the files, and say where.")
-def demo(*, size: str, as_json: bool, **options: Any) -> None:
+@click.option("--web", is_flag=True, help="Show it in a browser, too; the daemons then run until Ctrl-C.")
+def demo(*, size: str, as_json: bool, web: bool, **options: Any) -> None:
     """Deliver a toy model to real daemons on this machine, and check every byte.
 
     Starts the daemons as processes on loopback, serves the model from a local HTTP server that counts what it sends,
     drops the signed manifest into one inbox, shows what moves from where, compares every host's files with the
     original, and cleans up. Needs no root, no network and no configuration.
     """
-    from dataclasses import asdict
-
     from gossipd.demo.play import DemoOrder, play
 
     size_bytes = parsed("--size", parse_bytes, size)
-    with _Audience(live=sys.stderr.isatty()) as audience:
-        result = play(DemoOrder(size_bytes=size_bytes, **options), audience)
-    if as_json:
-        click.echo(json.dumps({"schema_version": 1, **asdict(result)}))
-    else:
-        click.echo("\n".join(_words(result)))
+    with _Audience(live=sys.stderr.isatty(), web=web, as_json=as_json) as audience:
+        play(DemoOrder(size_bytes=size_bytes, **options), audience)
 
 
 class _Audience:
-    """Shows sentences, and on a terminal a bar for each host; both on stderr."""
+    """Shows sentences, and on a terminal a bar for each host, on stderr; with ``web`` a page; the result on stdout."""
 
-    def __init__(self, *, live: bool) -> None:
+    def __init__(self, *, live: bool, web: bool, as_json: bool) -> None:
         self._live = live
+        self._web = web
+        self._as_json = as_json
+        self._page: DemoPage | None = None
         self._began = time.monotonic()
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
@@ -70,8 +74,34 @@ class _Audience:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end_bars()
+        if self._page is not None:
+            self._page.close()
+
+    def gathered(self, first: DemoHost) -> None:
+        if self._web:
+            from gossipd.demo.web_page import DemoPage, open_browser
+
+            self._page = DemoPage(first)
+            self.step(f"the page is at {self._page.url}")
+            open_browser(self._page.url)
+
+    def finished(self, result: DemoResult) -> None:
+        self._end_bars()
+        if self._as_json:
+            click.echo(json.dumps({"schema_version": 1, **asdict(result)}))
+        else:
+            click.echo("\n".join(_words(result)))
+        if self._page is not None:
+            sys.stdout.flush()
+            click.echo(f"the daemons run on for {self._page.url}; Ctrl-C ends them", err=True)
+            with suppress(KeyboardInterrupt):
+                Event().wait()
+
+    def _end_bars(self) -> None:
         if self._bars is not None:
             self._bars.stop()
+            self._bars = None
 
     def step(self, words: str) -> None:
         line = f"{time.monotonic() - self._began:5.1f} s  {words}"

@@ -15,7 +15,9 @@ from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
 # In the order to read them.
-TOPICS = ("operations", "reasons", "training", "architecture", "security", "protocol", "decisions", "glossary")
+TOPICS = (
+    "operations", "runbook", "reasons", "training", "architecture", "security", "protocol", "decisions", "glossary",
+)  # fmt: skip
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 

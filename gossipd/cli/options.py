@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-from gossipd.api.client import StatusClient, find_sockets
 from gossipd.core.errors import UsageError
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.core.units import parse_seconds, show_bytes
@@ -25,6 +24,8 @@ def daemon_options(function: F) -> F:
     """``--socket``, ``--config`` and ``--json``; the command then gets ``client`` and ``as_json``."""
 
     def with_client(*args: Any, socket: str | None, config: str | None, **kwargs: Any) -> Any:
+        from gossipd.api.client import StatusClient, find_sockets  # `run` needs no HTTP client
+
         path, questions = find_sockets(socket, config)
         return function(*args, client=StatusClient(path, questions=questions), **kwargs)
 

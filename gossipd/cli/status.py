@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.host_selection import RACKS_MAX, by_rack, select, words_left_out
 from gossipd.cli.options import (
     NameVersion,
     daemon_options,
@@ -27,24 +29,29 @@ from gossipd.cli.options import (
 from gossipd.core.units import show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
-HOSTS_SHOWN = 64  # a page; --json has them all
+HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number
 
 
 @click.command(
     epilog=examples(
         "gossipd status --config /srv/gossipd/gossipd.toml",
         "gossipd status qwen@3 --watch",
+        "gossipd status qwen@3 --all",
         "gossipd status --json | jq '.deployments[0].state'",
     )
 )
 @click.argument("model", required=False, metavar="[NAME[@VERSION]]", type=NameVersion(version_needed=False))
 @click.option("--watch", is_flag=True, help="Live view: a bar for each host and the totals; Ctrl-C leaves it.")
+@click.option("--all", "is_whole", is_flag=True, help="A row for every host, however many there are.")
 @daemon_options
-def status(*, model: tuple[str, int | None] | None, watch: bool, client: StatusClient, as_json: bool) -> int:
-    """How far every deployment is, on every host.
+def status(
+    *, model: tuple[str, int | None] | None, watch: bool, is_whole: bool, client: StatusClient, as_json: bool
+) -> int:
+    """How far every deployment is.
 
-    Asks the daemon on this machine; any daemon answers for the whole cluster. Its knowledge of other hosts may be some
-    seconds old: AGE says how old.
+    Of more than 24 hosts it shows those with a problem (failed, refused, stalled, dead), the ten slowest, and counts
+    for each rack; --all shows every host. Asks the daemon on this machine; any daemon answers for the whole cluster.
+    Its knowledge of other hosts may be some seconds old: AGE says how old.
     """
     name, version = model if model is not None else (None, None)
     if watch:
@@ -55,14 +62,15 @@ def status(*, model: tuple[str, int | None] | None, watch: bool, client: StatusC
     if as_json:
         echo_json(page)
     else:
-        click.echo("\n".join(page_lines(page, colour=_colour())), color=True)
+        click.echo("\n".join(page_lines(page, colour=_colour(), is_whole=is_whole)), color=True)
     return 0
 
 
-def page_lines(page: dict[str, Any], *, colour: bool) -> list[str]:
+def page_lines(page: dict[str, Any], *, colour: bool, is_whole: bool = False) -> list[str]:
+    """The plain page; ``is_whole``: with a row for every host."""
     lines = _head(page, colour)
     for row in page["deployments"]:
-        lines += ["", *_deployment(row, colour)]
+        lines += ["", *_deployment(row, colour, is_whole=is_whole)]
     if not page["deployments"]:
         lines += ["", "nothing is deployed; drop a manifest into the inbox, or: gossipd trigger"]
     return lines
@@ -91,12 +99,23 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
     return lines
 
 
-def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
-    done = percent_words(row["bytes_verified"], row["bytes_total"])
+def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[str]:
+    lines = ["  ".join(_title(row, colour)), f"  {traffic_words(row)}"]
+    if is_whole or len(row["hosts"]) <= HOSTS_SHOWN:
+        return lines + _host_table(row, row["hosts"], colour)
+    selection = select(row["hosts"])
+    if selection.shown:
+        lines += _host_table(row, selection.shown, colour)
+    if selection.left_out:
+        lines.append(f"  not shown: {words_left_out(selection)} (--all shows every host)")
+    return lines + _rack_table(row)
+
+
+def _title(row: dict[str, Any], colour: bool) -> list[str]:
     words = [
         f"{row['name']}@{row['version']}",
         _painted(row["state"], colour),
-        done,
+        percent_words(row["bytes_verified"], row["bytes_total"]),
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
         f"{show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks",
     ]
@@ -106,8 +125,11 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
         words.append(f"{time_words(row['eta_s'])} to go")
     if row["stall"]:
         words.append(f"stalled here: {row['stall']}")
-    lines = ["  ".join(words), f"  {traffic_words(row)}"]
-    hosts = [
+    return words
+
+
+def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> list[str]:
+    cells = [
         (
             host["name"],
             host["rack"],
@@ -116,13 +138,26 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
             "-" if host["age_s"] is None else time_words(host["age_s"]),
             reason_words(host),
         )
-        for host in row["hosts"][:HOSTS_SHOWN]
+        for host in hosts
     ]
-    head = ("HOST", "RACK", "STATE", "DONE", "AGE", "REASON")
-    rows = table(head, hosts)
-    lines += [f"  {line}" for line in [rows[0], *(_painted_row(line, colour) for line in rows[1:])]]
-    if len(row["hosts"]) > HOSTS_SHOWN:
-        lines.append(f"  ... and {len(row['hosts']) - HOSTS_SHOWN} more (--json shows all)")
+    rows = table(("HOST", "RACK", "STATE", "DONE", "AGE", "REASON"), cells)
+    return [f"  {line}" for line in [rows[0], *(_painted_row(line, colour) for line in rows[1:])]]
+
+
+def _rack_table(row: dict[str, Any]) -> list[str]:
+    counts = by_rack(row["hosts"])
+    cells = [
+        (
+            one.rack,
+            f"{one.complete}/{one.hosts}",
+            percent_words(one.chunks, row["chunks_total"] * one.hosts),
+            str(one.problems or "-"),
+        )
+        for one in counts[:RACKS_MAX]
+    ]
+    lines = [f"  {line}" for line in table(("RACK", "COMPLETE", "DONE", "PROBLEMS"), cells)]
+    if len(counts) > RACKS_MAX:
+        lines.append(f"  ... and {len(counts) - RACKS_MAX} racks that are further")
     return lines
 
 

@@ -7,12 +7,16 @@ so many hosts have refused, or have a reason that does not end by itself, that t
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
+from collections import Counter
 from typing import Any, ClassVar
 
 import click
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.cli.host_selection import rank_of_problem
 from gossipd.cli.options import (
     Duration,
     NameVersion,
@@ -21,9 +25,11 @@ from gossipd.cli.options import (
     examples,
     percent_words,
     reason_words,
+    time_words,
 )
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.core.reasons import Heals, HostReason, reason_of_word
+from gossipd.core.units import show_bytes
 
 POLL_S = 0.5  # the records behind the answer change once a second
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the command
@@ -82,6 +88,20 @@ def wait(
     Exits with 0 when it is, 5 when the time is up, 4 when no daemon has answered until then, 9 when it has ended with
     too few, 1 when it was cancelled. If no host can get it: 6 verification, 7 refused, 8 disk, 10, 11 storage.
     """
+    line = _ProgressLine(f"{model[0]}@{model[1]}")
+    try:
+        row = _until_enough(client, model, hosts, timeout_s, line)
+    finally:
+        line.end()
+    if as_json:
+        echo_json({"schema_version": 1, "deployment": row})
+    return 0
+
+
+def _until_enough(
+    client: StatusClient, model: tuple[str, int], hosts: tuple[bool, float], timeout_s: float, line: _ProgressLine
+) -> dict[str, Any]:
+    """The row in which enough hosts are complete. Raises what ``wait`` ends with."""
     name, version = model
     deadline = time.monotonic() + timeout_s
     row: dict[str, Any] | None = None
@@ -100,10 +120,9 @@ def wait(
             if unreachable is None and not answered and timeout_s:
                 click.echo(f"{error}; waiting for it", err=True)
             unreachable = error
+        line.show(row)
         if row is not None and _is_enough(row, hosts):
-            if as_json:
-                echo_json({"schema_version": 1, "deployment": row})
-            return 0
+            return row
         if row is not None:
             _raise_if_over(row)
             hopeless_s = (hopeless_s or time.monotonic()) if _is_hopeless(row, hosts) else None
@@ -114,6 +133,43 @@ def wait(
                 raise unreachable
             raise WaitTimeoutError(_so_far(f"{name}@{version}", row, timeout_s))
         time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+class _ProgressLine:
+    """One line on stderr that is written over, where that is a terminal: a script's log gets none of it."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._is_open = False
+        self._is_shown = sys.stderr.isatty()
+
+    def show(self, row: dict[str, Any] | None) -> None:
+        if not self._is_shown:
+            return
+        words = progress_words(self._label, row)[: shutil.get_terminal_size().columns - 1]
+        click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
+        self._is_open = True
+
+    def end(self) -> None:
+        """What follows stands on a line of its own."""
+        if self._is_open:
+            click.echo("", err=True)
+            self._is_open = False
+
+
+def progress_words(label: str, row: dict[str, Any] | None) -> str:
+    """``qwen@3  81.0 %  412/512 hosts  3.1 GiB/s  2m 10s to go; 3 no_space``: for a terminal, most pressing first."""
+    if row is None:
+        return f"{label}  not known here yet"
+    words = [label, percent_words(row["bytes_verified"], row["bytes_total"])]
+    words.append(f"{row['hosts_complete']}/{row['hosts_total']} hosts")
+    if row["rate_in_bytes_per_s"]:
+        words.append(f"{show_bytes(row['rate_in_bytes_per_s'])}/s")
+    if row["eta_s"] is not None:
+        words.append(f"{time_words(row['eta_s'])} to go")
+    reasons = Counter(host["reason"] for host in row["hosts"] if rank_of_problem(host) is not None)
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(3) if reason)
+    return "  ".join(words) + (f"; {told}" if told else "")
 
 
 def _needed(row: dict[str, Any], hosts: tuple[bool, float]) -> float:

@@ -16,16 +16,18 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from gossipd import __version__
 from gossipd.api.counters import LoopLag
+from gossipd.api.events import EventRing
+from gossipd.api.local_server import LocalServers
 from gossipd.api.local_socket import bind_loopback, bind_unix
-from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import health_app, read_app, status_app
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
@@ -45,6 +47,7 @@ from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.hooks import Hooks
@@ -54,6 +57,7 @@ from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
@@ -85,8 +89,11 @@ from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from membership import events as membership_events
 
+if TYPE_CHECKING:
+    from gossipd.api.request_guard import RequestGuard
+
 REFUSALS_LOOK_S = 1.0
-STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
+STANDING_LINKS_S, DIALS_AT_ONCE = 1.0, 20  # some percent of a core while a cluster of 40 gets acquainted
 log = structlog.get_logger("node")
 
 
@@ -99,12 +106,14 @@ class App:
         self.live = LiveSettings(config, keys)
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        audit, self._lag = AuditLog(home / "audit.jsonl"), LoopLag()
-        self.reports = Reports(audit, Alarms(audit), BugTrap())
-        self._state = StateDirectory(home / "state")
+        self._state, self._lag = StateDirectory(home / "state"), LoopLag()
+        boot = self._state.next_boot(wall_s)
+        self._feed = EventFeed(EventRing(boot))
+        audit = AuditLog(home / "audit.jsonl", listener=self._feed)
+        self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())
         self._statements, roster = self._state.register(), self._state.roster()
         self._progress = self._state.progress(now=now, wall_s=wall_s)
-        record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
+        record = settings_mapping.own_record(config, keys.node.public, boot)
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
@@ -177,6 +186,7 @@ class App:
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
+            listener=self._feed,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
@@ -194,15 +204,15 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
-        self._request_guards: list[RequestGuard] = []
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
+        self._local_servers = LocalServers()
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
-            request_guards=self._request_guards,
+            local_servers=self._local_servers, clock=self._cluster_clock,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
@@ -237,6 +247,7 @@ class App:
             outer.cancel_scope.cancel()
 
     def _hear_membership(self, event: membership_events.Event) -> None:
+        self._feed.member_heard(event)
         self._identity_alarms.hear(event)
         self._directory.hear(event, self._member_events)
 
@@ -249,10 +260,11 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
+        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
-            self._audit_gossip, hub, self._hooks,
-            ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
+            self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
+            alone, hub, self._hooks,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
@@ -278,16 +290,16 @@ class App:
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        self._request_guards.append(RequestGuard(status_app(self._view, self._operations, self._publishing)))
-        nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
+        serve, ring = self._local_servers.serve, self._feed.ring
+        orders = partial(_status_server, self._view, self._operations, self._publishing, ring)
+        nursery.start_soon(serve, bind_unix(status.socket), orders)
         if status.readers != "none":
-            self._request_guards.append(RequestGuard(read_app(self._view, self._publishing)))
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
-            nursery.start_soon(self._request_guards[-1].serve, readers)
+            nursery.start_soon(serve, readers, partial(_readers_server, self._view, self._publishing, ring))
         if status.metrics_port:
-            self._request_guards.append(RequestGuard(health_app(self._view)))
-            nursery.start_soon(self._request_guards[-1].serve, bind_loopback("127.0.0.1", status.metrics_port))
+            page = bind_loopback("127.0.0.1", status.metrics_port)
+            nursery.start_soon(serve, page, partial(_metrics_server, self._view))
 
     def _say_goodbye(self) -> None:
         for record in self._deployments.lifecycle:
@@ -304,7 +316,7 @@ class App:
     async def _record_refusals(self) -> None:
         """Never returns: unknown keys that are still unknown some seconds later go into the audit log."""
         while True:
-            await trio.sleep(REFUSALS_LOOK_S)
+            await until_next_look(REFUSALS_LOOK_S)
             self._delegate.record_refusals()
 
     async def _keep_standing_links(self) -> None:
@@ -334,6 +346,32 @@ class App:
         self._membership_host.publish_capabilities()
         self._membership_host.judge_again()
         set_level(config.log.level)
+
+
+# The HTTP libraries are imported by the first client of a socket (``api.local_server``).
+
+
+def _status_server(
+    view: DaemonStatus, operations: AdminOperations, publishing: JobPublishing, ring: EventRing
+) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import status_app
+
+    return RequestGuard(status_app(view, operations, publishing, ring))
+
+
+def _readers_server(view: DaemonStatus, publishing: JobPublishing, ring: EventRing) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import read_app
+
+    return RequestGuard(read_app(view, publishing, ring))
+
+
+def _metrics_server(view: DaemonStatus) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import health_app
+
+    return RequestGuard(health_app(view))
 
 
 def _random() -> Random:

@@ -8,7 +8,7 @@ configuration and keys again, apply what can be applied, say what cannot; a wron
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401 - see the next
+import encodings.idna  # noqa: F401 - the first look-up of a name imports it, in the middle of a host's first fetches
 import os
 import signal
 import sys
@@ -17,9 +17,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-# What libraries import at first use, here before there is a loop to hold up: 80 ms of it, in the middle of a host's
-# first fetches (py-spy under tests.bench.pair).
-import anyio._backends._trio  # noqa: F401
 import structlog
 import trio
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import trio
 
@@ -25,8 +26,8 @@ from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
-from gossipd.deployment.progress_record import HostState, next_version, progress_key, refresh_interval_s
-from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.progress_record import HostState, Progress, next_version, progress_key, refresh_interval_s
+from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.deployment.signed_progress import AHEAD_MAX_S, ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
@@ -35,8 +36,14 @@ from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
 TICK_S = 1.0
-LOOK_S = 0.25  # a change of state is published within this; each look is a wake-up of the loop, some 0.25 ms
+LOOK_S = 0.25  # while a deployment is under way, a change of its state is published within this
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
+
+
+class ProgressListener(Protocol):
+    """Hears that a host has told another record."""
+
+    def host_progressed(self, host: str, deployment: str, before: Progress | None, now: Progress) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +59,7 @@ class ProgressPublisher:
     secret: SecretKey = field(repr=False)
     membership_host: MembershipHost
     clock: ClusterClock
+    listener: ProgressListener | None = None
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
 
@@ -61,10 +69,20 @@ class ProgressPublisher:
         progress = read_progress(key, payload)
         if key.node == self.directory.own or (not key.is_signed and self._signs(key.node)):
             return None
-        now = trio.current_time()
+        now, before = trio.current_time(), self.table.host(key.node, key.deployment)
         self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed)
+        self._told_on(key.node, key.deployment, before)
         has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
         return ProgressHeard(key.node, key.deployment) if has_manifest else None
+
+    def _told_on(self, node: NodeId, short_key: bytes, before: HostProgress | None) -> None:
+        row = self.table.host(node, short_key)
+        if self.listener is None or row is None or row is before:
+            return
+        labels = [one.label for one in self.lifecycle if progress_key(one.id) == short_key]
+        label = labels[0] if labels else short_key.hex()[:12]
+        earlier = None if before is None else before.progress
+        self.listener.host_progressed(self.directory.name_of(node), label, earlier, row.progress)
 
     def _signs(self, node: NodeId) -> bool:
         writer = self.roster.progress_writer(node)
@@ -74,7 +92,8 @@ class ProgressPublisher:
         """Never returns."""
         ticked_s = trio.current_time()
         while True:
-            await until_next_look(LOOK_S)
+            is_resting = all(one.state in FINAL and one.id in self.told_s for one in self.lifecycle)
+            await until_next_look(TICK_S if is_resting else LOOK_S)
             now = trio.current_time()
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)
@@ -96,8 +115,10 @@ class ProgressPublisher:
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
         self.table.take_back(own, short_key, int((wall_s + AHEAD_MAX_S) * 1000))
         version = next_version(self.table.version(own, short_key), wall_s)
+        before = self.table.host(own, short_key)
         if not self.table.record(own, short_key, version, progress, now=now, is_signed=True):
             return
+        self._told_on(own, short_key, before)
         key = ProgressKey(own, short_key, is_signed=True)
         host = self.membership_host
         host.publish_progress(key.encode(), version, sign_progress(self.secret, key, version, progress))

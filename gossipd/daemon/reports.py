@@ -6,6 +6,7 @@ What lives here: the two collections and their bundle with the audit log. What d
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -25,6 +26,8 @@ class Alarms:
     """What an operator must act on; the same code and sentence is one alarm, recorded when it begins."""
 
     audit: AuditLog
+    ended: Callable[[str, str], None] = lambda code, sentence: None
+    """Told of the code and sentence of an alarm that ends."""
     rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
 
     def ring(self, code: str, sentence: str) -> None:
@@ -36,9 +39,19 @@ class Alarms:
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
         self.audit.record("alarm", code=code, reason=sentence)
 
+    def ring_as(self, code: str, sentence: str) -> None:
+        """Like ``ring``, where only one sentence of this code holds at a time."""
+        self._end([row for row in self.rows.values() if row.code == code and row.sentence != sentence])
+        self.ring(code, sentence)
+
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""
-        self.rows = {key: row for key, row in self.rows.items() if row.code != code}
+        self._end([row for row in self.rows.values() if row.code == code])
+
+    def _end(self, rows: list[AlarmRow]) -> None:
+        for row in rows:
+            del self.rows[row.code, row.sentence]
+            self.ended(row.code, row.sentence)
 
 
 class BugTrap:

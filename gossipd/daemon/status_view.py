@@ -12,10 +12,10 @@ from pathlib import Path
 import trio
 
 from gossipd import __version__
-from gossipd.api import schema
+from gossipd.api import refusals, schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
-from gossipd.api.request_guard import RequestGuard
+from gossipd.api.local_server import LocalServers
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
@@ -25,6 +25,7 @@ from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
@@ -40,7 +41,6 @@ from membership.member import Member, MemberState
 from membership.swim import Swim
 
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
-_KEPT_BACK = ("statements_kept_back", "forgets_kept_back", "accusations_disbelieved")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +52,7 @@ class DaemonStatus:
     planner: Planner
     lifecycle: DeploymentTable
     progress: ClusterProgress
+    clock: ClusterClock
     data_plane: DataPlane
     plane: ControlPlane
     inbox: Inbox
@@ -59,7 +60,7 @@ class DaemonStatus:
     lag: LoopLag
     hooks: Hooks
     identities: IdentityWatch
-    request_guards: list[RequestGuard]
+    local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
@@ -95,6 +96,13 @@ class DaemonStatus:
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
             hooks=self.hooks.row(),
+            refused=[
+                schema.RefusedRow(
+                    id=one.id.hex(), reason=one.reason.value, subject=one.subject.hex(), sentence=one.sentence
+                )
+                for one in self.lifecycle
+                if one.manifest is None and one.state is HostState.FAILED
+            ],
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:
@@ -141,10 +149,11 @@ class DaemonStatus:
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
     def _members(self) -> list[schema.MemberRow]:
-        seeds = self.planner.statistics().seeds
+        seeds, own = self.planner.statistics().seeds, self.swim.self_record().node
         rows = []
         for member in self.swim.members():
             record = member.record
+            ahead = self.clock.ahead_s(record.node) if record.node != own else None
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -152,6 +161,7 @@ class DaemonStatus:
                     seed=record.node in seeds or NodeCapabilities.from_bytes(record.payload).seed_term > 0,
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
+                    clock_ahead_s=None if ahead is None else round(ahead, 1),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)
@@ -189,13 +199,15 @@ class DaemonStatus:
     def counters(self) -> LocalCounters:
         data_plane = self.data_plane
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
-        refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
-        refused |= {key: value for key, value in self.swim.statistics().items() if _is_refusal(key)}
-        refused["status"] = sum(guard.refused for guard in self.request_guards)
+        control = self.plane.statistics()
+        refused = refusals.refused(sent.errors, control, self.swim.statistics())
+        refused["status"] = self.local_servers.refused
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
             source_requests=dict(data_plane.reader.statistics().results),
-            refused=refused, uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
+            refused=refused, uploads_failed=refusals.uploads_failed(sent.errors),
+            control_bytes=refusals.control_bytes(control), control_events=refusals.control_events(control),
+            uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip
@@ -225,8 +237,3 @@ class DaemonStatus:
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)
         return schema.HealthRow(ready=not reasons, reasons=reasons)
-
-
-def _is_refusal(counter: str) -> bool:
-    """Whether a counter of membership's is of words that it did not take."""
-    return counter.startswith("dropped_") or "_refused" in counter or counter in _KEPT_BACK

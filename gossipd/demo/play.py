@@ -115,6 +115,12 @@ class Audience(Protocol):
     def progress(self, chunks: dict[str, int], total: int) -> None:
         """How many chunks each host has."""
 
+    def gathered(self, first: DemoHost) -> None:
+        """The daemons have found each other; the model is not yet dropped. ``first`` can be asked."""
+
+    def finished(self, result: DemoResult) -> None:
+        """All is compared. The daemons run until this returns."""
+
 
 @dataclass
 class _Stage:
@@ -140,6 +146,7 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
     order.check()
     with _stage(order, audience) as stage:
         _gather(stage)
+        audience.gathered(stage.hosts[0])
         audience.step(f"dropping the manifest into {stage.hosts[0].name}'s inbox")
         envelope = stage.hosts[0].inbox / ".toy.part"
         envelope.write_bytes(stage.manifest.envelope)
@@ -154,7 +161,9 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
         for host in stage.hosts:
             if wrong := differences(stage.original, host.models / NAME / "current"):
                 raise DemoVerificationError(f"{host.name}: {'; '.join(wrong[:5])}")
-        return _result(stage, row, seconds)
+        result = _result(stage, row, seconds)
+        audience.finished(result)
+        return result
 
 
 # ---- setting up --------------------------------------------------------------------------------

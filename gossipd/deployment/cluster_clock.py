@@ -30,6 +30,7 @@ class ClusterClock:
         """How far this host's clock is ahead of most others; negative: behind."""
         self.hosts = 0
         """Whose words that rests on."""
+        self._own = 0.0
 
     def heard(self, node: NodeId, told_s: float, now: float) -> None:
         """A host has signed that it was ``told_s`` (seconds since 1970) a moment ago."""
@@ -44,11 +45,16 @@ class ClusterClock:
             if now - heard_s <= FRESH_S:
                 break
             del self._epochs[node]
-        own = wall_s - now
+        self._own = own = wall_s - now
         differences = sorted([0.0, *(own - epoch for epoch, _ in self._epochs.values())])
         middle = len(differences) // 2
         both = differences[middle], differences[(len(differences) - 1) // 2]
         self.offset_s, self.hosts = min(both, key=abs), len(self._epochs)
+
+    def ahead_s(self, node: NodeId) -> float | None:
+        """How far a host's clock was ahead of this one's when both were looked at; None while it has told nothing."""
+        told = self._epochs.get(node)
+        return None if told is None else told[0] - self._own
 
     @property
     def is_wrong(self) -> bool:

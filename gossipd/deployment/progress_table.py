@@ -69,6 +69,8 @@ class HostProgress:
     forgotten: bool = False
     is_signed: bool = False
     """Heard from gossip with the host's signature since this daemon started."""
+    reason_at: float = 0.0
+    """When the reason was heard first, on the clock of ``now``; this daemon's start for one that it has kept."""
 
     def age_s(self, now: float) -> float:
         """The age of the record in seconds."""
@@ -121,7 +123,10 @@ class ClusterProgress:
         if old is not None:
             progress = _never_falling(old.progress, progress)
         peak = max(progress.chunks_verified, old.chunks_peak if old else 0)
-        row = HostProgress(progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed)
+        reason_at = old.reason_at if old is not None and old.progress.reason is progress.reason else now
+        row = HostProgress(
+            progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed, reason_at=reason_at
+        )
         self._put(node, key, row)
         return True
 
@@ -284,4 +289,8 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
         if reason:
             told = reason_of_number(reason)
             progress = replace(progress, reason=told, state=state_with(progress.state, told))
-        yield NodeId(node), key, HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten)
+        yield (
+            NodeId(node),
+            key,
+            HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten, reason_at=now),
+        )

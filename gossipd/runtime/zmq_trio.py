@@ -25,7 +25,7 @@ import zmq
 
 from gossipd.runtime.look_interval import next_look_s
 
-SAFETY_POLL_S = 0.5
+SAFETY_POLL_S = 1.0  # a moment at which the daemon looks at other things too (``look_interval``)
 RETRY_S = 0.05  # before a message to a slow peer is tried again; libzmq may signal writability to another call
 
 

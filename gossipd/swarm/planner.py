@@ -63,6 +63,7 @@ _PeerEvent: TypeAlias = (
     events.PeerSeen | events.PeerLost | events.PeerReachable | events.MembersSeen | events.IsolationChanged
 )
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
+_REST_AFTER_S, _REST_TICK_S = 5.0, 1.0  # while nothing is missing here and nobody has told or asked anything
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
 _LATE_KEPT = 0.8  # per tick: what was late a second ago is likely to be so again
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
@@ -89,6 +90,7 @@ class Planner:
         self._slots = 0
         self._tick_s = -math.inf
         self._tick_interval_s = _TICK_S
+        self._heard_s, self._is_resting = -math.inf, False
         self._late_s = 0.0  # how much later than due this host acts, of late
         self._surroundings = self._around(0.0)
 
@@ -102,6 +104,9 @@ class Planner:
 
     def handle(self, event: events.Event, now: float) -> None:
         """Note one event. An event of a deployment that is not open here is no error: it may come late."""
+        self._heard_s = now
+        if self._is_resting:
+            self._is_resting, self._tick_s = False, -math.inf
         if isinstance(event, _PeerEvent):
             self._peer_changed(event, now)
         elif isinstance(event, events.SlotsChanged):
@@ -243,6 +248,9 @@ class Planner:
         self._late_s = max(late_s, _LATE_KEPT * self._late_s)
         self._tick_s = now
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
+        wants = not self._swarms or any(swarm.replica.missing_count for swarm in self._swarms.values())
+        if not wants and now >= self._heard_s + _REST_AFTER_S:
+            self._is_resting, self._tick_interval_s = True, _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.
         if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):

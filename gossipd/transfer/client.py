@@ -214,6 +214,7 @@ class BulkClient:
             fetch.attach(channel)
             channel.deadline = fetch.deadline
             channel.begin()
+            self._watchdog.rouse()
             # A pipelined request was already sent, by the thread of the fetch before it.
             if not connection.is_asked:
                 channel.send(connection.prefix + fetch.request.to_wire())

@@ -245,6 +245,7 @@ class BulkServer:
 
     def _send_spans(self, channel: Channel, request: wire.Request, head: bytes, spans: Sequence[Span]) -> None:
         channel.begin()
+        self._watchdog.rouse()
         try:
             with self._scratch_memory() as scratch:
                 channel.send_file(head, spans, self._throttle, scratch)
@@ -263,6 +264,7 @@ class BulkServer:
     def _relay(self, channel: Channel, node: NodeId, request: wire.Request, incoming: IncomingChunk) -> bool:
         """Send a chunk during its arrival: from memory what is here, the rest from the store after it has landed."""
         channel.begin()
+        self._watchdog.rouse()
         channel.send(self._head(wire.Status.RELAYED, request.chunk, request.length))
         at = 0
         while True:
@@ -273,6 +275,7 @@ class BulkServer:
                 if piece:
                     if not channel.is_moving:
                         channel.begin()
+                        self._watchdog.rouse()
                     channel.send_memory(wire.piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
                     at += len(piece)
                     continue
@@ -316,6 +319,7 @@ class BulkServer:
                 self._traffic.error("E_LENGTH")
                 return False
             channel.begin()
+            self._watchdog.rouse()
             channel.send_memory(self._head(wire.Status.OK, request.chunk, len(body)), body, self._throttle)
         except (NotHeldError, OSError) as error:
             return self._answer_missing(channel, request, error)

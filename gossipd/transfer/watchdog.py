@@ -1,7 +1,10 @@
 """Deadlines and least rates of all connections of one side, enforced by one thread.
 
 What lives here: checking every connection a few times a second, and cutting late, stalled and slow ones. What does not:
-the transfers, which only set a few attributes for it.
+the transfers, which only set a few attributes for it, and call ``rouse`` when they begin.
+
+While nothing moves and no deadline is near the thread dozes: a host at rest would wake ten times a second for its idle
+connections.
 
 A connection is cut when its deadline has passed, when a transfer moves no byte for ``stall_s``, and when a transfer
 moves less than ``rate_min`` asks for within a window of ``grace_s``. Each window counts for itself, so that a quick
@@ -21,6 +24,8 @@ from gossipd.transfer.settings import BulkSettings
 
 # The lateness of a cut; each look costs little CPU even with 50 connections.
 TICK_S = 0.2
+DOZE_S = 5.0  # at least as long as the deadlines that are set without ``rouse``; an idle connection closes so late
+_QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class Watchdog:
         self._changed = threading.Condition()
         self._watches: dict[Channel, _Watch] = {}
         self._closed = False
+        self._dozes = self._roused = False
+        self._quiet_looks = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -61,6 +68,14 @@ class Watchdog:
         with self._changed:
             self._watches[channel] = _Watch()
             if len(self._watches) == 1:
+                self._changed.notify()
+        self.rouse()
+
+    def rouse(self) -> None:
+        """A transfer has begun: look again several times a second. Any thread; cheap unless the watchdog dozes."""
+        self._roused = True  # before the look at ``_dozes``; the watchdog does it the other way round
+        if self._dozes:
+            with self._changed:
                 self._changed.notify()
 
     def remove(self, channel: Channel) -> None:
@@ -88,13 +103,30 @@ class Watchdog:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait(TICK_S if self._watches else None)
+                self._wait()
                 if self._closed:
                     return
+            self._roused = False
             now = time.monotonic()
             self.look(now)
+            self._quiet_looks = 0 if self.is_busy(now) else self._quiet_looks + 1
             if self._listener is not None:
                 self._listener.connections_looked_at(now)
+
+    def _wait(self) -> None:
+        if not self._watches:
+            self._changed.wait()
+        elif self._quiet_looks < _QUIET_LOOKS:
+            self._changed.wait(TICK_S)
+        else:
+            self._dozes = True
+            if not self._roused:
+                self._changed.wait(DOZE_S)
+            self._dozes = False
+
+    def is_busy(self, now: float) -> bool:
+        """Whether a transfer moves, or a deadline passes before a doze would end."""
+        return any(one.is_moving or (one.deadline or math.inf) < now + 2 * DOZE_S for one in self.channels())
 
     def look(self, now: float) -> None:
         """Check every connection once; for the thread and for tests."""

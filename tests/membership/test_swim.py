@@ -419,3 +419,18 @@ def test_no_host_takes_a_busy_minute_for_a_stop_of_its_own() -> None:
         cluster.run(cluster.now + 2.0)
     cluster.run(cluster.now + 20.0)
     assert sum(cluster.swim(index).statistics().get("gaps", 0) for index in range(30)) == 0
+
+
+def test_a_host_whose_probes_are_answered_wakes_for_its_rounds_only() -> None:
+    cluster, _ = joined(4)
+    cluster.run(cluster.now + 30.0)  # nothing is left to say
+    swim, calls = cluster.swim(0), []
+    timer = swim.handle_timer
+
+    def due(now: float) -> None:
+        calls.append(swim.next_deadline() <= now)
+        timer(now)
+
+    swim.handle_timer = due  # type: ignore[method-assign]
+    cluster.run(cluster.now + 20.0)
+    assert sum(calls) <= 55, "two rounds a second, and no time-out of a probe that was answered"

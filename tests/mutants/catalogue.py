@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, jobs, members, progress, rights, sessions, states, store, swarm, trust
+from tests.mutants import inputs, jobs, members, page, progress, rights, sessions, states, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -16,6 +16,7 @@ _ALL = (
     *progress.MUTANTS,
     *states.MUTANTS,
     *jobs.MUTANTS,
+    *page.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

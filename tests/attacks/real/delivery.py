@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import zmq
 
-from gossipd.api.socket_path import short_path
+from gossipd.api.socket_name import short_path
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import secure
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, FrameError, decode

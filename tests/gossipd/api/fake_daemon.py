@@ -9,6 +9,7 @@ import msgspec
 
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
+from gossipd.api.events import EventRing
 from gossipd.api.ports import Done, PublishStep, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
@@ -77,6 +78,7 @@ class FakeDaemon:
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
     path: str = "/m/org/toy/2"
+    ring: EventRing = field(default_factory=lambda: EventRing(7))
 
     def snapshot(self) -> StatusSnapshot:
         return StatusSnapshot(
@@ -133,6 +135,9 @@ class FakeDaemon:
             ],
             source_requests={("http", "ok"): 12},
             refused={"bad_mac": 3},
+            uploads_failed={"E_RELAY_ENDED": 1},
+            control_bytes={"sent": 10, "received": 20},
+            control_events={"link_dialed": 2},
             fetch_seconds=fetches.figures(),
             loop_lag_seconds=lag.histogram.figures(),
         )

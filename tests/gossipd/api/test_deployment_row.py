@@ -55,6 +55,27 @@ def test_a_host_that_is_gone_has_that_reason_and_no_other(state: str, shown: str
     assert told_row((HostReason.NO_SPACE, b""), state=state, own=1).hosts[0].reason == shown
 
 
+def test_what_stands_still_has_no_rate_and_no_time_to_go() -> None:
+    def row(*reasons: HostReason, state: HostState = HostState.DOWNLOADING, rate: int = 1_300_000) -> DeploymentRow:
+        table = ClusterProgress()
+        for number, reason in enumerate(reasons, 1):
+            progress = Progress(state=state, reason=reason, chunks_verified=1, rate_in_bytes_per_s=rate)
+            table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
+        facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 30, chunk_count=4)
+        targets = [TargetFacts(node(n), f"node-{n}", "r1", "alive") for n in range(1, len(reasons) + 1)]
+        return deployment_row(facts, table, targets, now=101.0)
+
+    moving = row(HostReason.SOURCE_AUTH, HostReason.NONE)
+    assert moving.rate_in_bytes_per_s > 0
+    assert moving.eta_s is not None
+    for still in (
+        row(HostReason.SOURCE_AUTH, HostReason.NO_SPACE),
+        row(HostReason.NONE, state=HostState.COMPLETE, rate=13),
+        row(HostReason.NONE, rate=1000),
+    ):
+        assert (still.rate_in_bytes_per_s, still.eta_s) == (0, None)
+
+
 MODEL = DeploymentId(b"m" * 32)
 FACTS = DeploymentFacts(id=MODEL, name="some", version=1, bytes_total=1000, chunk_count=10)
 

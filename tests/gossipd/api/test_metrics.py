@@ -97,18 +97,7 @@ async def test_a_loop_that_is_not_held_up_has_no_lag(autojump_clock: MockClock) 
     with trio.move_on_after(10):
         await lag.run()
     assert lag.p99_s() < 0.001
-    assert sum(lag.histogram.figures().counts) >= 19
-
-
-async def test_a_loop_whose_wake_ups_are_seen_anyway_is_looked_at_less_often(autojump_clock: MockClock) -> None:
-    lag = LoopLag()
-    with trio.move_on_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lag.run)
-            for _ in range(200):
-                await trio.sleep(0.05)
-                lag.observe(0.0)
-    assert 205 <= sum(lag.histogram.figures().counts) <= 213, "one look a second beside the 200, not two"
+    assert sum(lag.histogram.figures().counts) >= 9
 
 
 def test_the_99th_percentile_sees_the_worst_hundredth_of_the_last_minute() -> None:

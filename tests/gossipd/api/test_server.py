@@ -30,7 +30,7 @@ from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 @asynccontextmanager
 async def serving(path: Path, daemon: FakeDaemon, **limits: float) -> AsyncIterator[RequestGuard]:
-    guard = RequestGuard(status_app(daemon, daemon, daemon), **limits)  # type: ignore[arg-type]
+    guard = RequestGuard(status_app(daemon, daemon, daemon, daemon.ring), **limits)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guard.serve, bind_unix(path))
         yield guard
@@ -420,7 +420,7 @@ async def test_a_path_longer_than_the_kernel_takes_works(tmp_path: Path) -> None
     deep.mkdir()
     daemon = FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(status_app(daemon, daemon, daemon)).serve, bind_unix(deep / "s"))
+        nursery.start_soon(RequestGuard(status_app(daemon, daemon, daemon, daemon.ring)).serve, bind_unix(deep / "s"))
         page = await trio.to_thread.run_sync(StatusClient(deep / "s").status)
         nursery.cancel_scope.cancel()
     assert page["node"]["name"] == "node-1"
@@ -495,7 +495,7 @@ async def test_out_of_descriptors_the_socket_waits_and_goes_on(tmp_path: Path) -
 async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path: Path) -> None:
     path, daemon = tmp_path / "read", FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(read_app(daemon, daemon)).serve, bind_unix(path, mode=0o666))
+        nursery.start_soon(RequestGuard(read_app(daemon, daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
         client = StatusClient(path)
         page = await trio.to_thread.run_sync(client.status)
         refusals = []
@@ -518,7 +518,7 @@ def test_a_configuration_names_both_sockets_and_a_path_its_neighbour(tmp_path: P
 async def test_publishing_is_for_the_user_that_the_kernel_names(tmp_path: Path) -> None:
     daemon, path = FakeDaemon(), tmp_path / "s"
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(read_app(daemon, daemon)).serve, bind_unix(path, mode=0o666))
+        nursery.start_soon(RequestGuard(read_app(daemon, daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
         client = StatusClient(path)
         lines = await trio.to_thread.run_sync(lambda: list(client.publish(directory="/d", name="m", step=7)))
         assert [line["done"] for line in lines] == [False, True]

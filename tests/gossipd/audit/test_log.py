@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -304,3 +305,15 @@ async def test_the_end_of_a_log_is_told_only_after_it_was_read(path: Path) -> No
     log.record("started")
     assert await log._write(cancellable=True)
     assert (before, (log.position or (0, ""))[0]) == (None, 6)
+
+
+async def test_a_record_of_a_thread_is_written_while_the_log_sleeps(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await trio.to_thread.run_sync(partial(log.record, "started"))
+        with trio.fail_after(20):
+            while log.records < 1:
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()

@@ -27,7 +27,7 @@ def guarded(path: Path, daemon: FakeDaemon) -> Iterator[RequestGuard]:
     """The same, with the guard of the socket."""
     ready = threading.Event()
     stop: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
-    guard = RequestGuard(status_app(daemon, daemon, daemon))
+    guard = RequestGuard(status_app(daemon, daemon, daemon, daemon.ring))
 
     async def serve() -> None:
         with trio.CancelScope() as scope:

@@ -103,7 +103,7 @@ def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
     from gossipd.cli.watch import view
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), "gone for a moment", rows_max=10))
+    console.print(view(StatusClient(shell.path).status(), "gone for a moment", columns=120, lines_max=20))
     text = console.export_text()
     console.file.close()
     rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
@@ -124,12 +124,12 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
 
     shell.daemon.rows = [toy_row(8, hosts=10)]
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), None, rows_max=4))
+    console.print(view(StatusClient(shell.path).status(), None, columns=120, lines_max=8))
     text = console.export_text()
     console.file.close()
     assert "node-9 " in text
     assert "node-10" in text
-    assert "and 6 hosts that are further" in text
+    assert "not shown: 7 complete" in text
 
 
 def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
@@ -421,6 +421,7 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
 
 
 HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "anycorn", "structlog", "prometheus_client", "msgspec", "blake3")
+LATE = ("rich", "anyio", "starlette", "anycorn", "prometheus_client")
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
@@ -433,6 +434,15 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
         [sys.executable, "-c", script, *command, "--socket", str(shell.path)], capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+def test_the_daemon_imports_what_serves_http_only_when_asked() -> None:
+    script = (
+        "import sys; from gossipd.cli import run; run._import_structlog_alone(); import gossipd.daemon.main;"
+        f"print([name for name in {LATE} if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
 
 
 def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:

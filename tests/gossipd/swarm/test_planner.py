@@ -1023,3 +1023,14 @@ def test_copies_that_the_store_does_not_make_are_wanted_after_a_while() -> None:
     lost.tell(with_copies(3, 1), after=4.0)
     assert not asked(lost.tell(holdings(1, 1, size=3), after=0.1) + lost.wait(10.0))
     assert 1 in asked(lost.wait(40.0)), "nobody has the first"
+
+
+def test_a_complete_host_that_hears_nothing_looks_once_a_second_until_it_hears() -> None:
+    driven = Driven()
+    driven.tell(opened(4, (0, 1, 2, 3)), PeerSeen(view(1)))
+    driven.wait(3.0)
+    assert driven.planner.next_deadline(driven.now) <= driven.now + 0.5
+    driven.wait(4.0)
+    assert driven.planner.next_deadline(driven.now) > driven.now + 0.5
+    driven.planner.handle(PeerSeen(view(2)), driven.now)
+    assert driven.planner.next_deadline(driven.now) <= driven.now

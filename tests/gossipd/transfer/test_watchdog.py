@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from gossipd.transfer.channel import Channel, Cut
@@ -145,3 +148,31 @@ def test_who_waits_for_a_relay_is_not_cut_but_the_host_is_looked_for() -> None:
     assert rig.silent == [rig.channel]
     rig.channel.is_waiting = False
     assert rig.look(12.2) is Cut.STALLED
+
+
+def test_it_dozes_only_while_nothing_moves_and_no_deadline_is_near() -> None:
+    rig = Rig()
+    assert not rig.watchdog.is_busy(0.0)
+    rig.channel.deadline = 90.0  # of an idle connection
+    assert not rig.watchdog.is_busy(0.0)
+    assert rig.watchdog.is_busy(88.0)
+    rig.channel.deadline = None
+    rig.channel.begin()
+    assert rig.watchdog.is_busy(0.0)
+
+
+def test_a_transfer_rouses_the_thread_that_dozes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.transfer.watchdog.TICK_S", 0.001)
+    monkeypatch.setattr("gossipd.transfer.watchdog.DOZE_S", 1000.0)
+    rig, looked = Rig(), threading.Semaphore(0)
+    monkeypatch.setattr(rig, "connections_looked_at", lambda now: looked.release())
+    rig.watchdog.start()
+    while looked.acquire(timeout=0.2):
+        pass  # it looks, and then dozes
+    rig.channel.begin()
+    rig.watchdog.rouse()
+    assert looked.acquire(timeout=20)
+    rig.channel.deadline = 1.0  # long past
+    while rig.channel.cut_by is None:
+        assert looked.acquire(timeout=20)
+    rig.watchdog.close(time.monotonic() + 20)

@@ -1,0 +1,40 @@
+"""A local socket whose HTTP server is made when its first client comes.
+
+What lives here: the wait for that client. What does not: the server (``request_guard``, ``server``) and the socket
+(``local_socket``).
+
+The HTTP libraries are a quarter of all that a daemon would import at its start, and most daemons are never asked. They
+are imported in a worker thread, so that the loop goes on; the kernel keeps clients in its queue meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from gossipd.runtime.worker_threads import run_blocking
+
+if TYPE_CHECKING:
+    from gossipd.api.request_guard import RequestGuard
+
+
+class LocalServers:
+    """All local sockets of a daemon. Used on the trio loop; servers are made in a thread."""
+
+    def __init__(self) -> None:
+        self._guards: list[RequestGuard] = []
+
+    async def serve(self, listener: trio.SocketListener, make: Callable[[], RequestGuard]) -> None:
+        """Never returns: make the server when a client waits, then serve."""
+        async with listener:
+            await trio.lowlevel.wait_readable(listener.socket)
+            guard = await run_blocking(make)
+            self._guards.append(guard)
+            await guard.serve(listener)
+
+    @property
+    def refused(self) -> int:
+        """Requests and connections that were refused, for metrics."""
+        return sum(guard.refused for guard in self._guards)

@@ -1,0 +1,163 @@
+"""What ``gossipd doctor`` reads of this host: configuration, keys, disk, limits, clock, and its daemon's page.
+
+What lives here: reading, each part by itself, so that one failure hides no other; nothing is changed but for one small
+file that is written and deleted. What does not: judging (``diagnosis.checks``), other hosts (``peer_readings``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import resource
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.cli.peer_readings import PEERS, chosen, path_mtu, read_peers
+from gossipd.config.keys import Keys, read_keys
+from gossipd.config.kinds import split_contact
+from gossipd.config.load import load_config
+from gossipd.config.places import check_places
+from gossipd.config.sections import Config
+from gossipd.core.errors import GossipdError, UsageError
+from gossipd.diagnosis.checks import HostReadings
+
+DAEMON_TIMEOUT_S = 2.0
+_UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
+
+
+def read_host(
+    config_file: Path, *, client: StatusClient, with_peers: bool = False, as_user: str | None = None
+) -> HostReadings:
+    """All readings; with those of other members where ``with_peers``. Raises UsageError when there is no such user."""
+    readings = HostReadings(clock_is_kept=_clock_is_kept(), descriptors_max=_limit(resource.RLIMIT_NOFILE),
+                            threads_max=_limit(resource.RLIMIT_NPROC))  # fmt: skip
+    readings = _with_daemon(readings, client)
+    try:
+        config = load_config(config_file)
+    except GossipdError as error:
+        return replace(readings, config_problem=str(error.args[0]))
+    readings = replace(readings, config_problem="", advertises=config.advertised)
+    mtus = [path_mtu(*split_contact(address)) for _, address in _targets(readings, config)]
+    readings = replace(readings, mtu=min((one for one in mtus if one is not None), default=None))
+    readings = replace(readings, **_places(config), **_disk(config), contacts_unresolved=_unresolved(config))
+    if as_user is not None:
+        readings = replace(readings, unreadable_for=why_unreadable(config.store.models, as_user))
+    keys = None
+    try:
+        keys = read_keys(config)
+        readings = replace(readings, keys_problem="", publishers=len(keys.publishers))
+    except GossipdError as error:
+        readings = replace(readings, keys_problem=str(error.args[0]))
+    return _with_peers(readings, config, keys) if with_peers and keys is not None else readings
+
+
+def _with_daemon(readings: HostReadings, client: StatusClient) -> HostReadings:
+    try:
+        return replace(readings, status=client.status(), daemon_problem="")
+    except (DaemonUnreachableError, RefusedByDaemonError) as error:
+        return replace(readings, daemon_problem=str(error))
+
+
+def _with_peers(readings: HostReadings, config: Config, keys: Keys) -> HostReadings:
+    return replace(
+        readings, peers=read_peers(_targets(readings, config), keys.cluster, config.bulk_address[1] - config.net.port)
+    )
+
+
+def _limit(kind: int) -> int | None:
+    soft, _ = resource.getrlimit(kind)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _places(config: Config) -> dict[str, Any]:
+    try:
+        check_places(config)
+        problem = ""
+    except GossipdError as error:
+        problem = str(error.args[0])
+    places = (config.file.parent, config.file.parent / "state", config.store.models, config.store.inbox)
+    return {"places_problem": problem, "unwritable": tuple(str(one) for one in places if _is_unwritable(one))}
+
+
+def _is_unwritable(path: Path) -> bool:
+    """By this user; a directory that is not made yet is its parent's matter."""
+    if not path.exists():
+        return not os.access(path.parent, os.W_OK)
+    return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _disk(config: Config) -> dict[str, Any]:
+    models = config.store.models
+    try:
+        told = os.statvfs(models)
+        read = {
+            "free_bytes": told.f_bavail * told.f_frsize, "disk_bytes": told.f_blocks * told.f_frsize,
+            "free_inodes": told.f_favail if told.f_files else None,
+        }  # fmt: skip
+        return {**read, "sync_s": _sync_s(models)}
+    except OSError:
+        return {}  # the store's directory cannot be looked at: ``unwritable`` says so
+
+
+def _sync_s(directory: Path) -> float | None:
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            began = time.monotonic()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            return time.monotonic() - began
+    except OSError:
+        return None  # no space, or not writable: other checks say so
+
+
+def _unresolved(config: Config) -> tuple[str, ...]:
+    found = []
+    for contact in config.net.join:
+        host, port = split_contact(contact)
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        except OSError as error:
+            found.append(f"{contact}: {error.strerror or error}")
+    return tuple(found)
+
+
+def _targets(readings: HostReadings, config: Config) -> list[tuple[str, str]]:
+    """The members that the daemon knows; without it, or where it knows none, the contacts."""
+    status: Mapping[str, Any] | None = readings.status
+    found = [(each["name"], each["address"]) for each in chosen(status)] if status is not None else []
+    return found or [(contact, contact) for contact in config.net.join[:PEERS]]
+
+
+def _clock_is_kept() -> bool | None:
+    """What ``adjtimex`` answers; None where it may not be asked."""
+    buffer = ctypes.create_string_buffer(512)  # struct timex with all its zeroes: mode 0 only reads
+    answer = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
+    return None if answer < 0 else answer != _UNSYNCHRONISED
+
+
+def why_unreadable(models: Path, user: str) -> str:
+    """By the modes of the directories down to ``models``; empty when that user may enter and list them."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise UsageError(f"--as: there is no user {user!r} on this host") from None
+    groups = set(os.getgrouplist(user, entry.pw_gid))
+    for path in reversed((models, *models.parents)):
+        try:
+            mode = path.stat()
+        except OSError as error:
+            return f"{path}: {error.strerror}"
+        wanted = stat.S_IXOTH | (stat.S_IROTH if path == models else 0)
+        shift = 6 if mode.st_uid == entry.pw_uid else 3 if mode.st_gid in groups else 0
+        if entry.pw_uid != 0 and (mode.st_mode >> shift) & wanted != wanted:
+            return f"{path} has mode {stat.S_IMODE(mode.st_mode):04o}, and {user} may not enter it"
+    return ""

@@ -1,0 +1,91 @@
+"""Which hosts of a deployment a page shows: those with a problem first, then the slowest; the others as counts.
+
+What lives here: values for the plain and for the live page. What does not: drawing (``status``, ``watch``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
+
+PROBLEMS_MAX = 40
+SLOWEST = 10
+RACKS_MAX = 40
+_ENDED = ("failed", "expired")
+_GONE = (HostReason.DEAD, HostReason.LEFT)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSelection:
+    """``shown``: rows of hosts, the most pressing first. ``left_out``: how many of the others, by reason or state."""
+
+    shown: tuple[dict[str, Any], ...]
+    left_out: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RackCounts:
+    """Hosts of one rack; ``chunks`` is the sum over them."""
+
+    rack: str
+    hosts: int
+    complete: int
+    problems: int
+    chunks: int
+
+
+def rank_of_problem(host: dict[str, Any]) -> int | None:
+    """How pressing: 0 failed or refused, 1 stalled, 2 dead; None without a problem, as when nobody need do anything."""
+    if host["state"] == "complete":
+        return None
+    reason = reason_of_word(host["reason"])
+    if host["state"] in _ENDED or reason.value.startswith("refused"):
+        return 0
+    if reason in _GONE:
+        return 2
+    return None if reason.cured_by is CuredBy.NOBODY else 1
+
+
+def select(hosts: Sequence[dict[str, Any]], rows_max: int | None = None) -> HostSelection:
+    """Problems, at most ``PROBLEMS_MAX``, then the ``SLOWEST`` of the others that are not complete. With ``rows_max``
+    as many rows as that, and complete hosts where there is room."""
+    ranked = sorted(hosts, key=_rank)
+    if rows_max is not None:
+        shown = ranked[:rows_max]
+    else:
+        problems = [host for host in ranked if rank_of_problem(host) is not None][:PROBLEMS_MAX]
+        slow = [host for host in ranked if rank_of_problem(host) is None and host["state"] != "complete"][:SLOWEST]
+        shown = problems + slow
+    chosen = {id(host) for host in shown}
+    rest = Counter(host["reason"] or host["state"] for host in ranked if id(host) not in chosen)
+    return HostSelection(tuple(shown), tuple(rest.most_common()))
+
+
+def _rank(host: dict[str, Any]) -> tuple[bool, int, int]:
+    rank = rank_of_problem(host)
+    return host["state"] == "complete", 3 if rank is None else rank, host["chunks_verified"]
+
+
+def by_rack(hosts: Sequence[dict[str, Any]]) -> list[RackCounts]:
+    """Racks with problems first, then those that are least complete."""
+    racks: dict[str, list[dict[str, Any]]] = {}
+    for host in hosts:
+        racks.setdefault(host["rack"], []).append(host)
+    counts = [
+        RackCounts(
+            rack=rack, hosts=len(each), complete=sum(host["state"] == "complete" for host in each),
+            problems=sum(rank_of_problem(host) is not None for host in each),
+            chunks=sum(host["chunks_verified"] for host in each),
+        )
+        for rack, each in racks.items()
+    ]  # fmt: skip
+    return sorted(counts, key=lambda one: (-one.problems, one.chunks / one.hosts, one.rack))
+
+
+def words_left_out(selection: HostSelection) -> str:
+    """``137 complete, 3 dead``."""
+    return ", ".join(f"{count} {word}" for word, count in selection.left_out)

@@ -1,0 +1,141 @@
+"""``gossipd support``: one archive with what somebody who helps needs to see, and without secrets.
+
+What lives here: gathering, each part by itself, and the archive. What does not: removing secrets
+(``diagnosis.redaction``), the checks (``diagnosis.checks``).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import resource
+import sys
+import tarfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossipd import __version__
+from gossipd.api.client import StatusClient, find_sockets
+from gossipd.cli.options import echo_json, examples
+from gossipd.core.errors import GossipdError
+from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
+
+AUDIT_LINES, TEXT_BYTES_MAX = 2000, 4 << 20  # of each part; ten parts stay under 20 MiB by far, packed
+_SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
+                 "GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE")  # fmt: skip
+
+
+@click.command(epilog=examples("gossipd support --config /var/lib/gossipd/gossipd.toml --out support.tar.gz"))
+@click.option("--config", "config_file", default="gossipd.toml", metavar="FILE", help="This host's configuration.")
+@click.option("--out", required=True, metavar="FILE", help="The archive to write; must not be there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+def support(*, config_file: str, out: str, as_json: bool) -> int:
+    """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, audit log, versions.
+
+    Keys, tokens and credentials of this host and of this command's environment are taken out, every piece of eight
+    characters of one. Run it as the daemon's user, or as root. The log is not in it: add `journalctl -u gossipd`.
+    """
+    file = Path(config_file).absolute()
+    file = file / "gossipd.toml" if file.is_dir() else file
+    secrets, parts = secrets_of_host(file, os.environ), gather(file)
+    written = write_bundle(Path(out), parts, Redactor(secrets))
+    if as_json:
+        echo_json({"schema_version": 1, "file": out, "parts": written})
+    else:
+        click.echo(f"{out}: {', '.join(written)}")
+    return 0
+
+
+def secrets_of_host(config_file: Path, environment: Mapping[str, str]) -> list[str]:
+    """Of the environment, of the files that it names, and of every key beside the configuration."""
+    found = secrets_of_environment(environment, os.path.exists)
+    named = [Path(environment[name]) for name in _SECRET_FILES if name in environment]
+    for path in (*sorted(config_file.parent.glob("*.key")), *named):
+        try:
+            found += secrets_of_file(path.read_text(errors="replace")[:TEXT_BYTES_MAX])
+        except OSError:
+            continue  # nothing of it can be in the archive by this command either
+    return found
+
+
+def gather(config_file: Path) -> dict[str, str]:
+    """Text by name. A part that cannot be had is a sentence that says why."""
+    path, questions = find_sockets(None, str(config_file)) if config_file.is_file() else find_sockets(None, None)
+    client = StatusClient(path, questions=questions)
+    return {
+        "status.json": _try(lambda: _text(client.status())),
+        "peers.json": _try(lambda: _text(client.peers())),
+        "models.json": _try(lambda: _text(client.models())),
+        "events.json": _try(lambda: _text(client.events(None))),
+        "metrics.txt": _try(client.metrics),
+        "why.json": _try(lambda: _causes(client.status())),
+        "doctor.json": _try(lambda: _checks(config_file, client)),
+        "gossipd.toml": _try(lambda: config_file.read_text(errors="replace")),
+        "audit.jsonl": _try(lambda: _tail(config_file.parent / "audit.jsonl")),
+        "host.json": _try(_host),
+    }
+
+
+def _try(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except (GossipdError, OSError) as error:
+        return f"not to be had: {error}\n"
+
+
+def _text(answer: Any) -> str:
+    return json.dumps(answer, indent=1) + "\n"
+
+
+def _causes(page: dict[str, Any]) -> str:
+    from gossipd.cli.why import as_object
+    from gossipd.diagnosis.causes import diagnose
+
+    return _text([as_object(diagnose(page, row)) for row in page["deployments"]])
+
+
+def _checks(config_file: Path, client: StatusClient) -> str:
+    from gossipd.cli.host_readings import read_host
+    from gossipd.diagnosis.checks import examine
+
+    found = examine(read_host(config_file, client=client, with_peers=True))
+    return _text([{"code": check.code, "verdict": one.verdict.value, "evidence": one.evidence} for check, one in found])
+
+
+def _tail(path: Path) -> str:
+    with path.open(errors="replace") as lines:
+        return "".join(deque(lines, maxlen=AUDIT_LINES))
+
+
+def _host() -> str:
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    packages = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
+    told = {"gossipd": __version__, "python": sys.version, "platform": platform.platform(), "time": time.time()}
+    return _text({**told, "limits": limits, "packages": packages, "user": os.geteuid()})
+
+
+def write_bundle(out: Path, parts: Mapping[str, str], redactor: Redactor) -> list[str]:
+    """Write the archive, readable by this user only. Raises FileExistsError."""
+    from gossipd.runtime.logs import redacted
+
+    descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, text in _cut(parts.items()):
+            content = redactor.redact(redacted(text)).encode(errors="replace")
+            entry = tarfile.TarInfo(f"gossipd-support/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    return list(parts)
+
+
+def _cut(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """The end of what is too long."""
+    return ((name, text[-TEXT_BYTES_MAX:]) for name, text in parts)

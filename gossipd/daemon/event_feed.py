@@ -1,0 +1,107 @@
+"""From what the daemon's parts tell anyway to events for readers: audit records, alarms, members, progress.
+
+What lives here: which type each becomes. What does not: the ring and the types (``api.events``), and what is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from gossipd.api import events
+from gossipd.api.events import EventRing
+from gossipd.audit.chain_file import Scalar
+from gossipd.core.reasons import CuredBy, HostReason
+from gossipd.core.units import timestamp
+from gossipd.deployment.progress_record import Progress
+from membership import events as membership_events
+
+# What the audit log is told, by the type of the event that it becomes; a test holds the list complete.
+TYPE_OF_RECORD = {
+    "refused": "deployment", "published": "deployment", "manifest refused": "deployment", "statement": "deployment",
+    "manifest accepted": "deployment", "trigger accepted": "deployment", "cancelled": "deployment",
+    "removed": "deployment", "rolled back": "deployment", "source trouble": "source", "evicted": "store",
+    "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
+    "cluster keys changed": "config", "trust changed": "config", "trust override": "security",
+    "untrust": "security", "statement refused": "security", "stranger refused": "security",
+    "quarantined": "security", "identity seen twice": "security", "started": "config",
+    "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",
+}  # fmt: skip
+_PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring
+
+
+class EventFeed:
+    """One per daemon; any thread may call it."""
+
+    def __init__(self, ring: EventRing) -> None:
+        self.ring = ring
+
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None:
+        """What the audit log was told."""
+        body = _of_record(kind, subject or "", {key: str(value) for key, value in fields.items()})
+        if body is not None:
+            self._append(body)
+
+    def alarm_ended(self, code: str, sentence: str) -> None:
+        self._append(events.AlarmEvent(code=code, state="ended", reason=sentence))
+
+    def member_heard(self, event: membership_events.Event) -> None:
+        """What membership says of others; the rest is left to those whom it concerns."""
+        match event:
+            case membership_events.MemberUp(member):
+                state, reason = "up", ""
+            case membership_events.MemberSuspected(member):
+                state, reason = "suspect", ""
+            case membership_events.MemberDown(member, why):
+                state, reason = "down", why.value
+            case membership_events.MemberLeft(member):
+                state, reason = "left", ""
+            case membership_events.MemberForgotten(_, name):
+                self._append(events.MemberEvent(name=name, state="forgotten"))
+                return
+            case _:
+                return
+        record = member.record
+        self._append(events.MemberEvent(name=record.name, rack=record.rack, state=state, reason=reason))
+
+    def host_progressed(self, host: str, deployment: str, before: Progress | None, now: Progress) -> None:
+        """A record of a host's progress replaced another; told when its state, or what must be cured, is another."""
+        told, known = _told(now), None if before is None else _told(before)
+        if told != known:
+            self._append(events.HostStateEvent(host=host, deployment=deployment, state=told[0], reason=told[1]))
+
+    def _append(self, body: events.Body) -> None:
+        self.ring.append(body, timestamp(time.time()) or "")
+
+
+def _told(progress: Progress) -> tuple[str, str]:
+    reason: HostReason = progress.reason
+    return progress.state.value, "" if reason.cured_by is CuredBy.NOBODY else reason.value
+
+
+def _of_record(kind: str, subject: str, fields: Mapping[str, str]) -> events.Body | None:
+    label = f"{fields['name']}@{fields['version']}" if {"name", "version"} <= fields.keys() else ""
+    deployment, reason = label or fields.get("deployment", subject)[:64], fields.get("reason", "")
+    code = fields.get("code", "")
+    body: events.Body | None
+    match TYPE_OF_RECORD.get(kind):
+        case _ if kind in _PER_CHUNK:
+            body = None
+        case "deployment":
+            body = events.DeploymentEvent(what=kind, deployment=deployment, code=code, reason=reason)
+        case "source":
+            body = events.SourceEvent(deployment=subject, code=code, reason=reason)
+        case "store":
+            told = label or subject or f"{fields.get('condition', '')} {reason}"
+            body = events.StoreStateEvent(what=kind, reason=told)
+        case "seed":
+            body = events.SeedEvent(what=kind, term=int(fields.get("term", "0")))
+        case "alarm":
+            body = events.AlarmEvent(code=code, state="begun", reason=reason)
+        case "security":
+            who = subject or fields.get("what", "") or label
+            body = events.SecurityEvent(what=kind, subject=who, reason=code or reason)
+        case _:
+            changed = " ".join(f"{key}={value}" for key, value in fields.items())
+            body = events.ConfigEvent(what=kind, reason=changed[:500])
+    return body

@@ -1,0 +1,128 @@
+"""Whether this host hears anybody, told where an operator looks: an alarm, and a line in the log each minute.
+
+What lives here: the alarm ``E_ALONE`` with what was seen. What does not: verdicts on members, which wait for several
+silent ones (``membership``): a small cluster, a first rack or a new host would not be told otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.reports import Alarms
+from gossipd.runtime.look_interval import until_next_look
+from membership.member import MemberState
+from membership.swim import Swim
+
+LOOK_S = 1.0
+ALONE_S = 10.0  # twenty rounds of probes; a join is asked for eight times
+PROBES_LEAST = 5
+LOG_EACH_S = 60.0
+CONTACTS_NAMED = 3
+log = structlog.get_logger("joining")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """What membership has counted since the start, and whom this host should hear."""
+
+    datagrams_in: int
+    unsealed: int
+    """Datagrams that no cluster key of this host opens."""
+    replayed: int
+    contacts: Sequence[str]
+    others: int
+    """Hosts on the roster that have not left."""
+    answered: int = 0
+    failed: int = 0
+    """Probes of this host's."""
+    is_isolated: bool
+
+
+def hearing(counts: Mapping[str, int], *, contacts: Sequence[str], others: int) -> Hearing:
+    """From the counters of ``Swim.statistics``."""
+    return Hearing(
+        datagrams_in=counts.get("datagrams_in", 0), unsealed=counts.get("dropped_unsealed", 0),
+        replayed=counts.get("dropped_replays", 0), contacts=contacts, others=others,
+        is_isolated=bool(counts.get("isolated", 0)), answered=counts.get("probes_answered", 0),
+        failed=counts.get("probes_failed", 0),
+    )  # fmt: skip
+
+
+class Loneliness:
+    """Decides; the clock is handed in. Alone: nothing was heard for ``ALONE_S`` though there should be somebody, or
+    every probe failed for as long."""
+
+    def __init__(self, now: float) -> None:
+        self._heard_s = self._answered_s = now
+        self._before = self._before_answer = hearing({}, contacts=(), others=0)
+        """As it was when something was heard last, and when a probe was answered last."""
+
+    def look(self, now: float, seen: Hearing) -> str | None:
+        """What to tell, None while this host is not alone."""
+        should_hear = bool(seen.contacts or seen.others)
+        if seen.datagrams_in != self._before.datagrams_in or not should_hear:
+            self._heard_s, self._before = now, seen
+        if seen.answered != self._before_answer.answered or not should_hear:
+            self._answered_s, self._before_answer = now, seen
+        if seen.is_isolated:
+            return None
+        if now - self._heard_s >= ALONE_S:
+            return f"this host hears no other; {self._what(seen, self._before)}"
+        if now - self._answered_s >= ALONE_S and seen.failed - self._before_answer.failed >= PROBES_LEAST:
+            return (
+                "this host hears others, and all its probes fail; is UDP open from here to them, and does "
+                "`net.advertise` lead here?"
+            )
+        return None
+
+    def _what(self, seen: Hearing, before: Hearing) -> str:
+        if seen.unsealed != before.unsealed:
+            return "others send datagrams that our cluster key does not open: compare `cluster.key`"
+        if seen.replayed != before.replayed:
+            return "the datagrams that come are old copies: look at the clocks, and at who sends them"
+        asked = ", ".join(f"{contact}/udp" for contact in seen.contacts[:CONTACTS_NAMED])
+        whom = f"no answer from {asked}" if asked else f"no answer from {seen.others} hosts on the roster"
+        return f"{whom}: is UDP open both ways, is it the right address, has it the same `cluster.key`?"
+
+
+class LonelinessWatch:
+    """One per daemon."""
+
+    def __init__(self, swim: Swim, live: LiveSettings, alarms: Alarms) -> None:
+        self._swim = swim
+        self._live = live
+        self._alarms = alarms
+        self._logged_s = -math.inf
+
+    async def run(self, clock: Callable[[], float] = trio.current_time) -> None:
+        """Never returns."""
+        loneliness = Loneliness(clock())
+        while True:
+            await until_next_look(LOOK_S)
+            self.tell(loneliness.look(clock(), self._seen()), clock())
+
+    def _seen(self) -> Hearing:
+        own = self._swim.self_record().node
+        others = sum(one.record.node != own and one.state is not MemberState.LEFT for one in self._swim.members())
+        return hearing(self._swim.statistics(), contacts=self._live.config.net.join, others=others)
+
+    def tell(self, sentence: str | None, now: float) -> None:
+        """Begin, change or end the alarm; log it at most once a minute."""
+        if sentence is None:
+            self._alarms.cured("E_ALONE")
+            self._logged_s = -math.inf
+            return
+        self._alarms.ring_as("E_ALONE", sentence)
+        if now - self._logged_s >= LOG_EACH_S:
+            self._logged_s = now
+            counts = self._swim.statistics()
+            log.warning(
+                "alone", code="E_ALONE", reason=sentence, unsealed=counts.get("dropped_unsealed", 0),
+                joins_sent=counts.get("joins_sent", 0),
+            )  # fmt: skip

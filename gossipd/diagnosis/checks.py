@@ -1,0 +1,310 @@
+"""What ``gossipd doctor`` looks at, as one list: each check with its sentence and its cure.
+
+What lives here: judging what was read of a host. What does not: reading it (``cli.host_readings``,
+``cli.peer_readings``), and display. A check whose readings are missing, as no daemon runs, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+FREE_LEAST_BYTES, FREE_LEAST_SHARE = 1 << 30, 0.05
+INODES_LEAST = 1000
+SYNC_SLOW_S, SYNC_HANGS_S = 0.1, 2.0
+DESCRIPTORS_LEAST, DESCRIPTORS_ENOUGH = 1024, 8192
+LOOP_LAG_MAX_S = 0.2
+CLOCK_WARN_S, CLOCK_FAIL_S = 10.0, 60.0
+UNCHECKED_MAX_S = 30 * 86400.0
+MTU_LEAST = 1428  # the largest datagram of membership, with its heads
+
+
+class CheckVerdict(Enum):
+    """The worst of all is the command's."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """What a check found; ``evidence`` has the figures."""
+
+    verdict: CheckVerdict
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerReading:
+    """What was tried with one other member. None: not tried. Otherwise empty when it worked, else why not."""
+
+    name: str
+    udp: str | None = None
+    udp_large: str | None = None
+    """A datagram of the largest size."""
+    control: str | None = None
+    bulk: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReadings:
+    """What was read of a host; None where it could not be read. Problems are sentences, empty when there is none."""
+
+    config_problem: str | None = None
+    keys_problem: str | None = None
+    places_problem: str | None = None
+    unwritable: tuple[str, ...] | None = None
+    """Directories that the daemon's user cannot write."""
+    unreadable_for: str | None = None
+    """Why ``--as USER`` cannot read models; empty when it can."""
+    free_bytes: int | None = None
+    disk_bytes: int | None = None
+    free_inodes: int | None = None
+    sync_s: float | None = None
+    descriptors_max: int | None = None
+    threads_max: int | None = None
+    clock_is_kept: bool | None = None
+    publishers: int | None = None
+    contacts_unresolved: tuple[str, ...] | None = None
+    advertises: str | None = None
+    """The address that others dial."""
+    mtu: int | None = None
+    """Of the interface that leads to the cluster."""
+    status: Mapping[str, Any] | None = None
+    """The daemon's page; None when none answers."""
+    daemon_problem: str | None = None
+    peers: tuple[PeerReading, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``run`` gives None when there is nothing to judge by."""
+
+    code: str
+    run: Callable[[HostReadings], CheckFinding | None]
+    sentence: str
+    cure: str
+
+
+def _ok(evidence: str = "") -> CheckFinding:
+    return CheckFinding(CheckVerdict.OK, evidence)
+
+
+def _problem(text: str | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:
+    return None if text is None else CheckFinding(verdict, text) if text else _ok()
+
+
+def _named(names: tuple[str, ...] | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:
+    return None if names is None else CheckFinding(verdict, ", ".join(names)) if names else _ok()
+
+
+def _least(value: float | None, fail: float, warn: float, unit: str) -> CheckFinding | None:
+    if value is None:
+        return None
+    verdict = CheckVerdict.FAIL if value < fail else CheckVerdict.WARN if value < warn else CheckVerdict.OK
+    return CheckFinding(verdict, f"{value:g} {unit}".strip())
+
+
+def _most(value: float | None, warn: float, fail: float, unit: str) -> CheckFinding | None:
+    if value is None:
+        return None
+    verdict = CheckVerdict.FAIL if value > fail else CheckVerdict.WARN if value > warn else CheckVerdict.OK
+    return CheckFinding(verdict, f"{value:.3g} {unit}".strip())
+
+
+def _free_space(readings: HostReadings) -> CheckFinding | None:
+    if readings.free_bytes is None or readings.disk_bytes is None:
+        return None
+    share = readings.free_bytes / max(1, readings.disk_bytes)
+    need = (readings.status or {}).get("store", {}).get("need_bytes", 0)
+    told = f"{readings.free_bytes} bytes free, {share:.0%}" + (f"; {need} more are needed" if need else "")
+    if readings.free_bytes < FREE_LEAST_BYTES or need:
+        return CheckFinding(CheckVerdict.FAIL, told)
+    return CheckFinding(CheckVerdict.WARN if share < FREE_LEAST_SHARE else CheckVerdict.OK, told)
+
+
+def _store(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    store = readings.status["store"]
+    told = f"{store['condition']}: {store['detail']}"
+    return _ok() if store["condition"] == "ok" else CheckFinding(CheckVerdict.FAIL, told)
+
+
+def _members(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    states = [member["state"] for member in readings.status["members"]]
+    told = ", ".join(f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead") if word in states)
+    gone = states.count("dead") + states.count("suspect")
+    if len(states) > 1 and states.count("alive") < 2:
+        return CheckFinding(CheckVerdict.FAIL, told)
+    return CheckFinding(CheckVerdict.WARN if gone else CheckVerdict.OK, told)
+
+
+def _alone(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    codes = ("E_ALONE", "E_ISOLATED", "E_JOIN_REFUSED")
+    told = [f"{alarm['code']}: {alarm['sentence']}" for alarm in readings.status["alarms"] if alarm["code"] in codes]
+    return CheckFinding(CheckVerdict.FAIL, "; ".join(told)) if told else _ok()
+
+
+def _alarms(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    told = [alarm["code"] for alarm in readings.status["alarms"]]
+    return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
+
+
+def _name(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    own = readings.status["node"]
+    others = [each for each in readings.status["members"] if each["id"] != own["id"] and each["state"] == "alive"]
+    same = [f"{each['id'][:12]} at {each['address']}" for each in others if each["name"] == own["name"]]
+    same += [f"{each['name']} has {each['address']} too" for each in others if each["address"] == own["address"]]
+    return CheckFinding(CheckVerdict.FAIL, "; ".join(same)) if same else _ok()
+
+
+def _versions(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    versions = sorted({each["version"] for each in readings.status["members"] if each["version"]})
+    return CheckFinding(CheckVerdict.WARN if len(versions) > 1 else CheckVerdict.OK, ", ".join(versions))
+
+
+def _seeds(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    alive = [each for each in readings.status["members"] if each["state"] == "alive"]
+    seeds = [each["name"] for each in alive if each["seed"]]
+    is_moving = any(row["state"] in ("init", "downloading") for row in readings.status["deployments"])
+    return CheckFinding(
+        CheckVerdict.OK if seeds or not is_moving else CheckVerdict.FAIL, f"{len(seeds)} seeds, {len(alive)} alive"
+    )
+
+
+def _clock(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    told = [each.get("clock_ahead_s") for each in readings.status["members"] if each["state"] == "alive"]
+    known = sorted(one for one in told if one is not None)
+    if not known:
+        return None
+    median = known[len(known) // 2]
+    worst = max(known, key=abs)
+    finding = _most(abs(median), CLOCK_WARN_S, CLOCK_FAIL_S, f"s from the median of {len(known)} hosts")
+    if finding is not None and finding.verdict is CheckVerdict.OK and abs(worst) > CLOCK_FAIL_S:
+        name = next(e["name"] for e in readings.status["members"] if e.get("clock_ahead_s") == worst)
+        return CheckFinding(CheckVerdict.WARN, f"the clock of {name} is {worst:.0f} s from this one")
+    return finding
+
+
+def _clock_kept(readings: HostReadings) -> CheckFinding | None:
+    if readings.clock_is_kept is None:
+        return None
+    return _ok() if readings.clock_is_kept else CheckFinding(CheckVerdict.WARN, "not synchronised")
+
+
+def _scrub(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    return _most(readings.status["store"]["oldest_unchecked_s"], UNCHECKED_MAX_S, 4 * UNCHECKED_MAX_S, "s")
+
+
+def _trust(readings: HostReadings) -> CheckFinding | None:
+    """Whether a deployment of the cluster was refused here for its key."""
+    if readings.status is None:
+        return None
+    told = [f"{row['id'][:12]} key {row['subject'][:12]}" for row in readings.status.get("refused", [])
+            if row["reason"] == "refused_key"]  # fmt: skip
+    return CheckFinding(CheckVerdict.FAIL, ", ".join(told)) if told else _ok()
+
+
+def _deployments(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    told = [f"{row['name']}@{row['version']}: {row['stall']}" for row in readings.status["deployments"] if row["stall"]]
+    return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
+
+
+def _of_peers(aspect: str) -> Callable[[HostReadings], CheckFinding | None]:
+    def run(readings: HostReadings) -> CheckFinding | None:
+        tried = [(one.name, getattr(one, aspect)) for one in readings.peers or () if getattr(one, aspect) is not None]
+        if not tried:
+            return None
+        failed = [f"{name}: {why}" for name, why in tried if why]
+        told = f"{len(tried) - len(failed)} of {len(tried)}" + "".join(f"; {one}" for one in failed)
+        everybody = len(failed) == len(tried)
+        return CheckFinding(CheckVerdict.FAIL if everybody else CheckVerdict.WARN if failed else CheckVerdict.OK, told)
+
+    return run
+
+
+def _address(readings: HostReadings) -> CheckFinding | None:
+    if readings.advertises is None:
+        return None
+    is_any = readings.advertises in ("0.0.0.0", "::", "")
+    return CheckFinding(CheckVerdict.FAIL if is_any else CheckVerdict.OK, readings.advertises)
+
+
+CHECKS = (
+    Check("config", lambda r: _problem(r.config_problem), "the configuration is right", "correct the lines named"),
+    Check("keys", lambda r: _problem(r.keys_problem), "the key files are there, and private",
+          "chmod 600; the sentence names the file"),
+    Check("places", lambda r: _problem(r.places_problem), "directories are safe, and on a fit file system",
+          "move them to a local disk; let no other user write them"),
+    Check("writable", lambda r: _named(r.unwritable), "the daemon's directories can be written",
+          "chown them to the daemon's user, or mount the disk for writing"),
+    Check("free_space", _free_space, "there is room for models", "free some space; `store.keep_versions`"),
+    Check("inodes", lambda r: _least(r.free_inodes, 1, INODES_LEAST, "inodes free"), "there is room for files",
+          "delete files, or make the file system with more inodes"),
+    Check("sync", lambda r: _most(r.sync_s, SYNC_SLOW_S, SYNC_HANGS_S, "s for a write and its sync"),
+          "the disk writes through quickly", "look at what else uses the disk, and at its health"),
+    Check("descriptors", lambda r: _least(r.descriptors_max, DESCRIPTORS_LEAST, DESCRIPTORS_ENOUGH, "open files"),
+          "enough files may be open", "LimitNOFILE=65536 in the unit, or ulimit -n"),
+    Check("threads", lambda r: _least(r.threads_max, 128, 512, "threads"), "enough threads may run",
+          "TasksMax in the unit, ulimit -u, pids.max"),
+    Check("clock_kept", _clock_kept, "the kernel says that the clock is kept right",
+          "run chrony or systemd-timesyncd"),
+    Check("clock", _clock, "this host's clock agrees with the others'", "set it: run chrony or systemd-timesyncd"),
+    Check("publishers", lambda r: None if r.publishers is None else
+          CheckFinding(CheckVerdict.OK if r.publishers else CheckVerdict.FAIL, f"{r.publishers} keys"),
+          "some publisher is trusted", "add its key to `security.trust`, then reload"),
+    Check("trust", _trust, "no deployment is signed by a key that is missing here",
+          "add the publisher's key to `security.trust`, then reload"),
+    Check("contacts", lambda r: _named(r.contacts_unresolved), "the names in `net.join` can be looked up",
+          "correct `net.join`, or the name service"),
+    Check("address", _address, "the address that others dial is one", "set `net.advertise`"),
+    Check("mtu", lambda r: _least(r.mtu, MTU_LEAST, MTU_LEAST, "bytes"), "the interface takes the largest datagram",
+          "raise its MTU to 1,500, on the way to the other hosts too"),
+    Check("daemon", lambda r: _problem(r.daemon_problem), "the daemon answers", "systemctl start gossipd; its log"),
+    Check("store", _store, "the store takes what is deployed", "the sentence names the error"),
+    Check("alone", _alone, "this host hears the cluster", "see `gossipd help runbook`, E_ALONE"),
+    Check("members", _members, "the members are alive", "start them, or `gossipd forget` them"),
+    Check("name", _name, "name and address are this host's alone", "rename one: `node.name`, `net.advertise`"),
+    Check("versions", _versions, "all hosts run one version", "finish the upgrade"),
+    Check("seeds", _seeds, "somebody reads storage", "`sources.enabled` on a host that is alive"),
+    Check("alarms", _alarms, "no alarm is shown", "see `gossipd help runbook`"),
+    Check("stalls", _deployments, "nothing stands still here", "`gossipd why NAME@VERSION`"),
+    Check("scrub", _scrub, "what is stored was checked lately", "let the daemon run; it reads all once a month"),
+    Check("loop", lambda r: None if r.status is None else
+          _most(r.status["loop_lag_p99_s"], LOOP_LAG_MAX_S, 2.0, "s late"), "the daemon has the CPU that it needs",
+          "give it more CPU"),
+    Check("job_reads", lambda r: _problem(r.unreadable_for), "the user can read models", "`store.models_mode`"),
+    Check("udp", _of_peers("udp"), "others answer by UDP", "open `net.port` for UDP both ways; compare cluster.key"),
+    Check("udp_large", _of_peers("udp_large"), "datagrams of 1,400 bytes get through",
+          "an MTU on the way is too small: raise it to 1,500"),
+    Check("control", _of_peers("control"), "others answer on the control port", "open `net.port` for TCP both ways"),
+    Check("bulk", _of_peers("bulk"), "others answer on the bulk port", "open `net.bulk_port` for TCP both ways"),
+)  # fmt: skip
+
+
+def examine(readings: HostReadings) -> list[tuple[Check, CheckFinding]]:
+    """All checks that have something to judge by, in the order of the list."""
+    found = [(check, check.run(readings)) for check in CHECKS]
+    return [(check, finding) for check, finding in found if finding is not None]

@@ -1,0 +1,103 @@
+"""Questions of browsers, passed on to one daemon.
+
+What lives here: which questions are passed on, the answers kept for a second, and the status in the form that the page
+asks for. What does not: HTTP towards browsers (``server``).
+
+One question is asked at a time, and its answer serves all who ask the same within a second: any number of browsers
+costs the daemon as much as one. Only the socket of questions is used, which takes no order: a fault here can change
+nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossipd.api.client import DaemonUnreachableError, StatusClient
+
+KEPT_S = 0.9  # the page asks each second
+KEPT_MAX = 32  # different questions; a page asks two
+ASK_S_MAX = 5.0
+# What a model may be named is a rule of manifests; here only what cannot leave the route: no %, no dot in front.
+PAGE_STATUS = "/page/status"
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_NAME = rf"{_PART}(?:/{_PART})?"
+_QUESTION = re.compile(
+    rf"{PAGE_STATUS}|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
+    rf"|deployments/{_NAME}/[0-9]{{1,16}})",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """One answer in JSON, as it is and compressed. ``status`` is that of HTTP."""
+
+    status: int
+    body: bytes
+    packed: bytes
+
+
+def is_question(target: str) -> bool:
+    """Whether the target of a GET is passed on: a path, and where the route has one its query."""
+    return _QUESTION.fullmatch(target) is not None
+
+
+def answer(status: int, body: bytes) -> PageAnswer:
+    """The answer with its compressed form."""
+    return PageAnswer(status, body, gzip.compress(body, compresslevel=6, mtime=0))
+
+
+class Forwarder:
+    """Asks the daemon behind ``read_socket``. Used by any number of threads."""
+
+    def __init__(self, read_socket: Path, *, kept_s: float = KEPT_S) -> None:
+        self._client = StatusClient(read_socket, timeout_s=ASK_S_MAX)
+        self._kept_s = kept_s
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[float, PageAnswer]] = OrderedDict()
+
+    def ask(self, target: str) -> PageAnswer:
+        """The answer to a target for which ``is_question``; without a daemon a refusal with its sentence (502)."""
+        assert is_question(target), target
+        with self._lock:
+            kept = self._kept.get(target)
+            if kept is not None and time.monotonic() - kept[0] < self._kept_s:
+                return kept[1]
+            try:
+                found = self._answer_to(target)
+            except DaemonUnreachableError as error:
+                found = answer(502, refusal(error.code, str(error)))
+            self._kept[target] = (time.monotonic(), found)
+            self._kept.move_to_end(target)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+            return found
+
+    def _answer_to(self, target: str) -> PageAnswer:
+        if target != PAGE_STATUS:
+            return answer(*self._client.answer_to(target))
+        status, body = self._client.answer_to("/v1/status")
+        return answer(status, _without_ids(body) if status == 200 else body)
+
+
+def _without_ids(body: bytes) -> bytes:
+    """A status without the ids of members: random, so that they would be half of what is sent, and shown nowhere."""
+    try:
+        status = json.loads(body)
+        for member in status["members"]:
+            member.pop("id", None)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DaemonUnreachableError("the answer is not a status of gossipd") from None
+    return json.dumps(status, separators=(",", ":")).encode()
+
+
+def refusal(code: str, sentence: str) -> bytes:
+    """The form of every refusal, as the daemon's own."""
+    return json.dumps({"schema_version": 1, "error": {"code": code, "message": sentence}}).encode() + b"\n"

@@ -1,0 +1,100 @@
+// Elements, and words for figures. Text from other hosts goes through el() and becomes text nodes: nothing here, or
+// anywhere in this page, reads markup from a string.
+
+export function el(tag, given = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(given)) {
+    if (name === "class") made.className = value;
+    else if (name === "max" || name === "value" || name === "open") made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  for (const child of children.flat()) if (child !== null && child !== undefined) made.append(child);
+  return made;
+}
+
+// Replaces what is in a node when the signature has changed; a link that had the focus gets it back.
+const signatures = new WeakMap();
+export function fill(node, signature, build) {
+  const text = JSON.stringify(signature);
+  if (signatures.get(node) === text) return;
+  signatures.set(node, text);
+  const focused = node.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  node.replaceChildren(...[build()].flat().filter((one) => one !== null));
+  if (focused === null) return;
+  for (const link of node.querySelectorAll("a")) {
+    if (link.getAttribute("href") === focused) return link.focus();
+  }
+}
+
+export function table(caption, heads, rows) {
+  const cell = (tag, column, value) => {
+    const known = { class: column.class || "" };
+    if (tag === "th") known.scope = "col";
+    return el(tag, known, value);
+  };
+  return el("div", { class: "scroll" }, el("table", { "aria-label": caption },
+    el("thead", {}, el("tr", {}, heads.map((head) => cell("th", head, head.name)))),
+    el("tbody", {}, rows.map((row) => el("tr", { class: row.old ? "old" : "" },
+      row.cells.map((value, at) => cell("td", heads[at], value)))))));
+}
+
+const number = { class: "number" };
+export const head = (name) => ({ name });
+export const wide = (name) => ({ name, class: "wide" });
+export const long = (name) => ({ name, class: "open" });
+export const figure = (name) => ({ name, ...number });
+export const spareFigure = (name) => ({ name, class: "number spare" });
+export const spare = (name) => ({ name, class: "spare" });
+
+export function figures(pairs) {
+  return pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+}
+
+export function bytes(count) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let at = 0;
+  while (count >= 1024 && at < units.length - 1) { count /= 1024; at += 1; }
+  return `${at === 0 || count >= 100 ? Math.round(count) : count.toFixed(1)} ${units[at]}`;
+}
+
+export function seconds(count) {
+  if (count === null || count === undefined) return "–";
+  const whole = Math.floor(count);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${whole % 60}s`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${Math.floor(whole % 3600 / 60)}m`;
+  return `${Math.floor(whole / 86400)}d ${Math.floor(whole % 86400 / 3600)}h`;
+}
+
+// 100 % only when all is there.
+export function percent(part, whole) {
+  if (whole <= 0 || part >= whole) return "100 %";
+  return part <= 0 ? "0 %" : `${(Math.floor(part * 1000 / whole) / 10).toFixed(1)} %`;
+}
+
+export const toHost = (name) => el("a", { href: `#/host/${encodeURIComponent(name)}` }, name);
+export const toDeployment = (row) =>
+  el("a", { href: `#/deployment/${encodeURIComponent(row.name)}/${row.version}` }, `${row.name}@${row.version}`);
+
+// A state is a shape and a word; colour only repeats it.
+const SHAPES = { complete: "●", verifying: "◆", downloading: "▶", init: "○", failed: "✕", cancelled: "–", expired: "–",
+  alive: "●", suspect: "?", dead: "✕", left: "–" };
+// What a table says of a word of another host's: "__proto__" is no word of it.
+export const own = (words, key) => (Object.hasOwn(words, key) ? words[key] : undefined);
+export const shape = (state) => own(SHAPES, state) || "?";
+export function mark(state) {
+  return el("span", { class: state === "failed" || state === "dead" ? "state bad" : "state" },
+    el("span", { class: "mark", "aria-hidden": "true" }, shape(state)), state);
+}
+
+export const OLD_S = 30;
+export const isOld = (host) => host.age_s !== null && host.age_s > OLD_S;
+
+// A host's reason with its sentence, whom it is about, and the cure.
+export function why(host, words) {
+  if (!host.reason) return null;
+  const known = own(words.reasons, host.reason);
+  const about = host.subject ? ` (${host.subject})` : "";
+  return [`${host.reason}${about}${known ? `: ${known.sentence}` : ""}`,
+    known ? el("span", { class: "cure" }, `Cure: ${known.cure}. By: ${known.who}.`) : null];
+}

@@ -1,0 +1,226 @@
+// The grid of hosts over time, and the chart of rates. Only the rows in sight are drawn.
+
+import { COLUMNS, NOTHING } from "./samples.js";
+import { percent, shape } from "./dom.js";
+
+export const RACKS_ONLY_ABOVE = 400;
+export const COLOURS = { storage: "#d55e00", same: "#0072b2", cross: "#101820" };
+const ROW = 20;
+const INK = "#16202c", SOFT = "#55606e", ALARM = "#a32a00", RULE = "#c5ccd5";
+const FONT = '13px system-ui, "DejaVu Sans", sans-serif';
+
+// One hue, from light to dark: 0 is the grey of an empty cell.
+const SHADES = Array.from({ length: 255 }, (_, share) => {
+  if (share === 0) return "#e9edf2";
+  const part = share / 254;
+  const mix = (light, dark) => Math.round(light + (dark - light) * part);
+  return `rgb(${mix(168, 8)},${mix(204, 48)},${mix(238, 107)})`;
+});
+
+export function rowsOf(deployment, samples, opened) {
+  const racks = new Map();
+  for (const host of deployment.hosts) {
+    if (!racks.has(host.rack)) racks.set(host.rack, []);
+    racks.get(host.rack).push(host);
+  }
+  const isFolded = deployment.hosts.length > RACKS_ONLY_ABOVE;
+  const rows = [];
+  for (const rack of [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }))) {
+    const hosts = racks.get(rack).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+    const isOpen = isFolded ? opened.has(rack) : !opened.has(rack);
+    const chunks = hosts.reduce((sum, host) => sum + host.chunks_verified, 0);
+    const complete = hosts.filter((host) => host.state === "complete").length;
+    const failed = hosts.filter((host) => host.state === "failed" || host.reason === "dead").length;
+    rows.push({ rack, isRack: true, isOpen, name: rack, share: chunks / Math.max(1, deployment.chunks_total * hosts.length),
+      state: failed ? "failed" : complete === hosts.length ? "complete" : "downloading", failed,
+      word: `${complete}/${hosts.length} complete${failed ? `, ${failed} failed or dead` : ""}`, isOld: false,
+      cells: isOpen ? null : mean(hosts.map((host) => samples.hosts.get(host.name))) });
+    if (!isOpen) continue;
+    for (const host of hosts) {
+      rows.push({ rack, isRack: false, name: host.name, share: host.chunks_verified / Math.max(1, deployment.chunks_total),
+        state: host.reason === "dead" ? "dead" : host.state, failed: host.state === "failed" || host.reason === "dead",
+        word: host.reason || host.state, isOld: host.age_s !== null && host.age_s > 30, cells: samples.hosts.get(host.name) });
+    }
+  }
+  return rows;
+}
+
+function mean(all) {
+  const found = new Uint8Array(COLUMNS).fill(NOTHING);
+  for (let at = 0; at < COLUMNS; at += 1) {
+    const seen = all.filter((cells) => cells && cells[at] !== NOTHING);
+    if (seen.length) found[at] = Math.floor(seen.reduce((sum, cells) => sum + cells[at], 0) / seen.length);
+  }
+  return found;
+}
+
+export class Grid {
+  // chosen(row) is told of each row that is chosen, opened(row) of each that is opened by a click or by Enter.
+  constructor(box, said, onOpen) {
+    this.box = box;
+    this.said = said;
+    this.onOpen = onOpen;
+    this.rows = [];
+    this.used = 0;
+    this.chosen = -1;
+    this.canvas = document.createElement("canvas");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application");
+    this.canvas.setAttribute("aria-label", "Hosts by rack over time. Arrow keys choose a row, Enter opens it. The table below says the same.");
+    this.spacer = document.createElement("div");
+    box.append(this.canvas, this.spacer);
+    box.addEventListener("scroll", () => this.draw());
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("click", (event) => this.click(event));
+  }
+
+  show(rows, used) {
+    this.rows = rows;
+    this.used = used;
+    this.chosen = Math.min(this.chosen, rows.length - 1);
+    this.draw();
+  }
+
+  draw() {
+    const width = this.box.clientWidth;
+    if (width === 0) return;
+    const height = Math.min(this.rows.length * ROW, Math.floor(window.innerHeight * 0.62) - 2);  // the box's border
+    const dots = window.devicePixelRatio || 1;
+    this.spacer.style.height = `${this.rows.length * ROW - height}px`;
+    if (this.canvas.width !== Math.round(width * dots) || this.canvas.height !== Math.round(height * dots)) {
+      this.canvas.width = Math.round(width * dots);
+      this.canvas.height = Math.round(height * dots);
+      this.canvas.style.width = `${width}px`;
+      this.canvas.style.height = `${height}px`;
+    }
+    const pen = this.canvas.getContext("2d");
+    pen.setTransform(dots, 0, 0, dots, 0, 0);
+    pen.fillStyle = "#fff";
+    pen.fillRect(0, 0, width, height);
+    pen.font = FONT;
+    pen.textBaseline = "middle";
+    const from = this.box.scrollTop;
+    const first = Math.floor(from / ROW);
+    for (let at = first; at < Math.min(this.rows.length, first + Math.ceil(height / ROW) + 1); at += 1) {
+      this.row(pen, this.rows[at], at * ROW - from, width, at === this.chosen);
+    }
+  }
+
+  row(pen, row, top, width, isChosen) {
+    const name = Math.min(190, Math.floor(width * 0.3)), word = width > 800 ? 250 : 0;
+    const left = name + 82, right = width - word - 6, middle = top + ROW / 2 + 1;
+    if (row.isRack) {
+      pen.fillStyle = "#e3e9f0";
+      pen.fillRect(0, top, width, ROW);
+    }
+    pen.fillStyle = row.failed ? ALARM : INK;
+    cut(pen, row.isRack ? `${row.isOpen ? "▾" : "▸"} ${row.name}` : row.name, row.isRack ? 6 : 20, middle, name - 24);
+    pen.fillText(shape(row.state), name + 4, middle);
+    pen.textAlign = "right";
+    pen.fillText(percent(row.share, 1), left - 8, middle);
+    pen.textAlign = "left";
+    if (row.cells) this.cells(pen, row.cells, left, top, right - left);
+    else bar(pen, row.share, left, top, right - left);
+    if (row.isOld) hatch(pen, left, top + 1, right - left, ROW - 2);
+    pen.fillStyle = row.failed ? ALARM : INK;
+    if (word) cut(pen, row.word, right + 10, middle, word - 12);
+    pen.strokeStyle = RULE;
+    pen.lineWidth = 1;
+    pen.strokeRect(left - 0.5, top + 0.5, right - left + 1, ROW - 1);
+    if (isChosen) {
+      pen.strokeStyle = "#b35c00";
+      pen.lineWidth = 3;
+      pen.strokeRect(1.5, top + 1.5, width - 3, ROW - 3);
+    }
+  }
+
+  cells(pen, cells, left, top, width) {
+    const used = Math.max(1, this.used);
+    for (let at = 0; at < used; at += 1) {
+      if (cells[at] === NOTHING) continue;
+      const x = Math.round(left + at * width / used), end = Math.round(left + (at + 1) * width / used);
+      pen.fillStyle = SHADES[cells[at]];
+      pen.fillRect(x, top + 1, end - x, ROW - 2);
+    }
+  }
+
+  choose(at) {
+    if (!this.rows.length) return;
+    this.chosen = Math.max(0, Math.min(this.rows.length - 1, at));
+    const top = this.chosen * ROW, height = this.canvas.clientHeight;
+    if (top < this.box.scrollTop) this.box.scrollTop = top;
+    if (top + ROW > this.box.scrollTop + height) this.box.scrollTop = top + ROW - height;
+    const row = this.rows[this.chosen];
+    this.said.textContent = `${row.isRack ? "Rack " : ""}${row.name}: ${percent(row.share, 1)}, ${row.word}`;
+    this.draw();
+  }
+
+  key(event) {
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 };
+    if (event.key in steps) this.choose(this.chosen + steps[event.key]);
+    else if ((event.key === "Enter" || event.key === " ") && this.chosen >= 0) this.onOpen(this.rows[this.chosen]);
+    else return;
+    event.preventDefault();
+  }
+
+  click(event) {
+    const at = Math.floor((event.offsetY + this.box.scrollTop) / ROW);
+    if (at >= this.rows.length) return;
+    this.choose(at);
+    this.onOpen(this.rows[at]);
+  }
+}
+
+function bar(pen, share, left, top, width) {
+  pen.fillStyle = SHADES[0];
+  pen.fillRect(left, top + 1, width, ROW - 2);
+  pen.fillStyle = SHADES[190];
+  pen.fillRect(left, top + 4, Math.floor(width * Math.min(1, share)), ROW - 8);
+}
+
+function hatch(pen, left, top, width, height) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(left, top, width, height);
+  pen.clip();
+  pen.beginPath();
+  for (let x = left - height; x < left + width; x += 8) {
+    pen.moveTo(x, top + height);
+    pen.lineTo(x + height, top);
+  }
+  pen.lineWidth = 4;
+  pen.strokeStyle = "#fff";
+  pen.stroke();
+  pen.lineWidth = 1.5;
+  pen.strokeStyle = SOFT;
+  pen.stroke();
+  pen.restore();
+}
+
+function cut(pen, text, x, y, width) {
+  let shown = String(text).slice(0, 60);
+  while (shown.length > 1 && pen.measureText(shown).width > width) shown = `${shown.slice(0, -2)}…`;
+  pen.fillText(shown, x, y);
+}
+
+export function drawRates(canvas, rates, used) {
+  const width = canvas.clientWidth, height = canvas.clientHeight, dots = window.devicePixelRatio || 1;
+  if (width === 0) return 0;
+  canvas.width = Math.round(width * dots);
+  canvas.height = Math.round(height * dots);
+  const pen = canvas.getContext("2d");
+  pen.setTransform(dots, 0, 0, dots, 0, 0);
+  const most = Math.max(1, ...rates.map((rate) => (rate ? rate[0] + rate[1] + rate[2] : 0)));
+  rates.forEach((rate, at) => {
+    if (rate === null) return;
+    const x = Math.round(at * width / used), end = Math.round((at + 1) * width / used);
+    let y = height;
+    [COLOURS.storage, COLOURS.same, COLOURS.cross].forEach((colour, part) => {
+      const tall = rate[part] / most * (height - 8);
+      pen.fillStyle = colour;
+      pen.fillRect(x, y - tall, Math.max(1, end - x - 1), Math.max(0, tall - (tall > 3 ? 1 : 0)));
+      y -= tall;
+    });
+  });
+  return most;
+}

@@ -1,0 +1,262 @@
+// The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
+
+import { bytes, el, figure, figures, fill, head, isOld, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment,
+  toHost, wide, why } from "./dom.js";
+import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
+import { samplesOf } from "./samples.js";
+
+const SLOWEST = 10;
+const RACKS_OPEN_UP_TO = 100;
+const frame = (root, ...children) => root.replaceChildren(...children);
+const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
+const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+
+export class ClusterPage {
+  constructor(root) {
+    this.figures = el("dl", { class: "figures" });
+    this.problems = el("ul", { class: "problems" });
+    this.deployments = el("div");
+    this.members = el("div");
+    this.opened = new Map();
+    frame(root, el("h1", {}, "Cluster"), this.figures, this.problems,
+      part("Deployments", this.deployments), part("Hosts by rack", this.members));
+  }
+
+  show({ status, words }) {
+    const alive = status.members.filter((one) => one.state === "alive").length;
+    const store = status.store;
+    const shown = [["Hosts alive", `${alive} / ${status.members.length}`], ["Alarms", String(status.alarms.length)],
+      [`Disk free on ${status.node.name}`, bytes(store.free_bytes)], ["Versions", versions(status.members)],
+      ["Model bytes", status.security.bulk_encryption === "tls" ? "encrypted" : "not encrypted"]];
+    fill(this.figures, shown, () => figures(shown));
+    const problems = problemsOf(status, words);
+    fill(this.problems, problems, () => problems.map((one) => problem(one)));
+    const rows = status.deployments.map((row) => [row.name, row.version, row.state, row.hosts_complete, row.hosts_total,
+      row.hosts_failed, row.cluster_bytes_verified, row.eta_s, row.source_bytes]);
+    fill(this.deployments, rows, () => deploymentTable(status.deployments));
+    const signature = status.members.map((one) => [one.name, one.rack, one.state, one.version, one.seed,
+      one.since_s === null ? null : Math.floor(one.since_s / 10)]);
+    fill(this.members, signature, () => this.racks(status.members));
+  }
+
+  racks(members) {
+    const racks = new Map();
+    for (const one of members) {
+      if (!racks.has(one.rack)) racks.set(one.rack, []);
+      racks.get(one.rack).push(one);
+    }
+    return [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true })).map((rack) => {
+      const hosts = racks.get(rack).sort(byName);
+      const away = hosts.filter((one) => one.state !== "alive");
+      const isOpen = this.opened.get(rack) ?? members.length <= RACKS_OPEN_UP_TO;
+      const body = el("div");
+      const build = () => { if (!body.firstChild) body.append(memberTable(rack, hosts)); };
+      if (isOpen) build();
+      const box = el("details", { open: isOpen },
+        el("summary", {}, el("b", {}, rack), ` – ${hosts.length - away.length} of ${hosts.length} alive`,
+          away.length ? el("span", { class: "bad" }, `, ${away.slice(0, 5).map((one) => `${one.name} ${one.state}`).join(", ")}${away.length > 5 ? ", …" : ""}`) : null),
+        body);
+      box.addEventListener("toggle", () => { this.opened.set(rack, box.open); if (box.open) build(); });
+      return box;
+    });
+  }
+}
+
+function versions(members) {
+  const found = [...new Set(members.map((one) => one.version).filter((one) => one))].sort();
+  return found.length > 2 ? `${found.length} different` : found.join(", ") || "–";
+}
+
+function memberTable(rack, hosts) {
+  return table(`Hosts of rack ${rack}`,
+    [head("Host"), head("State"), figure("For"), head("Reads storage"), spare("Version"), spare("Address")],
+    hosts.map((one) => ({ cells: [toHost(one.name), mark(one.state), seconds(one.since_s), one.seed ? "yes" : "–",
+      one.version || "–", one.address] })));
+}
+
+function deploymentTable(rows) {
+  if (!rows.length) return el("p", { class: "note" }, "None is known here.");
+  return table("Deployments", [head("Model"), head("State"), figure("Hosts"), figure("Share"), figure("ETA"), spareFigure("From storage")],
+    rows.map((row) => ({ cells: [toDeployment(row), row.hosts_failed ? `${row.state}, ${row.hosts_failed} failed` : row.state,
+      `${row.hosts_complete}/${row.hosts_total}`, percent(row.cluster_bytes_verified, row.cluster_bytes_total),
+      seconds(row.eta_s), ratio(row)] })));
+}
+
+function problemsOf(status, words) {
+  const found = status.alarms.map((one) => ({ title: `${one.code} since ${one.since}`, text: one.sentence,
+    cure: (own(words.alarms, one.code) || { cure: "" }).cure }));
+  const said = new Set(status.alarms.map((one) => one.sentence));
+  for (const text of status.security.reasons) if (!said.has(text)) found.push({ title: "Security is degraded", text, cure: "" });
+  if (status.store.condition !== "ok") {
+    found.push({ title: `Disk of ${status.node.name}: ${status.store.condition}`, text: status.store.detail, cure: "" });
+  }
+  if (status.inbox.trouble) found.push({ title: `Inbox of ${status.node.name}`, text: status.inbox.trouble, cure: "" });
+  if (status.audit.trouble) found.push({ title: `Audit log of ${status.node.name}`, text: status.audit.trouble, cure: "" });
+  return found;
+}
+
+function problem(one) {
+  return el("li", {}, el("b", {}, one.title), ` ${one.text}`, one.cure ? el("span", { class: "cure" }, `Cure: ${one.cure}`) : null);
+}
+
+const lot = (host) => (host.reason === "dead" ? "dead" : host.state);
+const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total).toFixed(3)}×` : "–");
+
+export class DeploymentPage {
+  constructor(root, name, version) {
+    this.name = name;
+    this.version = version;
+    this.opened = new Set();
+    this.state = el("p", { class: "note" });
+    this.figures = el("dl", { class: "figures" });
+    this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
+    this.box = el("div", { class: "grid" });
+    this.about = el("p", { class: "note" });
+    this.chart = el("canvas", { class: "chart", role: "img" });
+    this.legend = el("ul", { class: "legend" });
+    this.slowest = el("div");
+    this.egress = el("dl", { class: "figures" });
+    this.all = el("details", {}, el("summary", {}, "All hosts as a table"));
+    this.allRows = el("div");
+    this.all.append(this.allRows);
+    this.all.addEventListener("toggle", () => this.showAll());
+    frame(root, el("h1", {}, `${name}@${version}`), this.state, this.figures,
+      part("Not complete: the slowest", this.slowest),
+      part("Hosts over time", this.about, this.box, this.said, this.all),
+      part("Rates by source", this.chart, this.legend), part("Traffic so far", this.egress));
+    this.grid = new Grid(this.box, this.said, (row) => this.open(row));
+  }
+
+  show({ status, words }) {
+    const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
+    if (row === undefined) {
+      this.state.textContent = `${status.node.name} does not know this deployment.`;
+      return;
+    }
+    this.row = row;
+    this.words = words;
+    const began = row.started_at ? `, began ${row.started_at}` : "";
+    const ended = row.completed_at ? `, complete ${row.completed_at}` : "";
+    this.state.textContent = `${row.state}${row.stall ? `, stalls here: ${row.stall}` : ""}; ${bytes(row.bytes_total)} in ${row.chunks_total} chunks${began}${ended}`;
+    const shown = [["Hosts complete", `${row.hosts_complete} / ${row.hosts_total}`],
+      ["Verified", percent(row.cluster_bytes_verified, row.cluster_bytes_total)], ["ETA, last host", seconds(row.eta_s)],
+      ["Read from storage", ratio(row)], ["Failed", String(row.hosts_failed)], ["Corrupt chunks", String(row.corrupt_chunks)]];
+    fill(this.figures, shown, () => figures(shown));
+    this.showSlowest(row, words);
+    this.showGrid(row);
+    this.showRates(row);
+    const traffic = [["From storage", `${bytes(row.source_bytes)} (${ratio(row)})`],
+      ["Inside racks", bytes(row.peer_bytes_same_rack)], ["Between racks", bytes(row.peer_bytes_cross_rack)],
+      ["Fetched twice", bytes(row.duplicate_bytes)]];
+    fill(this.egress, traffic, () => figures(traffic));
+    this.showAll();
+  }
+
+  showSlowest(row, words) {
+    const isBad = (host) => host.state === "failed" || host.reason === "dead";
+    const behind = row.hosts.filter((host) => host.state !== "complete")
+      .sort((a, b) => isBad(b) - isBad(a) || a.chunks_verified - b.chunks_verified || byName(a, b));
+    const first = behind.slice(0, SLOWEST);
+    fill(this.slowest, [behind.length, first.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, isOld(host)])], () => {
+      if (!behind.length) return el("p", { class: "note" }, "Every target has every chunk.");
+      const made = [table("The slowest hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), wide("Why, and the cure")],
+        first.map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
+          percent(host.chunks_verified, row.chunks_total), why(host, words) || "no hindrance told"] })))];
+      if (behind.length > SLOWEST) made.push(el("p", { class: "note" }, `${behind.length - SLOWEST} more are not complete.`));
+      return made;
+    });
+  }
+
+  showGrid(row) {
+    const samples = samplesOf(row);
+    if (samples === undefined) return;
+    const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
+    const text = `The darker, the more of the model a host has. Left to right: ${seconds(samples.used * samples.step)} since this browser began to look, ${samples.step} s a column. Hatched: not heard for 30 s. ${how}`;
+    if (this.about.textContent !== text) this.about.textContent = text;
+    this.grid.show(rowsOf(row, samples, this.opened), samples.used);
+  }
+
+  showRates(row) {
+    const samples = samplesOf(row);
+    if (samples === undefined) return;
+    const rates = samples.rates();
+    this.chart.hidden = !rates.some((rate) => rate && rate[0] + rate[1] + rate[2] > 0);
+    const most = drawRates(this.chart, rates, samples.used);
+    const last = rates.filter((one) => one).pop() || [0, 0, 0];
+    const now = row.hosts_complete === row.hosts_total ? [0, 0, 0] : last;
+    const parts = [["From storage", COLOURS.storage], ["Inside racks", COLOURS.same], ["Between racks", COLOURS.cross]];
+    const words = parts.map(([name], at) => `${name} ${bytes(now[at])}/s`);
+    const top = this.chart.hidden ? "Nothing has come since this browser began to look." : `Highest of all: ${bytes(most)}/s`;
+    fill(this.legend, [words, top], () => {
+      this.chart.setAttribute("aria-label", `Bytes a second by source. ${words.join(", ")}. ${top}`);
+      return [...parts.map(([, colour], at) => {
+        const swatch = el("span", { class: "swatch" });
+        swatch.style.background = colour;
+        return el("li", {}, swatch, words[at]);
+      }), el("li", {}, top)];
+    });
+  }
+
+  open(row) {
+    if (!row.isRack) { location.hash = `#/host/${encodeURIComponent(row.name)}`; return; }
+    if (this.opened.has(row.rack)) this.opened.delete(row.rack);
+    else this.opened.add(row.rack);
+    this.showGrid(this.row);
+  }
+
+  showAll() {
+    if (!this.all.open || !this.row) return;
+    const row = this.row;
+    fill(this.allRows, row.hosts.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
+      table("All hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), figure("Heard"), long("Reason")],
+        [...row.hosts].sort(byName).map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
+          percent(host.chunks_verified, row.chunks_total), host.age_s === null ? "never" : seconds(host.age_s),
+          host.reason + (host.subject ? ` (${host.subject})` : "")] }))));
+  }
+}
+
+export class HostPage {
+  constructor(root, name) {
+    this.name = name;
+    this.member = el("div");
+    this.deployments = el("div");
+    this.peers = el("div");
+    frame(root, el("h1", {}, name), this.member, part("Deployments on this host", this.deployments),
+      part("Traffic with each peer", this.peers));
+  }
+
+  wants(status) {
+    return status.node.name === this.name ? ["/v1/peers", "/v1/members"] : [];
+  }
+
+  show({ status, words, more }) {
+    const found = status.members.filter((one) => one.name === this.name);
+    fill(this.member, found.map((one) => [one.state, one.since_s === null ? null : Math.floor(one.since_s / 10), one.address, one.version]), () =>
+      (found.length ? table("This host", [head("State"), figure("For"), head("Rack"), spare("Zone"), head("Reads storage"), spare("Version"), long("Address")],
+        found.map((one) => ({ cells: [mark(one.state), seconds(one.since_s), one.rack, one.zone || "–", one.seed ? "yes" : "–", one.version || "–", one.address] })))
+        : el("p", { class: "note" }, `${status.node.name} has no host of this name on its roster.`)));
+    const rows = status.deployments.flatMap((row) => row.hosts.filter((host) => host.name === this.name).map((host) => ({ row, host })));
+    fill(this.deployments, rows.map(({ row, host }) => [row.id, host.state, host.chunks_verified, host.reason, host.subject, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
+      (rows.length ? table("Deployments on this host", [head("Model"), head("State"), figure("Share"), spareFigure("Heard"), wide("Why, and the cure")],
+        rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), percent(host.chunks_verified, row.chunks_total),
+          host.age_s === null ? "never" : `${seconds(host.age_s)} ago`, why(host, words) || "–"] })))
+        : el("p", { class: "note" }, "It is a target of none.")));
+    this.showPeers(status, more);
+  }
+
+  showPeers(status, more) {
+    if (status.node.name !== this.name) {
+      fill(this.peers, status.node.name, () => el("p", { class: "note" },
+        `Only the host itself knows: run gossipd web there. This page asks ${status.node.name}.`));
+      return;
+    }
+    if (!more || !more.peers) return;
+    const names = new Map(more.members.map((one) => [one.id, one]));
+    const rows = Object.entries(more.peers).sort(([, a], [, b]) => b.bytes_in + b.bytes_out - a.bytes_in - a.bytes_out);
+    fill(this.peers, rows, () => (rows.length ? table("Traffic with each peer since the daemon's start",
+      [head("Peer"), head("Rack"), figure("In"), figure("Out"), spare("Chunks in"), spare("Chunks out"), spare("Had no slot for us")],
+      rows.map(([id, peer]) => ({ cells: [names.has(id) ? toHost(names.get(id).name) : id.slice(0, 16), names.has(id) ? names.get(id).rack : "–",
+        bytes(peer.bytes_in), bytes(peer.bytes_out), String(peer.chunks_in), String(peer.chunks_out), String(peer.busy_in)] })))
+      : el("p", { class: "note" }, "No chunk has gone from or to a peer since the daemon's start.")));
+  }
+}

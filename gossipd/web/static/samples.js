@@ -1,0 +1,79 @@
+// What this browser has seen of each deployment, second by second: the daemon tells only the present.
+//
+// 64 columns. When they are full, neighbours are joined and a column lasts twice as long; so any length fits.
+
+export const COLUMNS = 64;
+export const NOTHING = 255;
+const SHARE_MAX = 254;
+const DEPLOYMENTS_MAX = 16;
+
+class Samples {
+  constructor(now) {
+    this.began = now;
+    this.step = 1;
+    this.used = 0;
+    this.hosts = new Map();
+    this.sums = new Array(COLUMNS).fill(null);
+  }
+
+  add(row, now) {
+    let at = Math.floor((now - this.began) / this.step);
+    while (at >= COLUMNS) { this.join(); at = Math.floor((now - this.began) / this.step); }
+    this.used = Math.max(this.used, at + 1);
+    this.sums[at] = { now, source: row.source_bytes, same: row.peer_bytes_same_rack, cross: row.peer_bytes_cross_rack };
+    const seen = new Map();
+    for (const host of row.hosts) {
+      const cells = this.hosts.get(host.name) || new Uint8Array(COLUMNS).fill(NOTHING);
+      cells[at] = Math.floor(SHARE_MAX * host.chunks_verified / Math.max(1, row.chunks_total));
+      seen.set(host.name, cells);
+    }
+    this.hosts = seen;
+  }
+
+  join() {
+    const half = COLUMNS / 2;
+    for (const cells of this.hosts.values()) {
+      for (let at = 0; at < half; at += 1) {
+        cells[at] = cells[2 * at + 1] !== NOTHING ? cells[2 * at + 1] : cells[2 * at];
+      }
+      cells.fill(NOTHING, half);
+    }
+    for (let at = 0; at < half; at += 1) this.sums[at] = this.sums[2 * at + 1] || this.sums[2 * at];
+    this.sums.fill(null, half);
+    this.step *= 2;
+    this.used = half;
+  }
+
+  // Bytes a second by source, one for each column; null where nothing was seen.
+  rates() {
+    const found = new Array(COLUMNS).fill(null);
+    let before = null;
+    this.sums.forEach((sum, at) => {
+      if (sum !== null && before !== null) {
+        const took = sum.now - before.now;
+        const rate = (key) => Math.max(0, (sum[key] - before[key]) / took);
+        found[at] = [rate("source"), rate("same"), rate("cross")];
+      }
+      if (sum !== null) before = sum;
+    });
+    return found;
+  }
+}
+
+const all = new Map();
+
+export function sample(deployments, now) {
+  for (const row of deployments) {
+    let found = all.get(row.id);
+    if (found === undefined) {
+      if (all.size >= DEPLOYMENTS_MAX) all.delete(all.keys().next().value);
+      found = new Samples(now);
+      all.set(row.id, found);
+    }
+    const isDone = row.hosts_complete === row.hosts_total || row.state === "cancelled";
+    if (!isDone || !found.isDone) found.add(row, now);
+    found.isDone = isDone;
+  }
+}
+
+export const samplesOf = (row) => all.get(row.id);

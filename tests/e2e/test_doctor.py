@@ -1,0 +1,167 @@
+"""Seven injected faults, each named by ``doctor`` or ``why`` within ten seconds, from the host concerned or another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, until
+from tests.e2e.toy import make_model
+
+FAULT_S = 10.0
+NET = "198.19.78"
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, timeout=10, capture_output=True)
+
+
+class Hosts:
+    """Three namespaces on one bridge."""
+
+    def __init__(self) -> None:
+        self.tag = f"gd{os.getpid() % 10000}"
+        self.names = [f"{self.tag}{letter}" for letter in "abc"]
+
+    def make(self) -> None:
+        ip("link", "add", self.tag, "type", "bridge")
+        ip("link", "set", self.tag, "up")
+        for number, name in enumerate(self.names, 1):
+            ip("netns", "add", name)
+            ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", name, "master", self.tag, "up")
+            for line in (f"addr add {NET}.{number}/24 dev eth0", "link set eth0 up", "link set lo up"):
+                ip("-n", name, *line.split())
+
+    def remove(self) -> None:
+        for name in self.names:
+            for line in (f"link del {name}", f"netns del {name}"):
+                with suppress(subprocess.CalledProcessError):
+                    ip(*line.split())
+        with suppress(subprocess.CalledProcessError):
+            ip("link", "del", self.tag)
+
+    def within(self, number: int) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self.names[number])
+
+
+@contextmanager
+def three_hosts() -> Iterator[Hosts]:
+    hosts = Hosts()
+    try:
+        hosts.make()
+        yield hosts
+    finally:
+        hosts.remove()
+
+
+def doctor(daemon: Daemon, *within: str) -> dict[str, Any]:
+    """Its checks by code."""
+    words = [*within, sys.executable, "-m", "gossipd", "doctor", "--peers", "--json", "--config", str(daemon.config)]
+    environment = {**os.environ, **daemon.environment}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=FAULT_S, check=False, env=environment)
+    assert done.returncode in (0, 1), done.stderr
+    return {check["code"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+@pytest.mark.needs("netns", "iptables")
+def test_four_faults_of_the_network_are_named_from_either_side(tmp_path: Path) -> None:
+    with three_hosts() as hosts, cluster(tmp_path / "c") as here:
+        for number, name in enumerate(hosts.names):
+            daemon = here.add(name, f"r{number}")
+            text = daemon.config.read_text()
+            for other, port in enumerate([one.port for one in here.daemons.values()], 1):
+                text = text.replace(f"127.0.0.1:{port}", f"{NET}.{other}:{port}")
+            daemon.config.write_text(text.replace('bind = "127.0.0.1"', f'bind = "{NET}.{number + 1}"'))
+            log = (daemon.home / "log").open("ab")
+            words = [*hosts.within(number), sys.executable, "-m", "gossipd", "run", "--config", str(daemon.config)]
+            daemon.process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **daemon.environment})
+            log.close()
+        daemons = list(here.daemons.values())
+        for daemon in daemons:
+            daemon.wait_ready()
+            until("all see each other", lambda one=daemon: alive_count(one) == 3)  # type: ignore[misc]
+        last, first = daemons[2], daemons[0]
+        well = doctor(first, *hosts.within(0))
+        assert {well[code]["verdict"] for code in ("udp", "udp_large", "control", "bulk")} == {"ok"}
+
+        def named(code: str, *line: str, undo: tuple[str, ...]) -> None:
+            subprocess.run([*hosts.within(2), *line], check=True, timeout=10)
+            try:
+                told = doctor(last, *hosts.within(2))[code]
+                assert told["verdict"] == "fail", told
+                told = doctor(first, *hosts.within(0))[code]
+                assert told["verdict"] != "ok", told
+                assert last.name in told["evidence"]
+            finally:
+                subprocess.run([*hosts.within(2), *undo], check=True, timeout=10)
+
+        bulk = str(first.port + 1), str(last.port + 1)
+        dropped = ("INPUT", "-p", "udp", "-j", "DROP")
+        named("udp", "iptables", "-A", *dropped, undo=("iptables", "-D", *dropped))
+        tcp = ("INPUT", "-p", "tcp", "-j", "DROP")
+        named("control", "iptables", "-A", *tcp, undo=("iptables", "-D", *tcp))
+        subprocess.run([*hosts.within(2), "iptables", "-A", "OUTPUT", "-p", "tcp", "--dport", bulk[0], "-j", "DROP"],
+                       check=True)  # fmt: skip
+        middle = str(daemons[1].port + 1)
+        subprocess.run([*hosts.within(2), "iptables", "-A", "OUTPUT", "-p", "tcp", "--dport", middle, "-j", "DROP"],
+                       check=True)  # fmt: skip
+        closed = ("INPUT", "-p", "tcp", "--dport", bulk[1], "-j", "DROP")
+        named("bulk", "iptables", "-A", *closed, undo=("iptables", "-F"))
+        mtu = ("ip", "link", "set", "eth0", "mtu")
+        named("udp_large", *mtu, "1200", undo=(*mtu, "1500"))
+
+
+@pytest.mark.needs("root")
+@pytest.mark.skipif(not Path(FAKETIME).exists(), reason="needs Debian's libfaketime")
+def test_a_wrong_clock_a_missing_key_and_a_full_disk_are_named_from_any_host(tmp_path: Path) -> None:
+    environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{tmp_path}"])}
+    with cluster(tmp_path / "c", environment=environment) as here:
+        gossipd("keygen", tmp_path / "other.key")
+        faked = {"LD_PRELOAD": FAKETIME, "FAKETIME": "+90", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        here.add("well-1", "r1").start()
+        here.add("well-2", "r2").start()
+        here.add("clock", "r1", **faked).start()
+        here.add("trust", "r2", GOSSIPD_SECURITY__TRUST=json.dumps([f"{tmp_path / 'other.key'}.pub"])).start()
+        full = here.add("full", "r1")
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "none", str(full.home / "models")], check=True
+        )
+        try:
+            full.start()
+            here.wait_together()
+            _deploy_and_ask(here, make_model(tmp_path / "model"))
+        finally:
+            if full.process is not None:
+                full.kill()
+            subprocess.run(["umount", "-l", str(full.home / "models")], check=True)
+
+
+def _deploy_and_ask(here: Cluster, model: Path) -> None:
+    daemons = here.daemons
+    here.drop(here.publish(model, "toy", 1), daemons["well-1"])
+    here.wait_complete("toy", 1, at=daemons["well-2"], hosts=3)
+
+    def causes(at: str) -> dict[str, list[str]]:
+        done = gossipd("why", "toy@1", "--json", "--socket", daemons[at].home / "gossipd.sock", check=False)
+        return {cause["code"]: cause["hosts"] for cause in json.loads(done.stdout).get("causes", [])}
+
+    assert until("its own host names it", lambda: causes("trust")) == {"refused_key": ["trust"]}
+    for at in ("well-2", "clock", "full"):
+        told = until("both are named", lambda at=at: {"refused_key", "no_space"} <= causes(at).keys() and causes(at))  # type: ignore[misc]
+        assert (told["refused_key"], told["no_space"]) == (["trust"], ["full"])
+    assert doctor(daemons["trust"])["trust"]["verdict"] == "fail"
+    assert doctor(daemons["full"])["free_space"]["verdict"] == "fail"
+    until("the clock is named by its host", lambda: doctor(daemons["clock"]).get("clock", {}).get("verdict") == "fail")
+    told_by_another = until("and by another", lambda: doctor(daemons["well-1"]).get("clock"))
+    assert told_by_another["verdict"] == "warn"
+    assert "clock" in told_by_another["evidence"]

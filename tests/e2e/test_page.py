@@ -1,0 +1,243 @@
+"""The page in a real Chromium: over real daemons, and over answers that no honest daemon gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from gossipd.api.client import READ_SOCKET_NAME
+from gossipd.web.server import PageServer, Protection
+from tests.e2e.cluster import cluster, set_up, until
+from tests.e2e.toy import make_model
+from tests.gossipd.web.unix_daemon import page_server, status_of, unix_daemon
+
+pytestmark = pytest.mark.needs("chromium")
+SIZES = ((1280, 800), (390, 844))
+PAINT_MS_MAX = 50
+HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
+SHOTS = os.environ.get("GOSSIPD_SCREENSHOTS")  # a directory: the pictures are left there, to be looked at
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    assert program is not None
+    with sync_playwright() as playwright:
+        # No sandbox: tests often run as root. Only our own page is opened.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def watched(browser: Browser, server: PageServer, size: tuple[int, int] = SIZES[0]) -> Iterator[Page]:
+    """A page in which every request stays at the server, and nothing is an error."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    page = context.new_page()
+    away: list[str] = []
+    wrong: list[str] = []
+
+    def requested(request: Request) -> None:
+        if not request.url.startswith(server.url):
+            away.append(request.url)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            wrong.append(message.text)
+
+    page.on("request", requested)
+    page.on("console", said)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    try:
+        yield page
+        assert not away
+        assert not wrong
+        assert context.cookies() == []
+    finally:
+        context.close()
+
+
+def picture(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=f"{SHOTS}/{name}-{page.viewport_size['width']}.png", full_page=True)  # type: ignore[index]
+
+
+def wait_painted(page: Page, times: int) -> None:
+    """Not Playwright's own waiting for a function, which the page's policy forbids."""
+    painted = "performance.getEntriesByName('paint').length"
+    until(f"{times} answers are painted", lambda: page.evaluate(painted) >= times)
+
+
+def fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def test_a_killed_host_and_one_without_the_key_are_shown_with_their_reasons(tmp_path: Path, browser: Browser) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    allowed = json.dumps([f"file://{tmp_path}"])
+    with cluster(tmp_path / "four", environment={"GOSSIPD_SOURCES__ALLOW": allowed}) as made:
+        set_up("keygen", tmp_path / "other.key")
+        for number in range(1, 5):
+            host = made.add(f"node-{number}", f"rack-{(number + 1) // 2}")
+            if number == 3:
+                text = host.config.read_text()
+                trusted = next(line for line in text.splitlines() if line.startswith("trust "))
+                host.config.write_text(text.replace(trusted, f'trust = ["{tmp_path / "other.key"}.pub"]'))
+            host.start()
+        made.wait_together()
+        made[4].kill()
+        made.drop(made.publish(model, "org/m", 1), made[1])
+        made.wait_complete("org/m", 1, at=made[1], hosts=2)
+        until("it is dead", lambda: {"dead"} & {one["state"] for one in (made[1].try_status() or {})["members"]})
+        with page_server(made[1].home / READ_SOCKET_NAME, kept_s=0.9) as server:
+            for size in SIZES:
+                with watched(browser, server, size) as page:
+                    read_real_pages(page, server)
+
+
+def read_real_pages(page: Page, server: PageServer) -> None:
+    page.goto(server.url)
+    page.get_by_text("As node-1 has heard it").wait_for()
+    page.get_by_text("3 / 4").wait_for()
+    page.get_by_text(re.compile("rack-2.*1 of 2 alive.*node-4 dead")).wait_for()
+    assert fits(page)
+    picture(page, "cluster")
+    page.get_by_role("link", name="org/m@1").click()
+    page.get_by_role("heading", name="org/m@1").wait_for()
+    page.get_by_text("2 / 4").wait_for()
+    slowest = page.get_by_role("table", name="The slowest hosts")
+    refused = slowest.get_by_role("row").filter(has_text="node-3").inner_text()
+    assert "failed" in refused
+    assert "refused_key" in refused
+    assert "add the key to security.trust there, then SIGHUP" in refused
+    dead = slowest.get_by_role("row").filter(has_text="node-4").inner_text()
+    assert "dead: the host is dead" in dead
+    page.get_by_text(re.compile("oldest row [0-9]+ s")).wait_for()
+    page.get_by_text("All hosts as a table").click()
+    assert page.get_by_role("table", name="All hosts").get_by_role("row").count() == 5
+    assert fits(page)
+    picture(page, "deployment")
+    page.goto(f"{server.url}#/host/node-1")
+    peers = page.get_by_role("table", name=re.compile("Traffic with each peer"))
+    peers.get_by_role("link", name="node-2").wait_for()
+    assert fits(page)
+    picture(page, "host")
+
+
+@contextmanager
+def told(tmp_path: Path, status: dict[str, Any], protection: Protection | None = None) -> Iterator[PageServer]:
+    answers = {"/v1/status": status, "/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
+    with unix_daemon(tmp_path / "s", answers), page_server(tmp_path / "s", protection) as server:
+        yield server
+
+
+def test_names_and_reasons_of_other_hosts_stay_text(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(4, 2)
+    row = status["deployments"][0]
+    for at, word in enumerate((HOSTILE, "__proto__", "constructor")):
+        row["hosts"][at] |= {"name": HOSTILE, "rack": HOSTILE, "reason": word, "subject": HOSTILE, "state": word}
+        status["members"][at] |= {"name": HOSTILE, "rack": HOSTILE, "state": word, "version": HOSTILE, "address": word}
+    row["name"], status["node"]["name"], row["stall"] = HOSTILE, HOSTILE, HOSTILE
+    status["alarms"] = [{"code": "__proto__", "sentence": HOSTILE, "since": HOSTILE}]
+    status["store"] |= {"condition": HOSTILE, "detail": HOSTILE}
+    with told(tmp_path, status) as server, watched(browser, server) as page:
+        page.goto(server.url)
+        page.get_by_text(HOSTILE).first.wait_for()
+        page.get_by_role("link", name=f"{HOSTILE}@3").click()
+        page.get_by_role("heading", name=f"{HOSTILE}@3").wait_for()
+        page.get_by_text("All hosts as a table").click()
+        page.get_by_role("table", name="The slowest hosts").get_by_role("link", name=HOSTILE).first.click()
+        page.get_by_role("heading", name=HOSTILE, exact=True).wait_for()
+        assert page.locator("img").count() == 0
+        assert page.title() != "taken"
+        assert page.evaluate("({}).sentence === undefined")
+
+
+def test_a_thousand_hosts_are_painted_fast_and_racks_open_by_key(tmp_path: Path, browser: Browser) -> None:
+    with told(tmp_path, status_of(1000, 20)) as server, watched(browser, server) as page:
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        grid = page.get_by_role("application")
+        grid.focus()
+        page.keyboard.press("End")  # perhaps before the first answer: no error
+        wait_painted(page, 1)
+        page.keyboard.press("End")
+        page.get_by_text(re.compile("^Rack rack-20: ")).wait_for()
+        for _ in range(20):
+            page.keyboard.press("Enter")
+            page.keyboard.press("ArrowUp")
+        page.keyboard.press("End")
+        page.get_by_text(re.compile("^gpu-0999: ")).wait_for()
+        wait_painted(page, 5)
+        took = sorted(page.evaluate("performance.getEntriesByName('paint').slice(2).map((one) => one.duration)"))
+        print(f"repaint of 1,000 rows: median {took[len(took) // 2]:.1f} ms, longest {took[-1]:.1f} ms")
+        assert took[0] < PAINT_MS_MAX
+        picture(page, "thousand")
+
+
+def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(2, 1)
+    for host, chunks in zip(status["deployments"][0]["hosts"], (0, 8000), strict=True):
+        host |= {"chunks_verified": chunks, "age_s": 1.0, "reason": ""}
+    status["deployments"][0]["hosts"][1]["state"] = "complete"
+    with told(tmp_path, status) as server, watched(browser, server) as page:
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        wait_painted(page, 2)
+        at = "[...document.querySelector('.grid canvas').getContext('2d').getImageData(600, %d, 1, 1).data].slice(0, 3)"
+        assert page.evaluate(at % 30) == [0xE9, 0xED, 0xF2], "nothing: grey"
+        assert page.evaluate(at % 50) == [8, 48, 107], "all: the darkest"
+
+
+def test_a_row_that_is_old_is_hatched_and_said(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(2, 1)
+    for host, age in zip(status["deployments"][0]["hosts"], (3.0, 95.0), strict=True):
+        host |= {"state": "downloading", "chunks_verified": 100, "age_s": age}
+    with told(tmp_path, status) as server, watched(browser, server) as page:
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        page.get_by_text(re.compile("oldest row 1m 3[5-9]s")).wait_for()
+        assert page.locator("tr.old").filter(has_text="gpu-0001").count() == 1
+        assert page.locator("tr.old").filter(has_text="gpu-0000").count() == 0
+        colours = """(top) => new Set(new Uint32Array(document.querySelector('.grid canvas').getContext('2d')
+            .getImageData(500, top, 60, 1).data.buffer)).size"""
+        assert page.evaluate(colours, 30) == 1
+        assert page.evaluate(colours, 50) > 2
+
+
+def test_a_daemon_that_is_gone_is_said_and_what_was_heard_stays(tmp_path: Path, browser: Browser) -> None:
+    with page_server(tmp_path / "s") as server:
+        context = browser.new_context()
+        page = context.new_page()
+        with unix_daemon(tmp_path / "s", {"/v1/status": status_of(4, 2)}):
+            page.goto(server.url)
+            page.get_by_text("3 / 4").or_(page.get_by_text("4 / 4")).wait_for()
+        (tmp_path / "s").unlink()
+        page.get_by_text(re.compile("no daemon answers at .* What is shown is [0-9]+ s old")).wait_for()
+        assert page.get_by_role("link", name="org/llama@3").count() == 1
+        with unix_daemon(tmp_path / "s", {"/v1/status": status_of(4, 2)}):
+            page.get_by_role("alert").wait_for(state="hidden")
+        context.close()
+
+
+def test_a_page_with_a_token_asks_for_it_or_takes_it_from_its_address(tmp_path: Path, browser: Browser) -> None:
+    token = "a-token-of-many-characters"
+    with told(tmp_path, status_of(4, 2), Protection(token=token)) as server:
+        with watched(browser, server) as page:
+            page.goto(f"{server.url}#token={token}")
+            page.get_by_text("As gpu-0000 has heard it").wait_for()
+            assert token not in page.url
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(server.url)
+        page.get_by_label("Token of this page").fill(token)
+        page.get_by_role("button", name="Open").click()
+        page.get_by_text("As gpu-0000 has heard it").wait_for()
+        page.get_by_role("alert").wait_for(state="hidden")
+        context.close()

@@ -1,0 +1,60 @@
+"""``doctor`` on a host that was just set up, without its daemon, as its operator runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gossipd.cli.host_readings import why_unreadable
+from gossipd.cli.main import main
+from gossipd.core.errors import UsageError
+from tests.e2e.cluster import set_up
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GOSSIPD_STORE__ANY_FILE_SYSTEM", "true")
+    set_up("keygen", tmp_path / "p.key")
+    set_up("init", tmp_path / "h", "--name", "h", "--rack", "r", "--bind", "127.0.0.1", "--port", "7946",
+           "--trust", tmp_path / "p.key.pub")  # fmt: skip
+    return tmp_path / "h"
+
+
+def verdicts(home: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, str]]:
+    code = main(["doctor", "--config", str(home), "--json", *more])
+    told = json.loads(capsys.readouterr().out)
+    return code, {check["code"]: check["verdict"] for check in told["checks"]}
+
+
+def test_a_new_host_lacks_nothing_but_its_daemon(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = verdicts(home, capsys)
+    assert code == 1
+    assert [name for name, verdict in found.items() if verdict == "fail"] == ["daemon"]
+    assert main(["doctor", "--config", str(home)]) == 1
+    assert "cure: systemctl start gossipd" in capsys.readouterr().out
+
+
+def test_what_was_set_up_wrong_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "cluster.key").chmod(0o644)
+    text = (home / "gossipd.toml").read_text().replace("port = 7946", "port = 0")
+    (home / "gossipd.toml").write_text(text)
+    assert verdicts(home, capsys)[1]["config"] == "fail"
+    (home / "gossipd.toml").write_text(text.replace("port = 0", "port = 7946"))
+    assert verdicts(home, capsys)[1]["keys"] == "fail"
+
+
+@pytest.mark.needs("root")
+def test_a_user_who_may_not_enter_the_models_is_told_the_directory(tmp_path: Path) -> None:
+    for directory in (tmp_path, *tmp_path.parents[:-1]):
+        os.chmod(directory, os.stat(directory).st_mode | 0o055)
+    models = tmp_path / "models"
+    models.mkdir(0o755)
+    assert why_unreadable(models, "nobody") == ""
+    models.chmod(0o750)
+    assert "mode 0750" in why_unreadable(models, "nobody")
+    assert why_unreadable(models, "root") == ""
+    with pytest.raises(UsageError, match="there is no user"):
+        why_unreadable(models, "nobody-at-all")

@@ -1,0 +1,61 @@
+"""The live page within a terminal: nothing that says which host is how far, and why, is cut."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gossipd.cli.watch import view
+from tests.gossipd.cli.large_clusters import deployment, host, page
+
+
+def drawn(what: Any, columns: int = 80, lines: int = 24) -> list[str]:
+    """What stands in a terminal of that size: rich writes to it, and every line is counted."""
+    console = Console(width=columns, height=lines, force_terminal=True, file=io.StringIO(), record=True)
+    console.print(view(what, None, columns=columns, lines_max=lines - 1))
+    shown = console.export_text().splitlines()
+    assert len(shown) < lines
+    assert max(map(len, shown)) <= columns
+    return shown
+
+
+def test_thirty_hosts_with_long_names_are_whole_at_80_by_24() -> None:
+    hosts = [host(number, state="downloading", chunks=10 * number) for number in range(30)]
+    hosts[7] = host(7, state="downloading", chunks=77, reason="source_auth", subject=hosts[1]["name"])
+    shown = drawn(page(deployment(hosts), members=30))
+    [line] = [line for line in shown if "n007" in line]
+    assert hosts[7]["name"] in line
+    assert "rack-3" in line
+    assert "7.5 %" in line
+    assert "source_auth" in line
+    assert not any("…" in line for line in shown)
+    assert any("0/30 hosts complete" in line and "%" in line for line in shown)
+
+
+def test_complete_deployments_have_one_line_each_and_live_ones_the_rest() -> None:
+    done = [deployment([host(n) for n in range(8)], name=f"done-{n}", state="complete", eta_s=None) for n in range(4)]
+    live = deployment([host(n, state="downloading", chunks=n) for n in range(8)], name="live")
+    shown = drawn(page(*done[:2], live, *done[2:], members=8))
+    for number in range(4):
+        assert sum(f"done-{number}" in line for line in shown) == 1
+    assert sum("gpu-h100" in line and "downloading" in line for line in shown) == 8
+
+
+@pytest.mark.parametrize("count", [2, 5, 9, 40])
+def test_no_number_of_deployments_is_taller_than_the_terminal(count: int) -> None:
+    hosts = [host(n, state="downloading", chunks=n) for n in range(60)]
+    hosts[33] = host(33, state="failed", chunks=1, reason="no_space")
+    shown = drawn(page(*[deployment(hosts, name=f"live-{n}") for n in range(count)], members=60))
+    assert any("n033" in line and "no_space" in line for line in shown)
+    assert "more deployments" in "\n".join(shown) or count <= 3
+
+
+def test_a_wide_terminal_has_bars_and_a_narrow_one_none() -> None:
+    hosts = [host(1, state="downloading", chunks=512, reason="source_unreachable", subject="gpu-h100-dc1-r0-n000")]
+    assert "━" * 20 + "╌" * 20 in "\n".join(drawn(page(deployment(hosts)), columns=140))
+    narrow = drawn(page(deployment(hosts)), columns=60)
+    assert "━" not in "\n".join(narrow)
+    assert any("source_unreachable" in line and "50.0 %" in line for line in narrow)

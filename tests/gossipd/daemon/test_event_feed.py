@@ -1,0 +1,87 @@
+"""Everything that the audit log is told has its type of event, and progress becomes one only when it matters."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any, cast
+
+from gossipd.api import events
+from gossipd.api.events import EventRing
+from gossipd.audit.log import AuditLog
+from gossipd.core.reasons import HostReason
+from gossipd.daemon.event_feed import TYPE_OF_RECORD, EventFeed
+from gossipd.daemon.reports import Alarms
+from gossipd.deployment.progress_record import HostState, Progress
+from membership import events as membership_events
+from membership.member import Member, MemberState
+from tests.gossipd.daemon.test_state_dir import record
+
+ROOT = Path(__file__).parents[3] / "gossipd"
+
+
+def bodies(feed: EventFeed) -> list[events.Body]:
+    return [row.body for row in feed.ring.since(None, 0, 100)]
+
+
+def recorded_kinds() -> set[str]:
+    """The first argument of every call that tells the audit log something."""
+    found = set()
+    for path in (*(ROOT / "daemon").glob("*.py"), *(ROOT / "deployment").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("audit.record", ".audit", "audit")):
+                found |= (
+                    {one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)}
+                    if node.args
+                    else set()
+                )
+    return {kind for kind in found if isinstance(kind, str)}
+
+
+def test_every_kind_of_record_has_a_type() -> None:
+    kinds = recorded_kinds()
+    assert len(kinds) > 15
+    assert kinds <= TYPE_OF_RECORD.keys()
+
+
+def test_records_and_alarms_become_events_in_order(tmp_path: Path) -> None:
+    feed = EventFeed(EventRing(7))
+    audit = AuditLog(tmp_path / "audit.jsonl", listener=feed)
+    alarms = Alarms(audit, feed.alarm_ended)
+    audit.record("published", deployment="ab", name="toy", version=3)
+    alarms.ring("E_ALONE", "hears no other")
+    alarms.ring_as("E_ALONE", "hears no other; another key")
+    alarms.cured("E_ALONE")
+    audit.record("quarantined", subject="node-3", deployment="ab", chunk=4, code="E_DIGEST")
+    told = bodies(feed)
+    assert told[0] == events.DeploymentEvent(what="published", deployment="toy@3")
+    assert [(one.state, one.reason) for one in told[1:] if isinstance(one, events.AlarmEvent)] == [
+        ("begun", "hears no other"), ("ended", "hears no other"), ("begun", "hears no other; another key"),
+        ("ended", "hears no other; another key"),
+    ]  # fmt: skip
+    assert len(told) == 5, "none for a chunk"
+
+
+def test_progress_is_an_event_only_when_state_or_cause_change() -> None:
+    feed = EventFeed(EventRing(7))
+    steps = [
+        Progress(state=HostState.DOWNLOADING), Progress(state=HostState.DOWNLOADING, chunks_verified=9),
+        Progress(state=HostState.DOWNLOADING, reason=HostReason.ALL_BUSY),
+        Progress(state=HostState.DOWNLOADING, reason=HostReason.NO_SPACE), Progress(state=HostState.COMPLETE),
+    ]  # fmt: skip
+    before: Progress | None = None
+    for now in steps:
+        feed.host_progressed("node-2", "toy@3", before, now)
+        before = now
+    told = [(one.state, one.reason) for one in bodies(feed) if isinstance(one, events.HostStateEvent)]
+    assert told == [("downloading", ""), ("downloading", "no_space"), ("complete", "")]
+
+
+def test_members_that_come_and_go_are_events() -> None:
+    feed = EventFeed(EventRing(7))
+    member = Member(record(2), MemberState.ALIVE, 0, 0.0)
+    feed.member_heard(membership_events.MemberUp(member))
+    feed.member_heard(membership_events.MemberLeft(member))
+    feed.member_heard(membership_events.Isolated(True))
+    feed.member_heard(membership_events.MemberForgotten(member.record.node, member.record.name))
+    assert [cast(Any, one).state for one in bodies(feed)] == ["up", "left", "forgotten"]

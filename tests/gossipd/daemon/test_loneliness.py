@@ -1,0 +1,93 @@
+"""A host that hears nobody says so, with what it saw; a host that has nobody to hear says nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import structlog
+import structlog.testing
+
+from gossipd.daemon.loneliness import ALONE_S, LOG_EACH_S, Hearing, Loneliness, LonelinessWatch, hearing
+from gossipd.daemon.reports import Alarms
+
+
+def seen(heard: int = 0, *, unsealed: int = 0, others: int = 0, contacts: tuple[str, ...] = ("h1:7946",)) -> Hearing:
+    counts = {"datagrams_in": heard, "dropped_unsealed": unsealed}
+    return hearing(counts, contacts=contacts, others=others)
+
+
+def test_a_host_that_can_join_nobody_says_whom_it_asked() -> None:
+    lonely = Loneliness(0.0)
+    assert lonely.look(1.0, seen()) is None
+    assert lonely.look(ALONE_S - 0.1, seen()) is None
+    sentence = lonely.look(ALONE_S, seen())
+    assert sentence is not None
+    assert "no answer from h1:7946/udp" in sentence
+    assert lonely.look(20.0, seen(1)) is None, "somebody was heard"
+
+
+def test_another_cluster_key_is_told_from_silence() -> None:
+    lonely = Loneliness(0.0)
+    lonely.look(1.0, seen(5, unsealed=2, others=3))
+    sentence = lonely.look(30.0, seen(5, unsealed=9, others=3))
+    assert sentence is not None
+    assert "cluster key does not open" in sentence
+
+
+def test_a_first_host_without_anybody_to_hear_is_not_alone() -> None:
+    lonely = Loneliness(0.0)
+    for now in range(60):
+        assert lonely.look(float(now), seen(contacts=())) is None
+    assert lonely.look(61.0, seen(contacts=(), others=1)) is None, "from now on it should hear somebody"
+    assert lonely.look(61.0 + ALONE_S, seen(contacts=(), others=1)) is not None
+
+
+def test_a_host_that_membership_calls_isolated_has_one_alarm() -> None:
+    lonely = Loneliness(0.0)
+    told = hearing({"isolated": 1}, contacts=("h1:7946",), others=9)
+    assert lonely.look(0.0, told) is None
+    assert lonely.look(99.0, told) is None
+
+
+class Swim:
+    """Membership of which only counters are asked."""
+
+    def statistics(self) -> dict[str, int]:
+        return {"joins_sent": 8}
+
+
+class Audit:
+    """Keeps what began."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def record(self, event: str, *, code: str, reason: str) -> None:
+        self.told.append(reason)
+
+
+def test_probes_that_all_fail_are_told_though_datagrams_come() -> None:
+    lonely = Loneliness(0.0)
+    told = []
+    for now in range(14):
+        counts = {"datagrams_in": now, "probes_failed": now, "probes_answered": 7}
+        told.append(lonely.look(float(now), hearing(counts, contacts=(), others=2)))
+    assert told[:10] == [None] * 10
+    assert "all its probes fail" in (told[-1] or "")
+    counts = {"datagrams_in": 20, "probes_failed": 20, "probes_answered": 8}
+    assert lonely.look(14.0, hearing(counts, contacts=(), others=2)) is None
+
+
+def test_the_alarm_follows_what_is_seen_and_the_log_has_a_line_a_minute() -> None:
+    audit = Audit()
+    alarms = Alarms(cast(Any, audit))
+    watch = LonelinessWatch(cast(Any, Swim()), cast(Any, None), alarms)
+    with structlog.testing.capture_logs() as logged:
+        for now in range(int(LOG_EACH_S) + 1):
+            watch.tell("hears no other", float(now))
+        watch.tell("hears no other; another key", 70.0)
+    assert len(logged) == 2
+    assert [row.sentence for row in alarms.rows.values()] == ["hears no other; another key"]
+    assert audit.told == ["hears no other", "hears no other; another key"]
+    watch.tell(None, 71.0)
+    assert not alarms.rows

@@ -1,0 +1,33 @@
+"""The demo's page: there while the demo runs, and until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from urllib.request import urlopen
+
+
+def test_the_demo_shows_its_page_and_runs_on_until_interrupted() -> None:
+    command = [sys.executable, "-m", "gossipd", "demo", "--web", "--hosts", "2", "--racks", "1", "--size", "4MiB"]
+    process = subprocess.Popen([*command, "--json"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        url = ""
+        for line in process.stderr:
+            if "the page is at" in line:
+                url = line.split()[-1]
+            if "Ctrl-C ends them" in line:
+                break
+        with urlopen(f"{url}page/status", timeout=10) as answer:
+            status = json.load(answer)
+        assert status["node"]["name"] == "node-1"
+        assert status["deployments"][0]["hosts_complete"] == 2
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert json.loads(said)["verified"] is True
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,118 @@
+"""Every check has readings with which it is well and others with which it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gossipd.diagnosis.checks import CHECKS, CheckVerdict, HostReadings, PeerReading, examine
+from tests.gossipd.cli.large_clusters import deployment, host, page
+
+
+def status(**more: Any) -> Any:
+    return page(deployment([host(0, state="downloading")]), members=4) | more
+
+
+def of_members(**more: Any) -> Any:
+    told = status()
+    for number, member in enumerate(told["members"]):
+        member.update({key: value(number) for key, value in more.items()})
+    return told
+
+
+def alarm(code: str) -> Any:
+    return status(alarms=[{"code": code, "sentence": "so it is", "since": "now"}])
+
+
+def own_row(**more: Any) -> Any:
+    return status(deployments=[deployment([host(0, state="failed", **more)], stall="no_space")])
+
+
+WELL = HostReadings(
+    config_problem="", keys_problem="", places_problem="", unwritable=(), unreadable_for="", free_bytes=1 << 40,
+    disk_bytes=2 << 40, free_inodes=10**6, sync_s=0.001, descriptors_max=65536, threads_max=4096, clock_is_kept=True,
+    publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
+    daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n),
+    peers=(PeerReading(name="b", udp="", udp_large="", control="", bulk=""),),
+)  # fmt: skip
+
+SICK: dict[str, dict[str, Any]] = {
+    "config": {"config_problem": "net.port is 0"},
+    "keys": {"keys_problem": "cluster.key has mode 0644"},
+    "places": {"places_problem": "models is on tmpfs"},
+    "writable": {"unwritable": ("/srv/models",)},
+    "free_space": {"free_bytes": 1000},
+    "inodes": {"free_inodes": 0},
+    "sync": {"sync_s": 3.0},
+    "descriptors": {"descriptors_max": 256},
+    "threads": {"threads_max": 64},
+    "clock_kept": {"clock_is_kept": False},
+    "clock": {"status": of_members(clock_ahead_s=lambda n: -90.0)},
+    "publishers": {"publishers": 0},
+    "trust": {"status": status(refused=[{"id": "ab" * 32, "reason": "refused_key", "subject": "abcdef0123456789"}])},
+    "contacts": {"contacts_unresolved": ("nowhere:7946: Name or service not known",)},
+    "address": {"advertises": "0.0.0.0"},
+    "mtu": {"mtu": 1200},
+    "daemon": {"daemon_problem": "no daemon answers"},
+    "store": {"status": status(store={**status()["store"], "condition": "full", "detail": "no space"})},
+    "alone": {"status": alarm("E_ALONE")},
+    "members": {"status": of_members(state=lambda n: "dead" if n else "alive")},
+    "name": {"status": of_members(name=lambda n: "gpu-h100-dc1-r0-n000")},
+    "versions": {"status": of_members(version=lambda n: f"0.{n}")},
+    "seeds": {
+        "status": of_members(seed=lambda n: False)
+        | {"deployments": [deployment([host(0, state="downloading")], state="downloading")]}
+    },
+    "alarms": {"status": alarm("E_THREADS")},
+    "stalls": {"status": own_row(reason="no_space")},
+    "scrub": {"status": status(store={**status()["store"], "oldest_unchecked_s": 1e8})},
+    "loop": {"status": status(loop_lag_p99_s=1.0)},
+    "job_reads": {"unreadable_for": "models has mode 0750"},
+    "udp": {"peers": (PeerReading(name="b", udp="no answer"),)},
+    "udp_large": {"peers": (PeerReading(name="b", udp="", udp_large="no answer"),)},
+    "control": {"peers": (PeerReading(name="b", control="port 7946/tcp does not answer"),)},
+    "bulk": {"peers": (PeerReading(name="b", bulk="port 7947/tcp does not answer"),)},
+}
+
+
+def verdicts(readings: HostReadings) -> dict[str, CheckVerdict]:
+    return {check.code: finding.verdict for check, finding in examine(readings)}
+
+
+def test_a_host_on_which_all_is_well_passes_every_check() -> None:
+    found = verdicts(WELL)
+    assert {code: verdict for code, verdict in found.items() if verdict is not CheckVerdict.OK} == {}
+    assert len(found) >= 20
+    assert list(found) == [check.code for check in CHECKS if check.code in found]
+    assert found.keys() | {"scrub"} == {check.code for check in CHECKS}
+
+
+def test_every_check_has_readings_with_which_it_fails() -> None:
+    assert SICK.keys() == {check.code for check in CHECKS}
+
+
+@pytest.mark.parametrize("code", SICK)
+def test_a_check_that_is_not_well_says_so_with_evidence(code: str) -> None:
+    found = {check.code: (check, finding) for check, finding in examine(replace(WELL, **SICK[code]))}
+    check, finding = found[code]
+    assert finding.verdict is not CheckVerdict.OK
+    assert finding.evidence or code == "clock_kept"
+    assert check.cure and check.sentence
+
+
+def test_nothing_to_judge_by_is_no_verdict() -> None:
+    assert verdicts(HostReadings()) == {}
+
+
+def test_one_peer_of_three_that_does_not_answer_is_a_warning() -> None:
+    peers = tuple(PeerReading(name=f"n{n}", udp="" if n else "no answer") for n in range(3))
+    assert verdicts(replace(WELL, peers=peers))["udp"] is CheckVerdict.WARN
+
+
+def test_one_wrong_clock_among_others_is_named() -> None:
+    told = of_members(clock_ahead_s=lambda n: 90.0 if n == 3 else 0.2)
+    [finding] = [finding for check, finding in examine(replace(WELL, status=told)) if check.code == "clock"]
+    assert finding.verdict is CheckVerdict.WARN
+    assert told["members"][3]["name"] in finding.evidence

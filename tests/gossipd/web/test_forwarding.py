@@ -1,0 +1,85 @@
+"""What is passed on to a daemon, and how often: over a real unix socket."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from gossipd.web.forwarding import KEPT_MAX, Forwarder, is_question
+from tests.gossipd.web.unix_daemon import status_of, unix_daemon
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/status", "/v1/members", "/v1/peers", "/v1/models", "/v1/models?name=org/toy", "/page/status",
+        "/v1/status?name=org/toy&version=3", "/v1/deployments/org/toy/3", "/v1/deployments/toy/0",
+    ],
+)  # fmt: skip
+def test_questions_of_the_page_are_passed_on(target: str) -> None:
+    assert is_question(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/cancel", "/v1/verify", "/v1/rm?name=a", "/metrics", "/healthz", "/v1/status/", "//v1/status", "/V1/status",
+        "/v1/status?other=1", "/v1/status?name=a&name=b", "/v1/status?name=a%0d", "/v1/status#x",
+        "/v1/deployments/../1",
+        "/v1/deployments/a/../../rm/1", "/v1/deployments/a/b/c/1", "/v1/deployments/a/1?x", "/v1/status\r\nX: y",
+        "http://other/v1/status", "/v1/deployments/%2e%2e/1", "/v1/members\n", "/v1/deployments/a/\u0661",
+    ],
+)  # fmt: skip
+def test_nothing_else_is_passed_on(target: str) -> None:
+    assert not is_question(target)
+
+
+def test_many_who_ask_within_a_second_cost_the_daemon_one_question(tmp_path: Path) -> None:
+    with unix_daemon(tmp_path / "s", {"/v1/status": {"members": []}}) as daemon:
+        forwarder = Forwarder(tmp_path / "s", kept_s=60)
+        threads = [threading.Thread(target=forwarder.ask, args=("/v1/status",)) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert daemon.asked == ["/v1/status"]
+
+
+def test_kept_answers_are_bounded(tmp_path: Path) -> None:
+    with unix_daemon(tmp_path / "s", {}) as daemon:
+        forwarder = Forwarder(tmp_path / "s", kept_s=60)
+        for number in range(KEPT_MAX + 1):
+            forwarder.ask(f"/v1/deployments/a/{number}")
+        forwarder.ask("/v1/deployments/a/0")
+        assert daemon.asked.count("/v1/deployments/a/0") == 2
+
+
+def test_a_refusal_of_the_daemon_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    with unix_daemon(tmp_path / "s", {}):
+        found = Forwarder(tmp_path / "s").ask("/v1/deployments/a/1")
+        assert found.status == 404
+        assert json.loads(found.body)["error"]["code"] == "E_NOT_FOUND"
+
+
+def test_without_a_daemon_the_answer_says_so(tmp_path: Path) -> None:
+    found = Forwarder(tmp_path / "s").ask("/page/status")
+    assert found.status == 502
+    assert json.loads(found.body)["error"]["code"] == "E_DAEMON_UNREACHABLE"
+
+
+@pytest.mark.parametrize("said", [[], {"members": 3}, {"members": [3]}, {}])
+def test_what_is_no_status_is_refused_with_a_sentence(tmp_path: Path, said: object) -> None:
+    with unix_daemon(tmp_path / "s", {"/v1/status": said}):
+        found = Forwarder(tmp_path / "s").ask("/page/status")
+        assert (found.status, json.loads(found.body)["error"]["code"]) == (502, "E_DAEMON_UNREACHABLE")
+
+
+def test_the_status_of_a_thousand_hosts_is_under_40_kb(tmp_path: Path) -> None:
+    with unix_daemon(tmp_path / "s", {"/v1/status": status_of(1000, 20)}):
+        found = Forwarder(tmp_path / "s").ask("/page/status")
+        print(f"{len(found.packed)} bytes compressed, {len(found.body)} plain")
+        assert len(found.packed) < 40_000
+        assert len(json.loads(found.body)["members"]) == 1000

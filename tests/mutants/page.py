@@ -1,0 +1,51 @@
+"""Planted bugs in the page's web server: who is answered, and what is passed on."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SERVER = "tests/gossipd/web/test_server.py"
+_FORWARDING = "tests/gossipd/web/test_forwarding.py"
+
+MUTANTS = (
+    Mutant(
+        "the-page-answers-to-any-name",
+        "A hostile page whose name is made to lead to loopback reads the cluster (DNS rebinding).",
+        "gossipd/web/server.py",
+        "if len(named) != 1 or not self.server.is_ours(named[0]):",
+        "if len(named) != 1:",
+        (_SERVER,),
+    ),
+    Mutant(
+        "the-page-is-open-without-a-token",
+        "Others on the network read the page over TLS without the token.",
+        "gossipd/web/server.py",
+        "if not host.is_loopback and None in (tls_cert, tls_key, token_file):",
+        "if not host.is_loopback and None in (tls_cert, tls_key):",
+        (_SERVER,),
+    ),
+    Mutant(
+        "a-question-need-not-end",
+        "What begins like a question is passed on whole, whatever follows.",
+        "gossipd/web/forwarding.py",
+        "return _QUESTION.fullmatch(target) is not None",
+        "return _QUESTION.match(target) is not None",
+        (_FORWARDING,),
+    ),
+    Mutant(
+        "each-browser-asks-the-daemon",
+        "Ten browsers cost the daemon ten times as much as one.",
+        "gossipd/web/forwarding.py",
+        "if kept is not None and time.monotonic() - kept[0] < self._kept_s:",
+        "if kept is not None and self._kept_s < 0:",
+        (_FORWARDING,),
+    ),
+    Mutant(
+        "a-dribbling-browser-keeps-its-place",
+        "Sixty-four connections that never finish a request close the page to all.",
+        "gossipd/web/server.py",
+        "                socket.socket.shutdown(one, socket.SHUT_RDWR)\n",
+        "                pass\n",
+        (_SERVER,),
+    ),
+)
