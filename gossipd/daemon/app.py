@@ -35,7 +35,6 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
-from gossipd.core.errors import NotFoundError
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
@@ -55,6 +54,7 @@ from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.job_publishing import JobPublishing
+from gossipd.daemon.leftovers import delete_cut_short, finish_removals
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.loneliness import LonelinessWatch
@@ -79,7 +79,6 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
@@ -220,7 +219,7 @@ class App:
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
-            nursery=self._nursery, scratch=self.live.config.file.parent / "state",
+            nursery=self._nursery, state=self._state,
         )  # fmt: skip
 
     @contextlib.asynccontextmanager
@@ -269,23 +268,10 @@ class App:
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
+        await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
         await self._open_local_sockets(nursery)
-        await run_blocking(self._finish_removals)
+        await run_blocking(finish_removals, self._state, self._statements, self._store)
         self._deployments.post(DaemonStarted())
-
-    def _finish_removals(self) -> None:
-        """Delete models that the last run marked as removed, and manifests without a statement, if the disk lets us."""
-        try:
-            for deployment in self._state.envelopes():
-                if self._statements.statement(deployment) is None:
-                    self._state.forget_envelope(deployment)
-            for model in self._store.models():
-                if self._statements.is_removed(model.deployment) and model.name:
-                    self._store.remove(model.name, model.version)
-                elif self._statements.statement(model.deployment) is None:  # a publication that was cut short
-                    self._store.abandon(model.deployment)
-        except (OSError, StoreWriteError, NotFoundError) as error:
-            log.warning("removed model not deleted yet", reason=str(error))
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status

@@ -7,7 +7,8 @@ which version (``publish.next_version``), hashing (``publish.publisher``), copyi
 A directory is hashed and signed, or its manifest was signed elsewhere; its chunks are copied into the store, each
 compared with its digest; only then the manifest is offered as one from the inbox is. So this host holds the version
 whole before anybody hears of it, which matters: the manifest has no source, and the other hosts fetch from this one.
-Where the offer is refused, the copy is deleted.
+Where the offer is refused, the copy is deleted, by the next start if this one is killed: only what was noted before the
+copy was begun (``leftovers``), because books without a statement may be what an operator keeps.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement_store import StatementStore
@@ -95,8 +97,8 @@ class JobPublishing:
     store: ChunkStore
     statements: StatementStore
     nursery: trio.Nursery
-    scratch: Path
-    """A directory of the daemon for a manifest that is being written."""
+    state: StateDirectory
+    """Also for a manifest that is being written."""
 
     def __post_init__(self) -> None:
         self._turns = trio.CapacityLimiter(AT_ONCE)
@@ -114,7 +116,7 @@ class JobPublishing:
             async with self._turn_of(name):
                 chosen = next_version(name, self._last(name), version=version, step=step)
                 job.step = msgspec.structs.replace(job.step, version=chosen)
-                make = _Making(job, Path(directory), name, chosen, key, self.scratch, self._owner(user))
+                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user))
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, Path(directory), user, how)
 
@@ -180,21 +182,32 @@ class JobPublishing:
         files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
         if how == "reflink":
             await run_blocking(_check_reflink, files, self.live.config.store.models)
-        is_known = self.driver.lifecycle.get(manifest.id) is not None
+        is_new = await run_blocking(self._note_new, manifest)
         try:
             await run_blocking(_copy, self.store, manifest, files, limiter=self._turns)
             job.step = msgspec.structs.replace(job.step, stage="deploying", bytes_done=manifest.bytes_total)
             await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
         except BaseException:
-            if not is_known:
+            if is_new:
                 with trio.CancelScope(shield=True):
                     await run_blocking(self._forget, manifest)
             raise
+        if is_new:
+            await run_blocking(self.state.forget_publication, manifest.id)
         await self._complete(manifest)
+
+    def _note_new(self, manifest: Manifest) -> bool:
+        """Whether nothing of it is here, so that the copy may be deleted, also by the next start, if it ends early."""
+        is_held = any(model.deployment == manifest.id for model in self.store.models())
+        if is_held or self.driver.lifecycle.get(manifest.id) is not None:
+            return False
+        self.state.note_publication(manifest.id)
+        return True
 
     def _forget(self, manifest: Manifest) -> None:
         if self.driver.lifecycle.get(manifest.id) is None:
             self.store.abandon(manifest.id)
+        self.state.forget_publication(manifest.id)
 
     async def _complete(self, manifest: Manifest) -> None:
         """Until it is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError."""

@@ -53,4 +53,20 @@ MUTANTS = (
         "    return True or all(link.is_symlink()",
         ("tests/gossipd/store/test_hub_cache.py",),
     ),
+    Mutant(
+        "deletes-what-no-statement-tells-of",
+        "A start deletes chunks that an operator keeps, because the register has forgotten the statement.",
+        "gossipd/daemon/leftovers.py",
+        "        for deployment in state.publications():\n",
+        "        for deployment in [model.deployment for model in store.models()]:\n",
+        ("tests/gossipd/daemon/test_leftovers.py",),
+    ),
+    Mutant(
+        "deletes-a-publication-that-was-told",
+        "A crash just after the offer costs the only copy of a version that the cluster fetches.",
+        "gossipd/daemon/leftovers.py",
+        "            if statements.statement(deployment) is None:\n                store.abandon",
+        "            if True:\n                store.abandon",
+        ("tests/gossipd/daemon/test_leftovers.py",),
+    ),
 )
