@@ -20,6 +20,7 @@ from membership import events as membership_events
 TYPE_OF_RECORD = {
     "refused": "deployment", "published": "deployment", "manifest refused": "deployment", "statement": "deployment",
     "manifest accepted": "deployment", "trigger accepted": "deployment", "cancelled": "deployment",
+    "paused": "deployment", "resumed": "deployment",
     "removed": "deployment", "rolled back": "deployment", "source trouble": "source", "evicted": "store",
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",

@@ -220,7 +220,7 @@ def test_only_so_many_idle_files_stay_open() -> None:
 
 def test_the_device_begins_to_write_before_the_window_ends() -> None:
     disk = MemoryDisk()
-    big = build({"f": bytes(range(256)) * (40 * CHUNK // 256)})
+    big = build({"f": Random(1).randbytes(40 * CHUNK)})
     settings = StoreSettings(reserve_bytes=0, window_bytes=MIB)
     store = ChunkStore(
         Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=SetClock(), background=False
@@ -241,7 +241,7 @@ def test_the_device_begins_to_write_before_the_window_ends() -> None:
 
 def test_the_device_begins_four_times_a_second_where_little_comes() -> None:
     disk, now = MemoryDisk(), 100.0
-    model = build({"f": bytes(8 * CHUNK)})
+    model = build({"f": Random(1).randbytes(8 * CHUNK)})
     settings = StoreSettings(reserve_bytes=0)
     store = ChunkStore(
         Path("unused"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
 
 import pytest
@@ -22,7 +23,7 @@ from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails
-MODEL = build({"f": bytes(range(256)) * (40 * CHUNK // 256)})
+MODEL = build({"f": Random(1).randbytes(40 * CHUNK)})
 
 
 class GatedDisk(PosixDisk):
