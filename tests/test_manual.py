@@ -104,7 +104,7 @@ def test_operations_names_every_command_state_reason_and_exit_code() -> None:
 
 def test_operations_names_every_alarm() -> None:
     sources = "\n".join(path.read_text() for path in (ROOT / "gossipd" / "daemon").glob("*.py"))
-    codes = set(re.findall(r"(?:alarm|ring)\(\s*\"(E_[A-Z_]+)\"", sources))
+    codes = set(re.findall(r"(?:alarm|ring|replace)\(\s*\"(E_[A-Z_]+)\"", sources))
     assert len(codes) >= 5
     for code in codes:
         assert f"`{code}`" in page("operations"), code

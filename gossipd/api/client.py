@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
+PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
 
@@ -41,10 +42,12 @@ class RefusedByDaemonError(GossipdError):
 
 def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path, Path]:
     """The socket of orders and that of questions: by ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else
-    ``./gossipd.sock``. Raises UsageError when the configuration cannot be read."""
+    ``./gossipd.sock`` or the one of the packages' daemon. Raises UsageError when the configuration cannot be read."""
     if socket_path is None and config_path is not None:
         return _sockets_of(Path(config_path))
     path = Path(socket_path or os.environ.get(SOCKET_VARIABLE) or SOCKET_NAME)
+    if str(path) == SOCKET_NAME and not path.exists() and (PACKAGE_HOME / READ_SOCKET_NAME).exists():
+        path = PACKAGE_HOME / SOCKET_NAME
     return path, path.with_name(READ_SOCKET_NAME)
 
 
@@ -153,7 +156,8 @@ class StatusClient:
             connection.close()
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
+        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget`` or
+        ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 

@@ -22,6 +22,13 @@ class Done(Row, frozen=True, kw_only=True):
     sentence: str
 
 
+class Reloaded(Done, frozen=True, kw_only=True):
+    """The answer to a reload: which settings are in force now, and which only after a restart."""
+
+    applied: list[str]
+    needs_restart: list[str]
+
+
 class VerifyStep(Row, frozen=True, kw_only=True):
     """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
     ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people."""
@@ -96,6 +103,9 @@ class AdminPort(Protocol):
 
     async def forget(self, node: str) -> Done:
         """Remove a dead host, by name or id, from the roster. Raises NotFoundError, or GossipdError if it lives."""
+
+    async def reload(self) -> Reloaded:
+        """Read configuration and keys again. Raises GossipdError with every problem; then nothing has changed."""
 
     def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError. The

@@ -18,6 +18,7 @@ GET      /v1/latest?name=&where=           the newest version that is complete t
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override
+POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
@@ -80,6 +81,7 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
         Route("/v1/override", orders.override, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
+        Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
         Route("/v1/publish", jobs.publish, methods=["POST"]),
         Route("/v1/adopt", jobs.adopt, methods=["POST"]),
@@ -191,6 +193,10 @@ class _AdminRoutes:
 
     async def forget(self, request: Request) -> Response:
         return _json(await self._operations.forget((await _fields(request, "node"))["node"]))
+
+    async def reload(self, request: Request) -> Response:
+        await _fields(request)
+        return _json(await self._operations.reload())
 
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")

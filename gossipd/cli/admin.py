@@ -1,4 +1,4 @@
-"""``gossipd rm``, ``cancel``, ``pause``, ``resume`` and ``rollback``: short commands to the local daemon."""
+"""``gossipd rm``, ``cancel``, ``pause``, ``resume``, ``rollback`` and ``reload``: short commands to a daemon."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, examples, tell
+from gossipd.core.errors import ExitCode
 
 
 @click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2"))
@@ -54,3 +55,15 @@ def resume(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
 def rollback(*, name: str, client: StatusClient, as_json: bool) -> int:
     """Point 'current' at the version before the present one, on this host."""
     return tell(client.order("rollback", name=name), as_json=as_json)
+
+
+@click.command(epilog=examples("gossipd reload", "gossipd reload --config /srv/gossipd/gossipd.toml"))
+@daemon_options
+def reload(*, client: StatusClient, as_json: bool) -> int:
+    """Have the daemon read its configuration and keys again, and wait for the outcome.
+
+    Exit codes: 0 applied; 2 problems, each named: nothing has changed; 9 applied, but for settings that need a restart.
+    """
+    answer = client.order("reload")
+    tell(answer, as_json=as_json)
+    return int(ExitCode.PARTIAL if answer["needs_restart"] else ExitCode.DONE)

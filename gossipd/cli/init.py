@@ -34,10 +34,18 @@ _SECOND = (
 @click.option(
     "--trust", multiple=True, metavar="FILE.pub", help="A publisher whose models are accepted; may be repeated."
 )
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="Any other setting, checked; may be repeated. Lists: --set 'net.join=a:7946,b:7946'.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def init(
     *, directory: str, name: str, rack: str, zone: str | None, bind: str, port: int, advertise: str | None,
-    bulk_bind: str | None, join: tuple[str, ...], cluster_key: str | None, trust: tuple[str, ...], as_json: bool,
+    bulk_bind: str | None, join: tuple[str, ...], cluster_key: str | None, trust: tuple[str, ...],
+    settings: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
 
@@ -45,14 +53,22 @@ def init(
     """
     from pathlib import Path
 
-    from gossipd.config.directory import make_directory
+    from gossipd.config.directory import make_directory, read_settings
 
-    node = {"name": name, "rack": rack, "zone": zone}
-    net = {"bind": bind, "port": port, "advertise": advertise, "bulk_bind": bulk_bind, "join": join or None}
+    node: dict[str, object] = {"name": name, "rack": rack, "zone": zone}
+    net: dict[str, object] = {
+        "bind": bind,
+        "port": port,
+        "advertise": advertise,
+        "bulk_bind": bulk_bind,
+        "join": join or None,
+    }
+    node, net = ({key: value for key, value in given.items() if value is not None} for given in (node, net))
     written = make_directory(
         Path(directory),
-        node={key: value for key, value in node.items() if value is not None},
-        net={key: value for key, value in net.items() if value is not None},
+        node=node,
+        net=net,
+        more=read_settings(settings, {"node": node, "net": net}),
         cluster_key=Path(cluster_key) if cluster_key else None,
         trust=[Path(path) for path in trust],
     )

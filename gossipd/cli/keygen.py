@@ -1,4 +1,4 @@
-"""``gossipd keygen``: a publisher's or client's key pair.
+"""``gossipd keygen``: a publisher's or client's key pair, or the key of a cluster.
 
 The random seed is 32 bytes from the operating system. No file is overwritten, because a lost signing key means that
 every host must trust a new one.
@@ -12,30 +12,66 @@ import click
 
 
 @click.command()
-@click.argument("path", type=click.Path(dir_okay=False))
+@click.argument("path", required=False, type=click.Path(dir_okay=False))
+@click.option("--cluster", is_flag=True, help="A cluster's key: a new file at PATH, or without PATH one 'key' line.")
 @click.option("--json", "as_json", is_flag=True, help="Print the public key and file names as one JSON object.")
-def keygen(path: str, as_json: bool) -> None:
+def keygen(path: str | None, cluster: bool, as_json: bool) -> None:
     """Write a new Ed25519 key: PATH (secret, mode 0600) and PATH.pub.
 
     Give PATH.pub to the hosts (gossipd init --trust PATH.pub) and keep PATH where you publish from.
+
+    With --cluster PATH is a new cluster's key file (mode 0600), for gossipd init --cluster-key. With --cluster and no
+    PATH one 'key' line is printed, to be added to the cluster key files of all hosts: it is a secret.
 
     \b
     Examples:
       gossipd keygen publisher.key
       gossipd keygen ~/.config/gossipd/client.key
+      gossipd keygen --cluster cluster.key
 
-    Exit codes: 0 written; 7 a file is in the way or cannot be written.
+    Exit codes: 0 written; 2 no PATH; 7 a file is in the way or cannot be written.
     """
-    import os
     from pathlib import Path
 
     from gossipd.core.errors import UsageError
+
+    if path is None and not cluster:
+        raise UsageError("PATH is missing: where the secret key goes")
+    if path is not None and not Path(path).name:
+        raise UsageError(f"PATH {path!r} must name a file")
+    if cluster:
+        _cluster(path, as_json=as_json)
+    else:
+        assert path is not None
+        _pair(path, as_json=as_json)
+
+
+def _cluster(path: str | None, *, as_json: bool) -> None:
+    import os
+    from pathlib import Path
+
+    from gossipd.identity.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
+    from gossipd.identity.key_files import write_key_ring
+
+    ring = new_key_ring(os.urandom(CLUSTER_ID_BYTES + CLUSTER_KEY_BYTES))
+    if path is None:
+        line = f"key {ring.keys[0].hex()}"
+        click.echo(json.dumps({"schema_version": 1, "line": line}) if as_json else line)
+        return
+    write_key_ring(Path(path), ring)
+    cluster = ring.cluster_id.hex()
+    answer = {"schema_version": 1, "cluster": cluster, "secret": path}
+    click.echo(json.dumps(answer) if as_json else f"wrote {path} (secret, the key of cluster {cluster[:12]})")
+
+
+def _pair(path: str, *, as_json: bool) -> None:
+    import os
+    from pathlib import Path
+
     from gossipd.identity.key_files import write_key_pair
     from gossipd.identity.keys import KEY_BYTES, SecretKey
     from gossipd.identity.trust import key_id
 
-    if not Path(path).name:
-        raise UsageError(f"PATH {path!r} must name a file")
     secret = SecretKey(os.urandom(KEY_BYTES))
     write_key_pair(Path(path), secret)
     public = secret.public

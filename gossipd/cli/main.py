@@ -39,11 +39,14 @@ class _Verb(NamedTuple):
 
 VERBS = {
     "demo": _Verb("gossipd.cli.demo", "demo", "Watch a model spread over real daemons on this machine."),
-    "keygen": _Verb("gossipd.cli.keygen", "keygen", "Make a publisher's key."),
+    "keygen": _Verb("gossipd.cli.keygen", "keygen", "Make a publisher's key, or a cluster's."),
     "key": _Verb("gossipd.cli.key", "key", "Rotate the cluster key."),
     "publish": _Verb("gossipd.cli.publish", "publish", "Hash and sign a model: the manifest."),
+    "sign": _Verb("gossipd.cli.sign", "sign", "Sign a manifest with another key."),
     "init": _Verb("gossipd.cli.init", "init", "Set up this host."),
     "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
+    "config": _Verb("gossipd.cli.config", "config", "Check a configuration, or show it."),
+    "reload": _Verb("gossipd.cli.admin", "reload", "Have the daemon read its configuration again."),
     "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
     "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),
@@ -69,6 +72,8 @@ VERBS = {
     "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
     "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
     "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
+    "assets": _Verb("gossipd.cli.assets", "assets", "Print unit, alerts, completion, API, man pages."),
+    "version": _Verb("gossipd.cli.version", "version", "Say which gossipd this is."),
     "help": _Verb("gossipd.cli.help", "manual", "Read the manual."),
 }
 
@@ -106,6 +111,8 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors that a user or the cluster can cause never raise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["--version"] and "--json" in given:
+        given[0] = "version"
     try:
         result = cli.main(args=given, prog_name="gossipd", standalone_mode=False)
     except (click.ClickException, GossipdError, OSError) as error:

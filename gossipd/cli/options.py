@@ -32,7 +32,7 @@ def daemon_options(function: F) -> F:
     with_client.__name__, with_client.__doc__ = function.__name__, function.__doc__
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
     config = click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
-    where = "The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock."
+    where = "The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock, then /var/lib/gossipd."
     decorated: Any = click.option("--socket", metavar="PATH", help=where)(config(as_json(with_client)))
     result: F = decorated
     return result

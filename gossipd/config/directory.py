@@ -9,11 +9,15 @@ are copied in, so that the directory is complete and can be moved.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
 
-from gossipd.config.load import ConfigError, parse_config
+from gossipd.config.environment import kinds_of, suggest, value_of
+from gossipd.config.load import ConfigError, Problem, parse_config
+from gossipd.config.sections import SECTIONS
 from gossipd.config.template import render_config
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.identity import key_files
@@ -22,6 +26,8 @@ from gossipd.identity.keys import KEY_BYTES, SecretKey
 
 # The jobs of other users reach the models and the socket that only answers; keys and the other socket are 0600.
 _READABLE = 0o755
+Settings: TypeAlias = Mapping[str, Mapping[str, object]]
+_MADE_HERE = (("security", "cluster_key"), ("security", "node_key"), ("security", "trust"))
 _PRIVATE = 0o750  # who may write to the inbox may deploy
 
 
@@ -46,6 +52,7 @@ def make_directory(
     *,
     node: dict[str, object],
     net: dict[str, object],
+    more: Settings = MappingProxyType({}),
     cluster_key: Path | None = None,
     trust: Sequence[Path] = (),
     random_bytes: Callable[[int], bytes] = os.urandom,
@@ -53,7 +60,7 @@ def make_directory(
     """Set up ``directory`` for a node.
 
     Args:
-        node, net: the given settings, by key; all others keep their defaults.
+        node, net, more: the given settings, typed, by key and by section; all others keep their defaults.
         cluster_key: the key of an existing cluster; otherwise a new one is made.
         trust: publishers' public key files.
     Raises:
@@ -67,7 +74,7 @@ def make_directory(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InitError(f"two files given with --trust are called {twice[0]}")
     config = directory / "gossipd.toml"
-    text = _text(config, node=node, net=net, trust=names)
+    text = _text(config, {**more, "node": node | {**more.get("node", {})}, "net": net | {**more.get("net", {})}}, names)
     files = [config, directory / "node.key", directory / "node.key.pub", directory / "cluster.key"]
     files += [directory / "trust" / name for name in names]
     if there := [path for path in files if os.path.lexists(path)]:
@@ -94,12 +101,41 @@ def example_text() -> str:
     """``config/gossipd.toml`` of the project: what ``init`` writes for an imaginary host."""
     node: dict[str, object] = {"name": "node-a", "rack": "rack-1"}
     net: dict[str, object] = {"bind": "10.0.0.1", "port": 7946, "join": ("10.0.0.2:7946", "10.0.0.3:7946")}
-    return _text(Path("gossipd.toml"), node=node, net=net, trust=["publisher.key.pub"])
+    return _text(Path("gossipd.toml"), {"node": node, "net": net}, ["publisher.key.pub"])
 
 
-def _text(config: Path, *, node: dict[str, object], net: dict[str, object], trust: Sequence[str]) -> str:
+def read_settings(assignments: Sequence[str], given: Settings) -> Settings:
+    """What ``SECTION.KEY=VALUE`` assigns, typed; ``given`` are set already. Raises ConfigError with every problem."""
+    found: dict[str, dict[str, object]] = {}
+    every = [f"{section}.{name}" for section in SECTIONS for name in kinds_of(section)]
+    problems = []
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        section, _, name = key.strip().partition(".")
+        known = kinds_of(section) if section in SECTIONS else {}
+        if not equals:
+            reason = "must be SECTION.KEY=VALUE"
+        elif name not in known:
+            reason = f"is not a setting{suggest(key.strip(), every)}"
+        elif (section, name) in _MADE_HERE:
+            reason = "is made by init; see --cluster-key and --trust"
+        elif name in found.get(section, {}) or name in given.get(section, {}):
+            reason = "is given twice"
+        else:
+            try:
+                found.setdefault(section, {})[name] = known[name].read(value_of(text.strip(), known[name]))
+                continue
+            except ValueError as error:
+                reason = str(error)
+        problems.append(Problem("--set", key.strip()[:80], reason))
+    if problems:
+        raise ConfigError(tuple(problems))
+    return found
+
+
+def _text(config: Path, settings: Settings, trust: Sequence[str]) -> str:
     security = {"cluster_key": "cluster.key", "node_key": "node.key", "trust": tuple(f"trust/{name}" for name in trust)}
-    text = render_config({"node": node, "net": net, "security": security})
+    text = render_config({**settings, "security": {**settings.get("security", {}), **security}})
     try:
         parse_config(text, config, {})  # reports every wrong value before anything is written
     except ConfigError as error:

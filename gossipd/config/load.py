@@ -1,35 +1,37 @@
 """A TOML file and the environment in, one checked Config out, or every problem at once.
 
-What lives here: reading, overrides, checks across settings, and finding a problem's line. What does not: the settings
-(``sections``), and key files (``keys``).
+What lives here: reading, overrides, checks across settings, and where each value comes from. What does not: the
+settings (``sections``), what a variable means (``environment``), and key files (``keys``).
 
-An environment variable ``GOSSIPD_SECTION__KEY`` overrides a setting. Its value is TOML if it can be parsed so
-(``7946``, ``true``, ``["a:1", "b:1"]``), else plain text; ``a:1,b:1`` is a list where a list is wanted. tomllib does
-not report positions, so the line of a problem is found by searching for the key below its section.
+An environment variable ``GOSSIPD_SECTION__KEY`` overrides a setting. tomllib does not report positions, so the line
+of a setting is found by searching for the key below its section.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from gossipd.config import kinds
+from gossipd.config.environment import (
+    PREFIX,
+    VALUE_CHARACTERS_MAX,
+    kinds_of,
+    parsed_toml,
+    setting_variables,
+    suggest,
+    value_of,
+)
 from gossipd.config.sections import SECTIONS, Config, NetSection
 from gossipd.core.errors import ExitCode, LocalError
 
 # The example has 10 KB, a list of a hundred hosts to join 4 KB. tomllib is slow on nested arrays, and a reload parses
 # on the event loop, between acknowledgements of probes.
 FILE_BYTES_MAX = 64 * 1024
-VALUE_CHARACTERS_MAX = 16 * 1024
 FILE_NAME = "gossipd.toml"
-PREFIX = "GOSSIPD_"
 _SOCKET_BYTES_MAX = 107  # sun_path of Linux has 108 bytes with its end
 
 
@@ -67,8 +69,21 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
 
 def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Config:
     """As ``load_config``, from the file's text. ``path`` is the base of relative paths and the place of problems."""
+    return _parse(text, path, environment)[0]
+
+
+def load_with_origins(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Config, dict[str, str]]:
+    """As ``load_config``; and where each value comes from, by ``SECTION.KEY``: ``default``, ``FILE:LINE`` or
+    ``environment variable NAME``."""
+    path = path / FILE_NAME if path.is_dir() else path
+    config, reading = _parse(_read(path), path, os.environ if environment is None else environment)
+    keys = [(name, item.name) for name, section in SECTIONS.items() for item in fields(section)]
+    return config, {f"{name}.{key}": reading.origin(name, key) for name, key in keys}
+
+
+def _parse(text: str, path: Path, environment: Mapping[str, str]) -> tuple[Config, _Reading]:
     try:
-        table = _parsed(text)
+        table = parsed_toml(text)
     except ValueError as error:
         raise ConfigError((Problem(str(path), "", f"is not TOML: {error}"),)) from None
     reading = _Reading(path, _lines(text), table)
@@ -80,7 +95,7 @@ def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Confi
         config = _with_absolute_paths(config)
         reading.problems += [Problem(reading.where(*key), ".".join(key), why) for key, why in _across(config)]
         if not reading.problems:
-            return config
+            return config, reading
     raise ConfigError(tuple(reading.problems))
 
 
@@ -99,14 +114,16 @@ class _Reading:
         line = self.lines.get((section, key)) or self.lines.get((section, ""))
         return f"{self.path}:{line}" if line else str(self.path)
 
+    def origin(self, section: str, key: str) -> str:
+        return self.where(section, key) if key in self.table.get(section, {}) else "default"
+
     def overlay(self, environment: Mapping[str, str]) -> None:
         for variable in sorted(environment):
             if not variable.startswith(PREFIX) or "__" not in variable:
                 continue
             section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
-            if section not in SECTIONS or key not in _kinds(section):
-                known = [f"{PREFIX}{name}__{item}".upper() for name in SECTIONS for item in _kinds(name)]
-                hint = _suggest(variable, known)
+            if section not in SECTIONS or key not in kinds_of(section):
+                hint = suggest(variable, setting_variables())
                 self.problems.append(Problem(f"environment variable {variable}", "", f"names no setting{hint}"))
                 continue
             if len(environment[variable]) > VALUE_CHARACTERS_MAX:
@@ -115,7 +132,7 @@ class _Reading:
                 continue
             table = self.table.setdefault(section, {})
             if isinstance(table, dict):
-                table[key] = _from_environment(environment[variable], _kinds(section)[key])
+                table[key] = value_of(environment[variable], kinds_of(section)[key])
                 self.overridden[section, key] = variable
 
     def section(self, name: str) -> object:
@@ -123,10 +140,10 @@ class _Reading:
         if not isinstance(table, dict):
             self.problems.append(Problem(self.where(name, ""), name, f"must be a section, [{name}]"))
             return None
-        known = _kinds(name)
+        known = kinds_of(name)
         for key in table:
             if key not in known:
-                hint = _suggest(key, list(known)) or _elsewhere(key)
+                hint = suggest(key, list(known)) or _elsewhere(key)
                 self.problems.append(Problem(self.where(name, key), f"{name}.{key}", f"is not a setting{hint}"))
         values = {}
         complete = True
@@ -149,7 +166,7 @@ class _Reading:
     def unknown_sections(self) -> None:
         for name in self.table:
             if name not in SECTIONS:
-                hint = _suggest(name, list(SECTIONS)) or _elsewhere(name)
+                hint = suggest(name, list(SECTIONS)) or _elsewhere(name)
                 self.problems.append(Problem(self.where(name, ""), name, f"is not a section{hint}"))
 
 
@@ -201,14 +218,6 @@ def _read(path: Path) -> str:
         raise ConfigError((Problem(str(path), "", f"is not UTF-8 (byte {error.start})"),)) from None
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    """Raises ValueError for all text that cannot be a setting, also TOMLDecodeError."""
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def _lines(text: str) -> dict[tuple[str, str], int]:
     """(section, key) -> line; (section, "") -> line of its header."""
     found: dict[tuple[str, str], int] = {}
@@ -220,22 +229,6 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
         elif key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line):
             found.setdefault((section, key[1]) if section else (key[1], ""), number)
     return found
-
-
-@cache
-def _kinds(section: str) -> dict[str, kinds.SettingKind]:
-    return {item.name: cast(kinds.SettingKind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
-
-
-def _from_environment(text: str, kind: kinds.SettingKind) -> object:
-    if isinstance(kind, kinds.Text | kinds.Choice):
-        return text
-    try:
-        return _parsed(f"value = {text}")["value"]
-    except ValueError:
-        if isinstance(kind, kinds.Texts):
-            return [part.strip() for part in text.split(",") if part.strip()]
-        return text
 
 
 def _as_paths(value: object) -> object:
@@ -260,12 +253,7 @@ def _with_absolute_paths(config: Config) -> Config:
     return replace(found, security=replace(found.security, trust_names=names))
 
 
-def _suggest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def _elsewhere(key: str) -> str:
     """Suggest the right section for a key that is in the wrong one, or at the top of the file."""
-    homes = [f"{name}.{key}" for name in SECTIONS if key in _kinds(name)]
+    homes = [f"{name}.{key}" for name in SECTIONS if key in kinds_of(name)]
     return f"; did you mean {' or '.join(homes)}?" if homes else ""

@@ -45,10 +45,14 @@ def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
     wanted = f"{kind.wanted[:1].upper()}{kind.wanted[1:]}."
     notes = [comment, wanted, default, "(reload)" if item.metadata["reload"] else ""]
     lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
-    value = _plain(given.get(item.name, item.default))
-    shown = f"{item.name} = {kind.show(value)}"
-    lines.append(shown if item.name in given else f"#{shown}")
+    assignment = f"{item.name} = {shown(item, given.get(item.name, item.default))}"
+    lines.append(assignment if item.name in given else f"#{assignment}")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def shown(item: Field[Any], value: object) -> str:
+    """The value of a setting as it is written in the file."""
+    return cast(kinds.SettingKind, item.metadata["kind"]).show(_plain(value))
 
 
 def _plain(value: object) -> object:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import trio
 
-from gossipd.api.ports import Done, VerifyStep
+from gossipd.api.ports import Done, Reloaded, VerifyStep
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.reloading import Reloader
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import CancelOrdered, OverrideOrdered, PauseOrdered, RemoveOrdered, UntrustOrdered
@@ -46,6 +47,7 @@ class AdminOperations:
     store: ChunkStore
     table: ClusterProgress
     audit: AuditLog
+    reloader: Reloader
     witness: Witness
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
@@ -86,6 +88,9 @@ class AdminOperations:
         self.membership_host.wake()
         self.audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")
+
+    async def reload(self) -> Reloaded:
+        return await self.reloader.reload()
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         found = self.lifecycle.find(name, version)

@@ -62,6 +62,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.self_checks import SelfChecks
@@ -213,9 +214,11 @@ class App:
             identities=self._identity_alarms.watch,
             local_servers=self._local_servers, clock=self._cluster_clock,
         )  # fmt: skip
+        self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
+            reloader=self.reloader,
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,

@@ -8,22 +8,22 @@ configuration and keys again, apply what can be applied, say what cannot; a wron
 
 from __future__ import annotations
 
+import contextlib
 import encodings.idna  # noqa: F401 - the first look-up of a name imports it, in the middle of a host's first fetches
 import os
 import signal
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
 import trio
 
-from gossipd.config.changes import diff, with_changes
-from gossipd.config.keys import read_keys
-from gossipd.config.load import load_config
-from gossipd.config.places import check_places
+from gossipd.config.check import load_checked
+from gossipd.config.environment import unknown_variables
+from gossipd.config.keys import Keys
+from gossipd.config.load import ConfigError
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.daemon.app import App
@@ -40,19 +40,19 @@ log = structlog.get_logger("run")
 def main(config_path: str) -> int:
     """Be the daemon until a signal; the process's exit code. Errors are logged as one sentence."""
     try:
-        config = load_config(Path(config_path).absolute())
-        read_keys(config)
-        check_places(config)
+        config, keys = load_checked(Path(config_path).absolute())
     except GossipdError as error:
         print(error.sentence, file=sys.stderr)  # noqa: T201 - before logging is set up, and in words for a person
         return error.exit_code
     as_json = {"auto": None, "json": True, "text": False}[config.log.format]
     logs.configure(level=config.log.level, as_json=as_json)
+    for sentence in unknown_variables(os.environ):
+        log.warning(sentence)
     code = int(ExitCode.OTHER)
     limit_arenas()
     use_batch_policy()
     try:
-        code = trio.run(_live, config)
+        code = trio.run(_live, config, keys)
     except* (GossipdError, OSError) as group:
         code = _failed(group)
     return code
@@ -77,9 +77,9 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-async def _live(config: Config) -> int:
+async def _live(config: Config, keys: Keys) -> int:
     try:
-        await _serve_until_a_signal(config)
+        await _serve_until_a_signal(config, keys)
     finally:
         # The interpreter takes its handlers away before it ends: on a busy host it would die of the alarm, with that
         # code.
@@ -88,11 +88,11 @@ async def _live(config: Config) -> int:
     return int(ExitCode.DONE)
 
 
-async def _serve_until_a_signal(config: Config) -> None:
+async def _serve_until_a_signal(config: Config, keys: Keys) -> None:
     notifier = Notifier()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
-            node = App(config, read_keys(config), nursery)
+            node = App(config, keys, nursery)
             threading.excepthook = lambda args: node.reports.bugs.report(
                 args.exc_value or AssertionError(args.exc_type.__name__)
             )
@@ -104,7 +104,8 @@ async def _serve_until_a_signal(config: Config) -> None:
                     if number != signal.SIGHUP:
                         break
                     notifier.reloading(time.monotonic_ns() // 1000)
-                    _reload(node)
+                    with contextlib.suppress(ConfigError):  # it is in the log, and an alarm
+                        await node.reloader.reload()
                     notifier.ready()
                 notifier.stopping()
                 log.info("stopping")
@@ -132,26 +133,3 @@ def _too_slow(number: int, frame: object) -> None:
 def _at_once(number: int, frame: object) -> None:
     del frame
     os._exit(128 + number)
-
-
-def _reload(node: App) -> None:
-    """Apply a changed configuration; a wrong one changes nothing."""
-    try:
-        config = load_config(node.live.config.file)
-        keys = read_keys(config)
-    except GossipdError as error:
-        log.error("not reloaded", code=error.code, reason=str(error.args[0]))
-        return
-    applied, changed = diff(node.live.config, config)
-    done = [change.key for change in applied]
-    restart = [change.key for change in changed]
-    cluster = keys.cluster
-    if cluster.cluster_id != node.live.keys.cluster.cluster_id:
-        restart.append("security.cluster_key")
-        cluster = node.live.keys.cluster
-    elif cluster != node.live.keys.cluster:
-        done.append("security.cluster_key")
-    if keys.node != node.live.keys.node:
-        restart.append("security.node_key")
-    node.change(with_changes(node.live.config, applied), replace(keys, cluster=cluster, node=node.live.keys.node))
-    log.info("reloaded", applied=done, needs_restart=sorted(set(restart)))

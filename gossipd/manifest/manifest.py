@@ -210,6 +210,11 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
     return envelope
 
 
+def sign_again(manifest: Manifest, secret: SecretKey) -> bytes:
+    """The envelope of the same payload, signed by ``secret`` alone: the same deployment."""
+    return seal(ENVELOPE_TYPE, bytes(payload_of(ENVELOPE_TYPE, manifest.envelope)), [secret])
+
+
 def deployment_id(envelope: bytes) -> DeploymentId:
     """The id that ``envelope`` would have. Nothing is checked: not for deciding what to trust."""
     return DeploymentId(blake3(payload_of(ENVELOPE_TYPE, envelope)).digest())

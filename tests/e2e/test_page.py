@@ -123,7 +123,9 @@ def read_real_pages(page: Page, server: PageServer) -> None:
     assert "dead: the host is dead" in dead
     page.get_by_text(re.compile("oldest row [0-9]+ s")).wait_for()
     page.get_by_text("All hosts as a table").click()
-    assert page.get_by_role("table", name="All hosts").get_by_role("row").count() == 5
+    everybody = page.get_by_role("table", name="All hosts")
+    everybody.wait_for()
+    assert everybody.get_by_role("row").count() == 5
     assert fits(page)
     picture(page, "deployment")
     page.goto(f"{server.url}#/host/node-1")

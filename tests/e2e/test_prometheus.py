@@ -22,9 +22,10 @@ from tests.e2e.toy import make_model
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.servers import free_port
 
-CONFIG = Path(__file__).parents[2] / "config"
-RULES = CONFIG / "prometheus-alerts.yml"
-TESTS = CONFIG / "prometheus-alerts-test.yml"
+ROOT = Path(__file__).parents[2]
+ASSETS = ROOT / "gossipd" / "assets"
+RULES = ASSETS / "prometheus-alerts.yml"
+TESTS = ROOT / "config" / "prometheus-alerts-test.yml"
 HOSTS = 4
 
 pytestmark = pytest.mark.needs("promtool")
@@ -36,14 +37,14 @@ def rules() -> list[dict[str, Any]]:
 
 
 def promtool(*words: str, text: bytes = b"") -> None:
-    done = subprocess.run(["promtool", *words], input=text, capture_output=True, cwd=CONFIG, timeout=60, check=False)
+    done = subprocess.run(["promtool", *words], input=text, capture_output=True, cwd=ASSETS, timeout=60, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
     assert not done.stderr.strip(), done.stderr.decode()
 
 
 def test_the_rules_are_right_and_say_what_they_should() -> None:
     promtool("check", "rules", RULES.name)
-    promtool("test", "rules", TESTS.name)
+    promtool("test", "rules", str(TESTS))
 
 
 def test_every_rule_is_tested_and_names_its_page_and_how_bad_it_is() -> None:
@@ -104,7 +105,7 @@ def test_every_panel_has_a_series_in_a_prometheus_that_scrapes_four_daemons(
 
 
 def panels() -> list[str]:
-    board = json.loads((CONFIG / "grafana.json").read_text())
+    board = json.loads((ASSETS / "grafana.json").read_text())
     return [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
 
 

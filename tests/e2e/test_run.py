@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -146,9 +147,48 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     reloaded = next(event for event in events(daemon) if event["event"] == "reloaded")
     assert reloaded["applied"] == ["limits.upload_bytes_per_s"]
     assert reloaded["needs_restart"] == ["limits.upload_slots"]
+    assert alarm_codes(daemon) == ["E_RESTART_NEEDED"]
     daemon.config.write_text("this is not TOML")
     daemon.process.send_signal(signal.SIGHUP)
     until("it has refused", lambda: any(event["event"] == "not reloaded" for event in events(daemon)))
+    assert alarm_codes(daemon) == ["E_RESTART_NEEDED", "E_RELOAD"]
+    daemon.config.write_text(text)
+    assert reload(daemon) == (0, "applied limits.upload_bytes_per_s\n")
+    assert alarm_codes(daemon) == []
+    assert daemon.stop() == 0
+
+
+def alarm_codes(daemon: Daemon) -> list[str]:
+    return [alarm["code"] for alarm in daemon.client.status()["alarms"]]
+
+
+def reload(daemon: Daemon) -> tuple[int, str]:
+    """The exit code of ``gossipd reload``, and what it said."""
+    done = gossipd("reload", "--config", daemon.config, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_reload_waits_for_its_outcome_and_names_every_problem(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1", GOSSIPD_NET_PORT="7")
+    daemon.start()
+    daemon.wait_ready()
+    assert "GOSSIPD_NET_PORT is ignored" in daemon.log()
+    text = daemon.config.read_text()
+    assert reload(daemon) == (0, "nothing to apply\n")
+    (daemon.home / "node.key").chmod(0o644)
+    (daemon.home / "trust" / "publisher.key.pub").write_text("no key")
+    code, said = reload(daemon)
+    assert (code, said.splitlines()[0]) == (2, "E_CONFIG: 2 problems")
+    assert "security.node_key" in said and "security.trust" in said
+    checked = gossipd("config", "check", daemon.config, check=False, env=daemon.environment)
+    assert checked.stderr.endswith(said)
+    (alarm,) = daemon.client.status()["alarms"]
+    assert (alarm["code"], "\n" in alarm["sentence"]) == ("E_RELOAD", False)
+    (daemon.home / "node.key").chmod(0o600)
+    shutil.copy(f"{alone.key}.pub", daemon.home / "trust" / "publisher.key.pub")
+    daemon.config.write_text(text.replace(f"port = {daemon.port}", f"port = {daemon.port + 1}"))
+    assert reload(daemon) == (9, "nothing to apply; restart to apply net.port\n")
+    assert alarm_codes(daemon) == ["E_RESTART_NEEDED"]
     assert daemon.stop() == 0
 
 

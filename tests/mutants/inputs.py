@@ -560,6 +560,14 @@ MUTANTS = (
         (f"{_DAEMON}/test_limits_watch.py",),
     ),
     Mutant(
+        "directories-are-not-checked",
+        "A start and a reload look at the file and the keys alone.",
+        "gossipd/config/check.py",
+        "    attempt(check_places)\n",
+        "",
+        ("tests/gossipd/config/test_check.py",),
+    ),
+    Mutant(
         "a-page-speaks-through-us",
         "A refusal repeats whatever the storage wrote where the name of an error stands.",
         "gossipd/sources/refusals.py",

@@ -10,7 +10,7 @@ import msgspec
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Done, PublishStep, VerifyStep
+from gossipd.api.ports import Done, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -23,6 +23,7 @@ from gossipd.api.schema import (
     StatusSnapshot,
     StoreRow,
 )
+from gossipd.config.load import ConfigError, Problem
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
@@ -79,6 +80,8 @@ class FakeDaemon:
     steps_closed: int = 0
     path: str = "/m/org/toy/2"
     ring: EventRing = field(default_factory=lambda: EventRing(7))
+    needs_restart: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def snapshot(self) -> StatusSnapshot:
         return StatusSnapshot(
@@ -167,6 +170,14 @@ class FakeDaemon:
         if node == "node-1":
             raise LocalError("node-1 is alive; stop it first", code="E_ALIVE")
         return self._take("forget", node)
+
+    async def reload(self) -> Reloaded:
+        if self.problems:
+            raise ConfigError(tuple(Problem("/d/gossipd.toml:3", key, "is wrong") for key in self.problems))
+        applied = ["log.level"]
+        return Reloaded(
+            changed=True, sentence="applied log.level", applied=applied, needs_restart=self.needs_restart
+        )  # fmt: skip
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         self._take("verify", name, version)

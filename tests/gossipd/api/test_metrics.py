@@ -16,7 +16,7 @@ from gossipd.api.schema import AlarmRow
 from gossipd.store.disk.condition import StoreHealth
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
-CONFIG = Path(__file__).resolve().parents[3] / "config"
+ASSETS = Path(__file__).resolve().parents[3] / "gossipd" / "assets"
 NAME = re.compile(r"gossipd_[a-z0-9_]+")
 
 
@@ -76,11 +76,11 @@ def test_a_flood_of_deployments_does_not_become_a_flood_of_series() -> None:
 
 def test_the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() -> None:
     known = names()
-    for file in ("prometheus-alerts.yml", "grafana.json", "../gossipd/manual/operations.md"):
-        used = set(NAME.findall((CONFIG / file).read_text()))
+    for file in ("prometheus-alerts.yml", "grafana.json", "../manual/operations.md"):
+        used = set(NAME.findall((ASSETS / file).read_text()))
         assert used, file
         assert used <= known, f"{file} names {sorted(used - known)}"
-    json.loads((CONFIG / "grafana.json").read_text())
+    json.loads((ASSETS / "grafana.json").read_text())
 
 
 def test_a_histogram_counts_each_value_in_the_first_bound_that_holds_it() -> None:

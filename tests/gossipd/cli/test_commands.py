@@ -18,10 +18,24 @@ from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
+from gossipd.identity.key_files import read_key_ring
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 
-CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "untrust", "forget")
+CLIENT_COMMANDS = (
+    "status",
+    "wait",
+    "members",
+    "ls",
+    "path",
+    "verify",
+    "rm",
+    "cancel",
+    "rollback",
+    "untrust",
+    "forget",
+    "reload",
+)
 
 
 class Ended(NamedTuple):
@@ -291,6 +305,37 @@ def test_orders_are_passed_on(shell: Shell) -> None:
     ]
     ended = shell("forget", "node-1")
     assert (ended.code, ended.err) == (1, "E_ALIVE: node-1 is alive; stop it first\n")
+
+
+def test_reload_exits_by_its_outcome(shell: Shell) -> None:
+    assert (shell("reload").code, shell("reload").out) == (0, "applied log.level\n")
+    shell.daemon.needs_restart = ["net.port"]
+    ended = shell("reload", "--json")
+    assert (ended.code, ended.object["needs_restart"]) == (9, ["net.port"])
+    shell.daemon.problems = ["net.port", "node.name"]
+    ended = shell("reload")
+    assert (ended.code, ended.err.splitlines()[0]) == (2, "E_CONFIG: 2 problems")
+    assert ended.err.count("/d/gossipd.toml:3: ") == 2
+
+
+def test_the_version_is_told_in_words_and_as_an_object(shell: Shell) -> None:
+    assert shell("version", socket=False).out == f"gossipd {__version__}\n"
+    for words in (["version", "--json"], ["--version", "--json"]):
+        answer = shell(*words, socket=False).object
+        assert (answer["version"], "trio" in answer["libraries"]) == (__version__, True)
+
+
+def test_keygen_makes_a_clusters_key_or_one_line_of_it(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    assert shell("keygen", "--cluster", str(path), socket=False).code == 0
+    ring = read_key_ring(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    line = shell("keygen", "--cluster", socket=False).out
+    path.write_text(path.read_text() + line)
+    again = read_key_ring(path)
+    assert (again.cluster_id, again.keys[0], len(again.keys)) == (ring.cluster_id, ring.keys[0], 2)
+    assert shell("keygen", "--cluster", str(path), socket=False).code == 7
+    assert shell("keygen", socket=False).code == 2
 
 
 def test_a_refusal_with_json_is_an_object_and_still_a_sentence(shell: Shell) -> None:

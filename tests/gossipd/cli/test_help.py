@@ -40,5 +40,5 @@ def test_a_page_on_a_terminal_is_formatted(capsys: pytest.CaptureFixture[str], m
 def test_an_unknown_topic_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "operation"]) == ExitCode.USAGE
     ended = capsys.readouterr()
-    assert ended.err.startswith("E_USAGE: the manual has no topic 'operation'; it has operations, ")
+    assert ended.err.startswith("E_USAGE: the manual has no topic 'operation'; it has install, operations, ")
     assert ended.out == ""

@@ -67,6 +67,30 @@ def test_json_names_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert answer["public_key"] == read_secret_key(tmp_path / "a" / "node.key").public.ed25519.hex()
 
 
+def test_any_setting_can_be_given_and_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["status.metrics_port=9100", "sources.allow=s3://models,https", "limits.upload_bytes_per_s=1GiB"]
+    options = [word for one in (*given, "node.zone=z1", "store.models=/srv/m") for word in ("--set", one)]
+    assert main(["init", str(tmp_path / "a"), *FIRST, *options]) == 0
+    config = load_config(tmp_path / "a", {})
+    assert (config.status.metrics_port, config.limits.upload_bytes_per_s) == (9100, 1024**3)
+    assert config.sources.allow == ("s3://models", "https")
+    assert (config.node.zone, config.store.models) == ("z1", Path("/srv/m"))
+    capsys.readouterr()
+    wrong = ["limits.upload_slot=3", "net.port=7", "nonsense", "log.level=loud", "security.trust=x", "store.models"]
+    options = [word for one in wrong for word in ("--set", one)]
+    assert main(["init", str(tmp_path / "b"), *FIRST, *options]) == 2
+    assert not (tmp_path / "b").exists()
+    assert capsys.readouterr().err.splitlines() == [
+        "E_CONFIG: 6 problems",
+        "--set: limits.upload_slot is not a setting; did you mean limits.upload_slots?",
+        "--set: net.port is given twice",
+        "--set: nonsense must be SECTION.KEY=VALUE",
+        '--set: log.level must be "debug" or "info" or "warning" or "error"',
+        "--set: security.trust is made by init; see --cluster-key and --trust",
+        "--set: store.models must be SECTION.KEY=VALUE",
+    ]
+
+
 @pytest.mark.parametrize("there", ["gossipd.toml", "node.key", "node.key.pub", "cluster.key"])
 def test_nothing_is_overwritten_and_nothing_else_written(
     tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]
