@@ -3,6 +3,7 @@
 Imports point downwards in this list; ``tests/test_house.py`` has the exact rules.
 
 * ``cli`` and ``demo``: the commands. ``daemon`` connects brains and adapters; ``sim`` runs brains on a virtual clock.
+* ``client``: the library for jobs, which imports almost nothing.
 * Adapters, which do I/O and decide nothing: ``store``, ``sources``, ``transfer``, ``control``, ``api``, ``inbox``,
   ``audit``, ``publish``, ``config``. They stand on ``runtime`` (mechanisms) and ``wire`` (message formats).
 * Brains, which decide and do no I/O: ``swarm`` (which chunk from whom) and ``deployment`` (what is deployed where).

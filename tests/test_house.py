@@ -20,7 +20,7 @@ WORDS = frozenset({"core", "identity", "manifest"})
 BRAINS = frozenset({"swarm", "sessions", "deployment"})
 STANDS_ON = WORDS | {"runtime", "wire"}
 EVERYTHING_BELOW = STANDS_ON | BRAINS | {
-    "store", "sources", "transfer", "control", "api", "inbox", "audit", "publish", "config", "diagnosis",
+    "store", "sources", "transfer", "control", "api", "client", "inbox", "audit", "publish", "config", "diagnosis",
 }  # fmt: skip
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "transfer": STANDS_ON,
     "control": STANDS_ON | {"sessions", "deployment"},  # a trigger carries the value of a statement
     "api": STANDS_ON | {"deployment"},  # rows are made of progress records
+    "client": frozenset({"core", "api"}),  # what a job imports: the low-level client, not the server beside it
     "inbox": STANDS_ON,
     "audit": STANDS_ON,
     "publish": STANDS_ON | {"sources", "store"},  # opening files beneath a directory

@@ -7,18 +7,16 @@ their display (``cli``). Importing is quick, because ``gossipd status`` runs in 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
-import socket
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gossipd.api.socket_name import short_path
-from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
+from gossipd.core.errors import ExitCode, GossipdError, LocalError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from http.client import HTTPException, HTTPResponse
 
 SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
@@ -56,6 +54,8 @@ def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path
 def _sockets_of(config: Path) -> tuple[Path, Path]:
     if config.is_dir():
         config = config / "gossipd.toml"
+    import tomllib  # most callers name a socket
+
     try:
         tables = tomllib.loads(config.read_text())
     except OSError as error:
@@ -108,6 +108,19 @@ class StatusClient:
         row: dict[str, Any] = answer["manifest"]
         return row
 
+    def complete_model(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """The row of a version that is whole on this host, with its ``path``; without a version, of the current one.
+        Raises NotFoundError."""
+        models = self.models(name)["models"]
+        models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
+        label = name if version is None else f"{name}@{version}"
+        if not models:
+            raise NotFoundError(f"{label} is not on this host")
+        found: dict[str, Any] = models[0]
+        if found["path"] is None:
+            raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
+        return found
+
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
@@ -117,18 +130,36 @@ class StatusClient:
             return answer.read().decode()
 
     def deployment(self, name: str, version: int) -> dict[str, Any]:
+        from urllib.parse import quote
+
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
         row: dict[str, Any] = answer["deployment"]
         return row
 
+    def wait_round(self, name: str, version: int | None, hosts: str, round_s: float) -> dict[str, Any]:
+        """One round of waiting, see ``long_poll.WaitRow``. ``hosts``: here, a share or a number."""
+        query = {"name": name, "hosts": hosts, "round_s": f"{round_s:.3f}"}
+        if version is not None:
+            query["version"] = str(version)
+        return self._get("/v1/wait", query, timeout_s=self._timeout_s + round_s)
+
+    def latest(self, name: str, where: str) -> dict[str, Any]:
+        """The row of the newest version that is complete there, see ``readiness.newest``."""
+        row: dict[str, Any] = self._get("/v1/latest", {"name": name, "where": where})["deployment"]
+        return row
+
     def answer_to(self, target: str) -> tuple[int, bytes]:
         """The HTTP status and the body of ``GET target``, unread: a refusal of the daemon's is an answer, too."""
-        connection = _UnixConnection(self._path, self._timeout_s)
+        from http.client import HTTPException
+
+        from gossipd.api.unix_connection import UnixConnection
+
+        connection = UnixConnection(self._path, self._timeout_s)
         try:
             connection.request("GET", target, headers={"Connection": "close"})
             answer = connection.getresponse()
             return answer.status, answer.read()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             raise DaemonUnreachableError(self._why(error)) from None
         finally:
             connection.close()
@@ -141,24 +172,44 @@ class StatusClient:
 
     def verify(self, name: str, version: int) -> Iterator[dict[str, Any]]:
         """Yield lines as they arrive; the last one has ``done``."""
-        body = json.dumps({"name": name, "version": version}).encode()
-        with self._answer("POST", "/v1/verify", body) as answer:
+        return self._lines("/v1/verify", {"name": name, "version": version})
+
+    def publish(self, **fields: object) -> Iterator[dict[str, Any]]:
+        """The daemon makes, signs and deploys a version of a directory: ``api.ports.PublishStep`` a line."""
+        return self._lines("/v1/publish", fields)
+
+    def adopt(self, **fields: object) -> Iterator[dict[str, Any]]:
+        """The daemon takes a directory as its copy of a version that is signed already; lines as of ``publish``."""
+        return self._lines("/v1/adopt", fields)
+
+    def _lines(self, path: str, fields: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+        from http.client import HTTPException
+
+        with self._answer("POST", path, json.dumps(fields).encode()) as answer:
             try:
                 for line in answer:
                     step = _object(line)
                     _raise_refusal(step)
                     yield step
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 raise DaemonUnreachableError(f"the daemon at {self._path} stopped answering: {error}") from None
 
-    def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def _get(
+        self, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        from urllib.parse import urlencode
+
         target = f"{path}?{urlencode(query, safe=':')}" if query else path
-        with self._answer("GET", target, None) as answer:
+        with self._answer("GET", target, None, timeout_s=timeout_s) as answer:
             return _object(answer.read())
 
-    def _answer(self, method: str, target: str, body: bytes | None) -> http.client.HTTPResponse:
+    def _answer(self, method: str, target: str, body: bytes | None, *, timeout_s: float | None = None) -> HTTPResponse:
+        from http.client import HTTPException
+
+        from gossipd.api.unix_connection import UnixConnection
+
         with contextlib.ExitStack() as stack:
-            connection = _UnixConnection(self._path, self._timeout_s)
+            connection = UnixConnection(self._path, timeout_s or self._timeout_s)
             stack.callback(connection.close)
             try:
                 connection.request(method, target, body, {"Connection": "close"})
@@ -167,12 +218,12 @@ class StatusClient:
                     _raise_refusal(_object(answer.read()))
                     what = f"the program at {self._path} answers {answer.status}"
                     raise DaemonUnreachableError(f"{what} without a reason")
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 raise DaemonUnreachableError(self._why(error)) from None
             stack.pop_all()  # now the caller closes the answer
             return answer
 
-    def _why(self, error: OSError | http.client.HTTPException) -> str:
+    def _why(self, error: OSError | HTTPException) -> str:
         match error:
             case TimeoutError():
                 return f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
@@ -188,24 +239,6 @@ class StatusClient:
 def _may_open(path: Path) -> bool:
     """Whether this user may connect to the socket; also true where nothing is known of it, which connecting tells."""
     return not os.access(path, os.F_OK) or os.access(path, os.R_OK | os.W_OK, effective_ids=True)
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("gossipd", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self.sock.settimeout(self.timeout)
-            with short_path(self._path) as path:
-                self.sock.connect(path)
-        except OSError:
-            self.sock.close()
-            raise
 
 
 def _object(text: bytes) -> dict[str, Any]:

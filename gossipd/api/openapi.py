@@ -15,7 +15,8 @@ import msgspec
 
 from gossipd import __version__
 from gossipd.api.events import EventRow
-from gossipd.api.ports import Done, Reloaded, VerifyStep
+from gossipd.api.long_poll import WaitRow
+from gossipd.api.ports import Done, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     SCHEMA_VERSION,
     DeploymentRow,
@@ -98,6 +99,8 @@ class _Operation:
     summary: str
     answer: type[Row] | None = None
     media: str = JSON
+    needs: tuple[str, ...] = ()
+    """Queries that must be given."""
     query: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -122,6 +125,22 @@ OPERATIONS = (
     _Operation(
         "get", "/v1/events", "What has happened; waits up to wait_s for more.", EventsAnswer, query=("since", "wait_s")
     ),
+    _Operation(
+        "get",
+        "/v1/wait",
+        "Answers when enough hosts have it, or the round is over.",
+        WaitRow,
+        needs=("name",),
+        query=("version", "hosts", "round_s"),
+    ),
+    _Operation(
+        "get",
+        "/v1/latest",
+        "The newest version that is complete there.",
+        DeploymentAnswer,
+        needs=("name",),
+        query=("where",),
+    ),
     _Operation("post", "/v1/cancel", "Stop a deployment everywhere.", Done, body=_MODEL, optional=("force",)),
     _Operation("post", "/v1/pause", "Begin no fetch and no read, everywhere.", Done, body=_MODEL),
     _Operation("post", "/v1/resume", "Go on after a pause, everywhere.", Done, body=_MODEL),
@@ -134,6 +153,24 @@ OPERATIONS = (
     _Operation("post", "/v1/override", "Let the next manifest of a name have any version.", Done, body=("name",)),
     _Operation("post", "/v1/reload", "Read configuration and keys again.", Reloaded),
     _Operation("post", "/v1/verify", "Hash a version again; one line a step.", VerifyStep, media=LINES, body=_MODEL),
+    _Operation(
+        "post",
+        "/v1/publish",
+        "Make, sign and deploy a version of a directory; one line a step.",
+        PublishStep,
+        media=LINES,
+        body=("directory", "name"),
+        optional=("version", "step", "how"),
+    ),
+    _Operation(
+        "post",
+        "/v1/adopt",
+        "Take a directory as the copy of a signed version; one line a step.",
+        PublishStep,
+        media=LINES,
+        body=("directory", "manifest"),
+        optional=("how",),
+    ),
     _Operation("get", "/metrics", "Prometheus text.", media=TEXT),
     _Operation("get", "/livez", "Whether the daemon's loop turns.", LiveAnswer),
     _Operation("get", "/readyz", "Whether this host is ready.", HealthRow, others=(503,)),
@@ -152,6 +189,13 @@ _TYPES: dict[str, dict[str, Any]] = {
         "description": "a deployment's id, instead of name and version",
     },
     "since": {"type": "string", "description": "BOOT:ID of the last event that was seen"},
+    "hosts": {"type": "string", "default": "100%", "description": "here, a share or a number"},
+    "round_s": {"type": "number", "minimum": 0},
+    "where": {"type": "string", "default": "everywhere", "description": "here, anywhere, everywhere, or hosts by name"},
+    "directory": {"type": "string", "description": "a path on the daemon's host"},
+    "manifest": {"type": "string", "description": "a path on the daemon's host"},
+    "step": {"type": "integer", "minimum": 0, "description": "of the trainer, instead of version"},
+    "how": {"type": "string", "enum": ["copy", "reflink"], "default": "copy"},
     "wait_s": {"type": "number", "minimum": 0},
     "dry_run": {"type": "boolean", "default": False},
 }
@@ -188,6 +232,7 @@ def _operation(one: _Operation) -> dict[str, Any]:
     refusal = {"$ref": _REFERENCE.format(name=RefusalAnswer.__name__)}
     inside = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TYPES[name]} for name in inside]
+    parameters += [{"name": name, "in": "query", "required": True, "schema": _TYPES[name]} for name in one.needs]
     parameters += [{"name": name, "in": "query", "required": False, "schema": _TYPES[name]} for name in one.query]
     described: dict[str, Any] = {
         "operationId": "_".join((one.method, *re.findall(r"\w+", one.path))),

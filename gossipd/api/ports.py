@@ -40,6 +40,20 @@ class VerifyStep(Row, frozen=True, kw_only=True):
     done: bool = False
 
 
+class PublishStep(Row, frozen=True, kw_only=True):
+    """One line of a running publication. ``stage``: hashing, copying, deploying. The last line has ``done`` true, and
+    this host then holds the version whole. ``id`` is empty until the manifest is signed."""
+
+    stage: str
+    name: str
+    version: int
+    bytes_done: int
+    bytes_total: int
+    file_count: int
+    id: str = ""
+    done: bool = False
+
+
 class StatusPort(Protocol):
     """The present state. Values are immutable; no method raises or waits."""
 
@@ -48,6 +62,9 @@ class StatusPort(Protocol):
 
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
         """The deployments of that name and version, by default all. Cheaper than a whole page."""
+
+    def host_name(self) -> str:
+        """This host's name, as rows have it."""
 
     def models(self) -> Sequence[ModelRow]:
         """The models on this host, partial ones included, by name and then version, highest first."""
@@ -96,3 +113,16 @@ class AdminPort(Protocol):
     def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError. The
         daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects."""
+
+
+class PublishPort(Protocol):
+    """Publishing for users of this host, from directories of this host. ``user`` is the caller's number."""
+
+    def publish(
+        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str
+    ) -> AsyncGenerator[PublishStep, None]:
+        """Hash and sign a directory, and go on as ``adopt``. Raises GossipdError."""
+
+    def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
+        """Take a directory as this host's copy of what the manifest in a file names, and deploy it. Raises
+        GossipdError."""

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import anycorn.config
@@ -33,9 +36,20 @@ from gossipd.core.errors import RemoteError
 
 REQUEST_BYTES_MAX = 4096  # our own client's longest request is under 600 bytes
 CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
+WAITS_MAX = 64  # eight jobs with a rank for each of eight GPUs; each waits for minutes and costs a task
+WAIT_PATHS = (
+    b"/v1/wait",
+    b"/v1/publish",
+    b"/v1/adopt",
+)  # their answers may take long; they leave the places above free
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 _WRITE_BYTES = 65_536
 _READ_BYTES = 4096
+_PEER = struct.Struct("3i")  # struct ucred: process, user, group
+
+CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
+"""The user at the other end of the connection whose request is being answered, as the kernel knows it; -1 is unknown.
+"""
 
 
 class StatusRequestError(RemoteError):
@@ -58,6 +72,7 @@ class RequestGuard:
         self._clients_max = clients_max
         self._deadline_s = deadline_s
         self.clients = 0  # served now
+        self.waits = 0  # served now, of those whose answers may take long
         self._config = anycorn.config.Config()
         self._config.errorlog = logging.getLogger("gossipd.status")  # a bug in a route must not be silent
         self._config.include_server_header = False
@@ -83,24 +98,41 @@ class RequestGuard:
             return
         self.clients += 1
         try:
-            await self._one_request(stream)
+            request = await self._read(stream)
+            if request is None:
+                return
+            if not _may_take_long(request):
+                await self._answer(stream, request)
+                return
         finally:
             self.clients -= 1
+        if self.waits >= WAITS_MAX:
+            self.refused += 1
+            await self._refuse(stream, f"{WAITS_MAX} clients wait at the socket already; try again", 503)
+            return
+        self.waits += 1
+        try:
+            await self._answer(stream, request)
+        finally:
+            self.waits -= 1
 
-    async def _one_request(self, stream: trio.SocketStream) -> None:
+    async def _read(self, stream: trio.SocketStream) -> bytes | None:
+        """A whole request, None when there is none and nothing is left to do."""
         with trio.move_on_after(self._deadline_s) as deadline:
             try:
                 request = await _read_request(stream)
             except StatusRequestError as error:
                 self.refused += 1
                 await self._refuse(stream, str(error), 400)
-                return
+                return None
         if deadline.cancelled_caught:
             self.refused += 1
             await self._refuse(stream, f"no complete request within {self._deadline_s:g} s", 408)
-            return
-        if request is None:
-            return
+            return None
+        return request
+
+    async def _answer(self, stream: trio.SocketStream, request: bytes) -> None:
+        CALLER.set(_user_of(stream.socket))  # the context of this connection's task
         guarded = _GuardedStream(stream, request, self._deadline_s)
         await TCPServer(self._app, self._config, WorkerContext(None), ConnectionState({}), guarded).run()  # type: ignore[arg-type]
 
@@ -112,6 +144,19 @@ class RequestGuard:
         )
         with trio.move_on_after(self._deadline_s):
             await stream.send_all(head.encode() + body)
+
+
+def _user_of(connection: trio.socket.SocketType) -> int:
+    if connection.family != socket.AF_UNIX:
+        return -1
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    user: int = _PEER.unpack(credentials)[1]
+    return user
+
+
+def _may_take_long(request: bytes) -> bool:
+    target = request.split(b" ", 2)[1]
+    return target.partition(b"?")[0] in WAIT_PATHS
 
 
 async def _read_request(stream: trio.SocketStream) -> bytes | None:

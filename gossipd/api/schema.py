@@ -132,6 +132,16 @@ class AuditRow(Row, frozen=True, kw_only=True):
     trouble: str | None = None
 
 
+class HooksRow(Row, frozen=True, kw_only=True):
+    """The hooks since the start. ``last_failure`` is null until one has failed."""
+
+    done: int = 0
+    failed: int = 0
+    dropped: int = 0
+    waiting: int = 0
+    last_failure: str | None = None
+
+
 class AlarmRow(Row, frozen=True, kw_only=True):
     """A problem that an operator must act upon; it stays until it is solved."""
 
@@ -162,6 +172,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     audit: AuditRow = AuditRow()
     alarms: list[AlarmRow] = msgspec.field(default_factory=list)
     loop_lag_p99_s: float = 0.0
+    hooks: HooksRow = HooksRow()
     refused: list[RefusedRow] = msgspec.field(default_factory=list)
 
 

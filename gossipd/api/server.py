@@ -13,10 +13,14 @@ GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says;
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
+GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
+         &round_s=                         round is over; a refusal at once if it cannot be
+GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
+POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -25,14 +29,15 @@ GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secr
 Every JSON answer has ``schema_version``. Commands take arguments as a JSON body or in the query. A refusal is
 ``{"error": {"code", "message", "exit_code"}}`` with a suitable status, and the client exits with that code. The socket
 is 0600: any process that can connect may give commands. A second socket serves the lines with GET alone, to the users
-that ``status.readers`` names; the loopback port serves only the last two lines.
+that ``status.readers`` names; of the commands it takes ``publish``, from the users that ``publish.users`` names. The
+loopback port serves only the last two lines.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -44,10 +49,12 @@ from starlette.routing import Route
 
 from gossipd.api.event_pages import EventPages
 from gossipd.api.events import EventRing
+from gossipd.api.long_poll import LongPoll
 from gossipd.api.metrics import CONTENT_TYPE, render
-from gossipd.api.ports import AdminPort, StatusPort
-from gossipd.api.request_guard import StatusRequestError, error_body
-from gossipd.api.schema import SCHEMA_VERSION
+from gossipd.api.ports import AdminPort, PublishPort, StatusPort
+from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
+from gossipd.api.request_guard import CALLER, StatusRequestError, error_body
+from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
 
 _KEY_ID = re.compile("[0-9a-f]{32}")
@@ -62,9 +69,9 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusPort, operations: AdminPort, ring: EventRing) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort, ring: EventRing) -> Starlette:
     """All routes, for the unix socket."""
-    orders = _AdminRoutes(operations)
+    orders, jobs = _AdminRoutes(operations), _PublishRoutes(publishing)
     routes = [
         *_question_routes(view, ring),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
@@ -77,14 +84,18 @@ def status_app(view: StatusPort, operations: AdminPort, ring: EventRing) -> Star
         Route("/v1/forget", orders.forget, methods=["POST"]),
         Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
+        Route("/v1/publish", jobs.publish, methods=["POST"]),
+        Route("/v1/adopt", jobs.adopt, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def read_app(view: StatusPort, ring: EventRing) -> Starlette:
-    """The questions only, for a unix socket that other users of the host may use: no route changes anything."""
+def read_app(view: StatusPort, publishing: PublishPort, ring: EventRing) -> Starlette:
+    """The questions, for a unix socket that other users of the host may use, and publishing, which asks who they are.
+    No other route changes anything."""
+    jobs = Route("/v1/publish", _PublishRoutes(publishing).publish, methods=["POST"])
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view, ring), orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view, ring), jobs, orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -97,6 +108,7 @@ class _Pages:
 
     def __init__(self, view: StatusPort) -> None:
         self._view = view
+        self._polls = LongPoll(view)
 
     async def status(self, request: Request) -> Response:
         snapshot = self._view.snapshot()
@@ -138,6 +150,18 @@ class _Pages:
         if not rows:
             raise NotFoundError(f"no deployment {_label(name, version)} is known here")
         return _json({"deployment": rows[0]})
+
+    async def wait(self, request: Request) -> Response:
+        given = _given(request, "name", optional=("version", "hosts", "round_s"))
+        version = _version(given["version"]) if given.get("version") else None
+        needed = HostsNeeded.parse(given.get("hosts") or "100%")
+        return _json(await self._polls.wait(given["name"], version, needed, _round_s(given.get("round_s", "20"))))
+
+    async def latest(self, request: Request) -> Response:
+        given = _given(request, "name", optional=("where",))
+        where = given.get("where") or EVERYWHERE
+        rows = self._view.deployments(given["name"])
+        return _json({"deployment": newest(rows, given["name"], where, self._view.host_name())})
 
 
 class _AdminRoutes:
@@ -189,22 +213,56 @@ class _AdminRoutes:
 
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")
-        steps = self._operations.verify(fields["name"], _version(fields["version"]))
-        # Take the first step before the head is sent, so that an unknown name is a 404 and not a broken stream.
-        first = await anext(steps, None)
+        return await _streamed(self._operations.verify(fields["name"], _version(fields["version"])))
 
-        async def lines() -> AsyncIterator[bytes]:
-            try:
-                if first is not None:
-                    yield msgspec.json.encode(first) + b"\n"
-                async for step in steps:
-                    yield msgspec.json.encode(step) + b"\n"
-            except GossipdError as error:
-                yield error_body(error.code, str(error), int(error.exit_code))
-            finally:
-                await steps.aclose()
 
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+class _PublishRoutes:
+    """Publishing, for the user who asks."""
+
+    def __init__(self, publishing: PublishPort) -> None:
+        self._publishing = publishing
+
+    async def publish(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "name", optional=("version", "step", "how"))
+        version, step = (_version(fields[key]) if key in fields else None for key in ("version", "step"))
+        if version is not None and step is not None:
+            raise UsageError("give a version or a step, not both")
+        steps = self._publishing.publish(
+            CALLER.get(), fields["directory"], fields["name"], version=version, step=step, how=_how(fields)
+        )
+        return await _streamed(steps)
+
+    async def adopt(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "manifest", optional=("how",))
+        steps = self._publishing.adopt(CALLER.get(), fields["directory"], fields["manifest"], how=_how(fields))
+        return await _streamed(steps)
+
+
+def _how(fields: Mapping[str, str]) -> str:
+    how = fields.get("how") or "copy"
+    if how not in ("copy", "reflink"):
+        raise UsageError(
+            f"how is {how[:20]!r}, must be copy or reflink; hard links would change with the trainer's files"
+        )
+    return how
+
+
+async def _streamed(steps: AsyncGenerator[Row, None]) -> Response:
+    """One line of JSON for each step. The first is taken before the head is sent, so that a refusal has a status."""
+    first = await anext(steps, None)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            if first is not None:
+                yield msgspec.json.encode(first) + b"\n"
+            async for step in steps:
+                yield msgspec.json.encode(step) + b"\n"
+        except GossipdError as error:
+            yield error_body(error.code, str(error), int(error.exit_code))
+        finally:
+            await steps.aclose()
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
 def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
@@ -217,6 +275,8 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/manifest", pages.manifest),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
+        Route("/v1/wait", pages.wait),
+        Route("/v1/latest", pages.latest),
         *_health_routes(view),
     ]
 
@@ -245,6 +305,15 @@ async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ())
             given |= {key: _text(key, value) for key, value in sent.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise StatusRequestError("the body is not a JSON object") from None
+    return _checked(given, names, optional)
+
+
+def _given(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """The same for a question, which has no body."""
+    return _checked(dict(request.query_params), names, optional)
+
+
+def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
     for name in given:
         if name not in names + optional:
             raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
@@ -266,6 +335,16 @@ def _version(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16):
         raise UsageError("version must be a non-negative integer")
     return int(text)
+
+
+def _round_s(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError("round_s must be a number of seconds")
+    return seconds
 
 
 def _label(name: str, version: int | None) -> str:

@@ -1,6 +1,6 @@
 """A name for a unix socket within the kernel's 108 bytes, whatever its path.
 
-What lives here: the name. What does not: who listens there (``local_socket``) and who asks (``client``).
+What lives here: the name. What does not: who listens there (``local_socket``) and who asks (``unix_connection``).
 """
 
 from __future__ import annotations

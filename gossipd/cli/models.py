@@ -6,7 +6,6 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, table
-from gossipd.core.errors import NotFoundError
 from gossipd.core.units import show_bytes
 
 
@@ -46,17 +45,9 @@ def path(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) 
 
     Prints nothing but the path. Exits with 3 when it is not complete here.
     """
-    name, version = model
-    models = client.models(name)["models"]
-    models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
-    label = name if version is None else f"{name}@{version}"
-    if not models:
-        raise NotFoundError(f"{label} is not on this host")
-    found = models[0]
-    if found["path"] is None:
-        raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
+    found = client.complete_model(*model)
     if as_json:
-        echo_json({"schema_version": 1, "name": name, "version": found["version"], "path": found["path"]})
+        echo_json({"schema_version": 1, "name": found["name"], "version": found["version"], "path": found["path"]})
     else:
         click.echo(found["path"])
     return 0

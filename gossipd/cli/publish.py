@@ -60,6 +60,13 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
+@click.option(
+    "--adopt", is_flag=True,
+    help="Deploy it at once from SOURCE, a directory of this host: its daemon takes a copy, and has no other source.",
+)  # fmt: skip
+@click.option(
+    "--socket", metavar="PATH", help="With --adopt: the daemon's.  [default: $GOSSIPD_SOCKET, ./gossipd.sock]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) -> None:
     """Hash the model at SOURCE and write its signed manifest.
@@ -76,6 +83,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
       gossipd publish ./qwen --name qwen/qwen3 --version 3 --key publisher.key --out qwen3-3.manifest
       gossipd publish ./qwen --source http://storage/qwen/ --exclude '*.bin' \\
           --name qwen3 --version 4 --key publisher.key --out /var/lib/gossipd/inbox/qwen3-4.manifest
+      gossipd publish ./step-300 --name run-7 --version 300 --key publisher.key --out step-300.manifest --adopt
       gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest \\
           --targets rack=r1,rack=r2,name=gpu-*
       gossipd publish ./step-300 --name run-7 --step 300 --keep-last 3 --about lineage.json --about-git \\
@@ -88,6 +96,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     import time
     from pathlib import Path
 
+    from gossipd.core.errors import UsageError
     from gossipd.core.units import parse_bytes
     from gossipd.identity.key_files import read_secret_key
     from gossipd.publish.publisher import PublishOrder
@@ -95,6 +104,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
     from gossipd.publish.tensor_borders import ChunkBorders
 
+    if options["adopt"] and (options["sources"] or "://" in source):
+        raise UsageError("--adopt takes a directory of this host, and no --source")
     now_s = int(time.time())
     order = PublishOrder(
         source=source,
@@ -110,6 +121,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
             options["include"], options["exclude"], () if options["no_default_excludes"] else DEFAULT_EXCLUDES
         ),
         is_strict=options["strict"],
+        is_adopted=options["adopt"],
         created_s=now_s,
         expires_s=_expires_s(options["expires"], now_s),
         borders=ChunkBorders(options["chunk_borders"]),
@@ -119,10 +131,23 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     )
     with _Watcher(show=sys.stderr.isatty()) as watcher:
         published = perform(order, watcher, _warn)
+    if options["adopt"]:
+        _adopt(source, published, options["socket"])
     if as_json:
         click.echo(json.dumps(_as_json(published, watcher.seconds)))
     else:
         _print(published, watcher.seconds)
+
+
+def _adopt(source: str, published: Published, socket: str | None) -> None:
+    """Hand the directory to this host's daemon; returns when it holds the version. Raises RefusedByDaemonError."""
+    from pathlib import Path
+
+    from gossipd.api.client import StatusClient, find_sockets
+
+    client = StatusClient(find_sockets(socket, None)[0])
+    for _ in client.adopt(directory=str(Path(source).absolute()), manifest=str(published.out.absolute())):
+        pass  # a line each second shows that it goes on
 
 
 class _Watcher:
@@ -306,6 +331,9 @@ def _print(published: Published, seconds: float) -> None:
     )
     for notice in published.notices:
         click.echo(f"note: {notice}", err=True)
+    if not published.sources:
+        click.echo("this host's daemon holds it; the other hosts fetch it from here")
+        return
     click.echo(f"seeds read {', '.join(published.sources)}")
     if any(source.startswith("file://") for source in published.sources):
         click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)

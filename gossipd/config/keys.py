@@ -30,23 +30,26 @@ class Keys:
     clients: tuple[PublicKey, ...]
     publisher_names: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     """Patterns of the names that a publisher may sign; one that is not here may sign all."""
+    signing: tuple[SecretKey, ...] = field(default=(), repr=False)
+    """What this daemon signs with for the users of its host."""
 
 
 def read_keys(config: Config) -> Keys:
     """Read all key files that ``config`` names. Raises ConfigError with every file that cannot be used."""
     problems: list[Problem] = []
 
-    def attempt(key: str, read: Callable[[Path], _Read], path: Path) -> _Read | None:
+    def attempt(key: str, read: Callable[[Path], _Read], path: Path, section: str = "security") -> _Read | None:
         try:
             return read(path)
         except KeyFileError as error:
-            problems.append(Problem(str(config.file), f"security.{key}", str(error.args[0])))
+            problems.append(Problem(str(config.file), f"{section}.{key}", str(error.args[0])))
             return None
 
     node = attempt("node_key", read_secret_key, config.security.node_key)
     cluster = attempt("cluster_key", read_key_ring, config.security.cluster_key)
     publishers = [attempt("trust", read_public_key, path) for path in config.security.trust]
     clients = [attempt("clients", read_public_key, path) for path in config.security.clients]
+    signing = [attempt("keys", read_secret_key, path, "publish") for path in config.publish.keys]
     if problems or node is None or cluster is None:
         raise ConfigError(tuple(problems))
     by_path = dict(config.security.trust_names)
@@ -55,7 +58,14 @@ def read_keys(config: Config) -> Keys:
         for path, key in zip(map(str, config.security.trust), publishers, strict=True)
         if key is not None and path in by_path
     }
-    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)), names)
+    return Keys(
+        node,
+        cluster,
+        tuple(filter(None, publishers)),
+        tuple(filter(None, clients)),
+        names,
+        tuple(filter(None, signing)),
+    )
 
 
 def key_changes(before: Keys, after: Keys) -> list[dict[str, str]]:

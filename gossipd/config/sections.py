@@ -247,6 +247,82 @@ class SourcesSection:
     )
 
 
+def _check_repository(text: str) -> None:
+    parts = text.split("/")
+    if len(parts) > 2 or any(not part or part.startswith(".") or "--" in part or ".." in part for part in parts):
+        raise ValueError(f"{text[:80]!r} must be ORG/NAME as the Hub writes it")
+    for part in parts:
+        _check_label(part, chars_max=96)
+
+
+def _check_user(text: str) -> None:
+    if len(text) > 64 or any(character.isspace() or character in ":/" for character in text):
+        raise ValueError(f"{text[:80]!r} must be the name or the number of a user")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSection:
+    """Publishing by jobs on this host: the daemon signs, so that a job holds no key."""
+
+    keys: tuple[Path, ...] = setting(
+        kinds.Texts(_PATH),
+        "Secret keys of publishers that this daemon signs with; the first that is trusted here for a name is used.\n"
+        "Must be 0600. Empty: nobody publishes through this daemon. gossipd 1.0 does not know this section.",
+        (),
+        reload=True,
+    )
+    users: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("the name or the number of a user", _check_user),
+            kinds.Text('a pattern of model names, such as "train/*"'),
+        ),
+        'Users of this host that may publish, and the names that each may: {"alice" = ["train/*"]}. The daemon\'s own\n'
+        "user and root may publish all.",
+        (),
+        reload=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HfSection:
+    """Models under their names on the Hugging Face Hub, for programs that load by such a name, offline."""
+
+    caches: tuple[Path, ...] = setting(
+        kinds.Texts(_PATH),
+        "Directories as HF_HUB_CACHE names them (~/.cache/huggingface/hub). Each gets links to the complete models of\n"
+        "this host; entries of real downloads are left alone. gossipd 1.0 does not know this section.",
+        (),
+        reload=True,
+    )
+    names: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("a model's name", kinds.check_path), kinds.Text("a repository, ORG/NAME", _check_repository)
+        ),
+        'Repositories that a model stands for: {"llama-prod" = ["meta-llama/Llama-3.1-8B"]}. A model that is not\n'
+        "listed has its own name there.",
+        (),
+        reload=True,
+    )
+
+
+_COMMAND = kinds.Texts(kinds.Text("a program's path, then its arguments"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HooksSection:
+    """Programs that this daemon starts, as its own user, with a JSON object on standard input and 30 s of time."""
+
+    complete: tuple[str, ...] = setting(
+        _COMMAND,
+        'When a version is complete here, after "current" has moved; also for those that are at the daemon\'s start:\n'
+        '["/usr/local/bin/label_node.py", "label"]. No shell reads it. gossipd 1.0 does not know this section.',
+        (),
+        reload=True,
+    )
+    failed: tuple[str, ...] = setting(_COMMAND, "When a deployment has failed here.", (), reload=True)
+    alarm: tuple[str, ...] = setting(_COMMAND, "When an alarm begins.", (), reload=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
     """How much of this host gossipd may use."""
@@ -342,6 +418,9 @@ class Config:
     bulk: BulkSection
     store: StoreSection
     sources: SourcesSection
+    publish: PublishSection
+    hf: HfSection
+    hooks: HooksSection
     limits: LimitsSection
     membership: MembershipSection
     status: StatusSection

@@ -46,6 +46,9 @@ class DeploymentOpened:
     """Only these hosts hold, seed or relay this deployment."""
     copies: ChunkSet | None = None
     """Chunks that are equal to an earlier one: the store copies them, as ``COPIED``, when that has come."""
+    name: str = ""
+    version: int = 0
+    """Of deployments of one name that are not empty, the one of the highest version is fetched first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
-from gossipd.core.errors import NotFoundError
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
@@ -50,8 +49,12 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
+from gossipd.daemon.hooks import Hooks
+from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
+from gossipd.daemon.job_publishing import JobPublishing
+from gossipd.daemon.leftovers import delete_cut_short, finish_removals
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.loneliness import LonelinessWatch
@@ -77,7 +80,6 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
@@ -202,12 +204,13 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
+        self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._local_servers = LocalServers()
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
-            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
             local_servers=self._local_servers, clock=self._cluster_clock,
         )  # fmt: skip
@@ -216,6 +219,10 @@ class App:
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader,
+        )  # fmt: skip
+        self._publishing = JobPublishing(
+            live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
+            nursery=self._nursery, state=self._state,
         )  # fmt: skip
 
     @contextlib.asynccontextmanager
@@ -254,40 +261,31 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
+        hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
         alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone,
+            alone, hub, self._hooks,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
+        await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
         await self._open_local_sockets(nursery)
-        await run_blocking(self._finish_removals)
+        await run_blocking(finish_removals, self._state, self._statements, self._store)
         self._deployments.post(DaemonStarted())
-
-    def _finish_removals(self) -> None:
-        """Delete models that the last run marked as removed, and manifests without a statement, if the disk lets us."""
-        try:
-            for deployment in self._state.envelopes():
-                if self._statements.statement(deployment) is None:
-                    self._state.forget_envelope(deployment)
-            for model in self._store.models():
-                if self._statements.is_removed(model.deployment) and model.name:
-                    self._store.remove(model.name, model.version)
-        except (OSError, StoreWriteError, NotFoundError) as error:
-            log.warning("removed model not deleted yet", reason=str(error))
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
         serve, ring = self._local_servers.serve, self._feed.ring
-        nursery.start_soon(serve, bind_unix(status.socket), partial(_status_server, self._view, self._operations, ring))
+        orders = partial(_status_server, self._view, self._operations, self._publishing, ring)
+        nursery.start_soon(serve, bind_unix(status.socket), orders)
         if status.readers != "none":
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
-            nursery.start_soon(serve, readers, partial(_readers_server, self._view, ring))
+            nursery.start_soon(serve, readers, partial(_readers_server, self._view, self._publishing, ring))
         if status.metrics_port:
             page = bind_loopback("127.0.0.1", status.metrics_port)
             nursery.start_soon(serve, page, partial(_metrics_server, self._view))
@@ -342,18 +340,20 @@ class App:
 # The HTTP libraries are imported by the first client of a socket (``api.local_server``).
 
 
-def _status_server(view: DaemonStatus, operations: AdminOperations, ring: EventRing) -> RequestGuard:
+def _status_server(
+    view: DaemonStatus, operations: AdminOperations, publishing: JobPublishing, ring: EventRing
+) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
     from gossipd.api.server import status_app
 
-    return RequestGuard(status_app(view, operations, ring))
+    return RequestGuard(status_app(view, operations, publishing, ring))
 
 
-def _readers_server(view: DaemonStatus, ring: EventRing) -> RequestGuard:
+def _readers_server(view: DaemonStatus, publishing: JobPublishing, ring: EventRing) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
     from gossipd.api.server import read_app
 
-    return RequestGuard(read_app(view, ring))
+    return RequestGuard(read_app(view, publishing, ring))
 
 
 def _metrics_server(view: DaemonStatus) -> RequestGuard:

@@ -10,6 +10,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
+    DIR/state/publishing/<id>    empty: the store makes a copy that no statement tells of yet
 
 Every write leaves the old file or the new one, whole. The register is written before what it says is acted
 on: a node that has said "I trust version 9" must not come back believing 8. The roster and the progress
@@ -36,7 +37,7 @@ from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
-WITNESS = "witness"
+WITNESS, PUBLISHING = "witness", "publishing"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _BOOT_DIGITS_MAX = len(str(BOOT_MAX))
@@ -54,9 +55,11 @@ class StateDirectory:
 
     def __init__(self, directory: Path) -> None:
         """Raises StoreModeError when others may write to the directory, OSError when it cannot be made."""
+        self.path = directory
         make_root(directory, mode=0o700)
         self._disk = PosixDisk(directory)
         self._disk.make_directory(MANIFESTS)
+        self._disk.make_directory(PUBLISHING)
         self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did
         self._writing = Lock()
         self._keeping_register = Lock()
@@ -162,11 +165,26 @@ class StateDirectory:
 
     def envelopes(self) -> list[DeploymentId]:
         """Deployments whose manifests are kept; once the rest is deleted, no more than the register has statements."""
-        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
+        return self._ids(MANIFESTS)
 
     def forget_envelope(self, deployment: DeploymentId) -> None:
         """Delete a manifest that no host will ask for again."""
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
+
+    def note_publication(self, deployment: DeploymentId) -> None:
+        """The store begins a copy that it may delete unless a statement tells of it. Durable on return."""
+        self._write(f"{PUBLISHING}/{deployment.hex()}", b"")
+
+    def publications(self) -> list[DeploymentId]:
+        """What was noted and not forgotten."""
+        return self._ids(PUBLISHING)
+
+    def forget_publication(self, deployment: DeploymentId) -> None:
+        """A statement tells of it, or the copy is deleted. Raises OSError."""
+        self._disk.remove_file(f"{PUBLISHING}/{deployment.hex()}")
+
+    def _ids(self, directory: str) -> list[DeploymentId]:
+        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(directory) if len(name) == 64]
 
     def _read(self, name: str) -> bytes | None:
         is_file = self._disk.kind(name) is FileKind.FILE

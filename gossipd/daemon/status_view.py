@@ -22,6 +22,7 @@ from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
@@ -58,6 +59,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    hooks: Hooks
     identities: IdentityWatch
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
@@ -94,6 +96,7 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
+            hooks=self.hooks.row(),
             refused=[
                 schema.RefusedRow(
                     id=one.id.hex(), reason=one.reason.value, subject=one.subject.hex(), sentence=one.sentence
@@ -117,6 +120,9 @@ class DaemonStatus:
             if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
+
+    def host_name(self) -> str:
+        return self.live.config.node.name
 
     def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> schema.DeploymentRow:
         manifest = deployment.manifest

@@ -38,8 +38,9 @@ class SwarmActions:
         """The planner and the sessions hear of an open deployment."""
         manifest = command.manifest
         opened = DeploymentOpened(
-            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets, command.copies
-        )
+            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets, command.copies,
+            manifest.name, manifest.version,
+        )  # fmt: skip
         self.driver.post(opened)
         self.plane.hear(opened)
         self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now

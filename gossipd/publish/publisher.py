@@ -71,6 +71,8 @@ class PublishOrder:
     selection: Selection = EVERYTHING
     is_strict: bool = False
     """Refuse what looks wrong."""
+    is_adopted: bool = False
+    """No source: the daemon of this host adopts the published place, and the other hosts fetch from it."""
     created_s: int
     expires_s: int | None = None
     borders: ChunkBorders = ChunkBorders.TENSORS
@@ -139,6 +141,7 @@ def publish(
     files = tuple(FileEntry(one.path, one.size, one.mode) for one in origin.found)
     _check_paths(files)
     sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
+    sources = () if order.is_adopted else sources
     findings = inspect(origin.found, origin.left_out, origin.reader.read_piece)
     on_inspected(findings, origin.left_out)
     if findings and order.is_strict:

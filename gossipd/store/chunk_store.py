@@ -38,7 +38,7 @@ from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
-from gossipd.store.models.reuse import copy_equal
+from gossipd.store.models.reuse import PieceSource, copy_equal
 from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
@@ -124,6 +124,13 @@ class ChunkStore:
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
         return self._models.open(manifest)
+
+    def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
+        """``open`` a model and copy its chunks from files of this host, each compared with its digest. Returns None
+        when all are held, else the first chunk that the files do not have as the manifest says; ``abandon`` it then, if
+        nobody else deploys it. Raises what ``open`` raises.
+        """
+        return self._models.adopt(manifest, files)
 
     def finish(self, deployment: DeploymentId) -> None:
         """Publish a whole model, point ``current`` to it, delete the versions that ``keep_versions`` does not cover.

@@ -59,6 +59,7 @@ class DeploymentSwarm:
     ) -> None:  # fmt: skip
         self.deployment = event.deployment
         self.priority = event.priority
+        self.name, self.version = event.name, event.version
         self.settings = settings
         self._rng = rng
         self.own = own

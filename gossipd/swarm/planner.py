@@ -32,6 +32,8 @@ weights, because a publisher with priority 9 wants the model there first. Upload
 
 * Fetches: while a deployment has chunks to ask for, or reads storage here, those of lower priority share what its
   window leaves. Of one priority, the deployment with the fewest fetches gets the next. Each may always have one.
+  But of one name the newest version goes first: an older one asks only while the newer has nothing to ask for, or
+  nobody to ask, because a host that replaces another resumes from the newest.
 * Reads: while any host reads a deployment, each one of lower priority has one extent being read in the whole cluster.
   Deployments of one priority have a full window each.
 """
@@ -216,7 +218,10 @@ class Planner:
         for _, group in groupby(swarms, key=lambda swarm: swarm.priority):
             equals = list(group)
             before = sum(swarm.replica.fetches for swarm in equals)
-            _share_fetches(equals, most - under_way, now)
+            room = most - under_way
+            newest = newest_of_names(equals)
+            room -= _share_fetches([swarm for swarm in equals if swarm in newest], room, now)
+            _share_fetches([swarm for swarm in equals if swarm not in newest and _may_ask(swarm, newest)], room, now)
             under_way -= before
             most = max(0, most - sum(swarm.replica.fetches for swarm in equals))
             for swarm in equals:
@@ -333,8 +338,24 @@ class Planner:
         return PlannerStatistics(self._election.term, self._election.seeds, swarms)
 
 
-def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:
-    """Begin fetches of deployments of one priority, each for the one that has fewest; of a single one all at once."""
+def newest_of_names(swarms: list[DeploymentSwarm]) -> set[DeploymentSwarm]:
+    """Of each name the highest version that has something to ask for, or, where none has, all."""
+    highest: dict[str, int] = {}
+    for swarm in swarms:
+        if swarm.wants_fetches:
+            highest[swarm.name] = max(swarm.version, highest.get(swarm.name, -1))
+    return {swarm for swarm in swarms if not swarm.name or swarm.version >= highest.get(swarm.name, -1)}
+
+
+def _may_ask(older: DeploymentSwarm, newest: set[DeploymentSwarm]) -> bool:
+    """Whether no newer version of its name has a fetch under way, so that it would only wait."""
+    return not any(one.name == older.name and one.version > older.version and one.replica.fetches for one in newest)
+
+
+def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> int:
+    """Begin fetches of deployments of one priority, each for the one that has fewest; of a single one all at once.
+    Returns how many were begun."""
+    before = room
     able = [swarm for swarm in swarms if swarm.wants_fetches]
     is_alone = len(swarms) == 1
     while able:
@@ -345,3 +366,4 @@ def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None
         room -= begun
         if is_alone or not begun or not swarm.wants_fetches:
             able.remove(swarm)
+    return before - room

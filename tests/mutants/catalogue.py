@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, manifests, members, page, progress, rights, sessions, states, store, swarm, trust
+from tests.mutants import (
+    inputs,
+    jobs,
+    manifests,
+    members,
+    page,
+    progress,
+    rights,
+    sessions,
+    states,
+    store,
+    swarm,
+    trust,
+)
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -16,6 +29,7 @@ _ALL = (
     *progress.MUTANTS,
     *states.MUTANTS,
     *manifests.MUTANTS,
+    *jobs.MUTANTS,
     *page.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

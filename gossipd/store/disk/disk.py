@@ -45,6 +45,9 @@ class Disk(Protocol):
     def lock(self, path: str) -> int:
         """Open and lock a file until ``close``. Raises BlockingIOError when another process holds the lock."""
 
+    def lock_directory(self, path: str) -> int | None:
+        """Lock a directory against those who hold it until ``close``; None while somebody holds it."""
+
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         """Write some bytes, possibly fewer than given. Returns how many."""
 

@@ -98,6 +98,17 @@ class PosixDisk:
             raise
         return descriptor
 
+    def lock_directory(self, path: str) -> int | None:
+        descriptor = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                return None
+            raise
+        return descriptor
+
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         return os.pwrite(descriptor, data, offset)
 

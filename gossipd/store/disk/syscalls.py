@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 
 _OPENAT2 = 437  # the same number on every architecture
 _RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
+_FICLONE = 0x40049409  # linux/fs.h
 _RACE_RETRIES = 16  # EAGAIN: a rename happened meanwhile; openat2(2) asks for a retry
 _MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter or a forbidden file; the walk tells which
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -140,6 +142,15 @@ def allocate(descriptor: int, length: int) -> bool:
             return False
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
+    return True
+
+
+def can_share_blocks(source: int, target: int) -> bool:
+    """Whether the file system lets an empty file ``target`` share the blocks of ``source``; it does so then."""
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
     return True
 
 

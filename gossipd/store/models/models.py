@@ -11,6 +11,7 @@ users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -29,7 +30,7 @@ from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
-from gossipd.store.models.reuse import copy_shared
+from gossipd.store.models.reuse import PieceSource, copy_from_files, copy_shared
 from gossipd.store.models.scrub import Scrubber
 from gossipd.store.notices import ModelEvicted
 
@@ -119,6 +120,14 @@ class Models:
         except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
 
+    def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
+        self.open(manifest)
+        replica = self.get(manifest.id)
+        try:
+            return copy_from_files(self._context, replica, files)
+        except OSError as error:
+            raise self._context.refused(error, replica.missing_bytes()) from error
+
     def finish(self, deployment: DeploymentId) -> None:
         replica = self.get(deployment)
         name = replica.manifest.name
@@ -150,13 +159,24 @@ class Models:
         for model in known:
             if (model.name, model.version, model.is_published) != (name, version, True):
                 continue
-            evicted = ModelEvicted(model.deployment, name, version)
-            self._before_evict(evicted)
-            with self._changing:
-                if self._context.stopping.is_set():
-                    return
-                self._remove(model)
-            self._context.emit(evicted)
+            lock = None
+            with suppress(FileNotFoundError):  # removed meanwhile
+                lock = self._disk.lock_directory(layout.version(name, version))
+            if lock is None:
+                continue  # or a job holds it: the next version that is complete looks again
+            try:
+                self._evict_unheld(model)
+            finally:
+                self._disk.close(lock)
+
+    def _evict_unheld(self, model: StoredModel) -> None:
+        evicted = ModelEvicted(model.deployment, model.name, model.version)
+        self._before_evict(evicted)
+        with self._changing:
+            if self._context.stopping.is_set():
+                return
+            self._remove(model)
+        self._context.emit(evicted)
 
     def abandon(self, deployment: DeploymentId) -> None:
         self._context.tracker.forget(deployment)

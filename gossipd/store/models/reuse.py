@@ -1,17 +1,22 @@
-"""Copying chunks from another version on this host, instead of fetching them.
+"""Copying chunks from another version or a directory on this host, instead of fetching them.
 
-What lives here: finding equal digests, copying inside the kernel, checking the copy. What does not: listing versions.
+What lives here: finding equal digests, copying inside the kernel, checking the copy. What does not: listing versions,
+and finding the files of a directory (``publish``).
 
 ``copy_file_range`` copies without bytes in user space, and shares blocks on file systems that can (XFS, Btrfs). The
 copy is hashed where it landed, because the old version may have rotted. Until then the chunk is busy, so that no other
 thread delivers it; it is held only if the hash is right. The scrub checks the original.
+
+Rejected: hard links to a directory's files, because trainers write into the files of the last checkpoint.
 """
 
 from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol
 
 from blake3 import blake3
 
@@ -21,6 +26,7 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.store.disk.disk import read_all
+from gossipd.store.errors import StoreClosingError
 from gossipd.store.journal.windows import write_chunk
 from gossipd.store.models.context import Context
 from gossipd.store.models.reading import lease_for_reading
@@ -67,15 +73,43 @@ def copy_equal(context: Context, replica: ModelReplica, chunk: int) -> None:
             return
 
 
+class PieceSource(Protocol):
+    """Where the bytes of a copy come from."""
+
+    def opened(self, file_index: int) -> AbstractContextManager[int]:
+        """A descriptor of one file. Raises OSError."""
+
+
+def copy_from_files(context: Context, replica: ModelReplica, files: PieceSource) -> int | None:
+    """Copy every missing chunk from files that should be the model's, in the manifest's order. Returns the first chunk
+    that they do not have as the manifest says, None when all are held. Raises OSError when the disk refuses."""
+    for chunk in range(replica.manifest.chunk_count):
+        if context.stopping.is_set():
+            raise StoreClosingError("the store is being closed")
+        if chunk in replica.held:
+            continue
+        if not _copy_chunk(context, files, replica.manifest.segments(chunk), replica, chunk):
+            return chunk
+    return None
+
+
 def _copy(
     context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int, *, supplier: Origin = LOCAL
 ) -> bool:
     """Copy one chunk; False when the original cannot be read or is wrong."""
-    length = replica.manifest.chunk_length(chunk)
-    if other.manifest.chunk_length(source) != length:
+    if other.manifest.chunk_length(source) != replica.manifest.chunk_length(chunk):
         return False
+    pieces = other.manifest.segments(source)
+    return _copy_chunk(context, _HeldFiles(context, other), pieces, replica, chunk, supplier=supplier)
+
+
+def _copy_chunk(
+    context: Context, source: PieceSource, pieces: Sequence[Segment], replica: ModelReplica, chunk: int,
+    *, supplier: Origin = LOCAL,
+) -> bool:  # fmt: skip
+    length = replica.manifest.chunk_length(chunk)
     begun = time.monotonic()
-    copier = _Copier(context, other, source, replica.manifest, chunk)
+    copier = _Copier(context, source, pieces, replica.manifest, chunk)
     try:
         is_mine = write_chunk(context, replica, chunk, copier.fill)
     except _Differs:
@@ -87,18 +121,35 @@ def _copy(
     return True
 
 
+class _HeldFiles:
+    """The files of another version."""
+
+    def __init__(self, context: Context, other: ModelReplica) -> None:
+        self._context = context
+        self._other = other
+
+    @contextmanager
+    def opened(self, file_index: int) -> Iterator[int]:
+        handle = lease_for_reading(self._context, self._other, file_index)
+        try:
+            yield handle.descriptor
+        finally:
+            self._context.handles.give_back(handle)
+
+
 class _Copier:
-    """Fills the segments of one chunk from the pieces of another, and hashes the result. One piece is open at a time: a
+    """Fills the segments of one chunk from pieces of other files, and hashes the result. One piece is open at a time: a
     chunk of packed files may have sixteen thousand.
     """
 
-    def __init__(self, context: Context, other: ModelReplica, source: int, manifest: Manifest, chunk: int) -> None:
-        self._context = context
+    def __init__(
+        self, context: Context, source: PieceSource, pieces: Sequence[Segment], manifest: Manifest, chunk: int
+    ) -> None:
         self._disk = context.disk
-        self._other = other
+        self._source = source
         self._manifest = manifest
         self._chunk = chunk
-        self._pieces = other.manifest.segments(source)
+        self._pieces = pieces
         self._piece = 0
         self._piece_done = 0
         self._hasher = blake3(max_threads=blake3.AUTO)
@@ -123,22 +174,21 @@ class _Copier:
             raise _Differs(0, "the copy is not what the manifest says")
 
     def _copy_piece(self, piece: Segment, target: int, target_offset: int, length: int) -> None:
-        try:
-            source = lease_for_reading(self._context, self._other, piece.file_index)
-        except OSError as error:
-            raise _Differs(0, "the source cannot be opened") from error
-        offset = piece.offset + self._piece_done
-        try:
-            while length:
-                copied = self._disk.copy_some(source.descriptor, offset, target, target_offset, length)
-                if copied <= 0:
-                    raise _Differs(0, "the source is shorter than it should be")
-                offset += copied
-                target_offset += copied
-                length -= copied
-        except OSError as error:
-            if error.errno == errno.EIO:  # probably a bad sector of the old version: fetch this chunk
-                raise _Differs(0, "the source cannot be read") from error
-            raise
-        finally:
-            self._context.handles.give_back(source)
+        with ExitStack() as stack:
+            try:
+                source = stack.enter_context(self._source.opened(piece.file_index))
+            except OSError as error:
+                raise _Differs(0, "the source cannot be opened") from error
+            offset = piece.offset + self._piece_done
+            try:
+                while length:
+                    copied = self._disk.copy_some(source, offset, target, target_offset, length)
+                    if copied <= 0:
+                        raise _Differs(0, "the source is shorter than it should be")
+                    offset += copied
+                    target_offset += copied
+                    length -= copied
+            except OSError as error:
+                if error.errno == errno.EIO:  # probably a bad sector of the old version: fetch this chunk
+                    raise _Differs(0, "the source cannot be read") from error
+                raise

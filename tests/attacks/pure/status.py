@@ -39,7 +39,7 @@ class StatusSurface:
         self._codes: Counter[str] = Counter()
 
     def _app(self) -> Starlette:
-        return status_app(self._daemon, self._daemon, self._daemon.ring)
+        return status_app(self._daemon, self._daemon, self._daemon, self._daemon.ring)
 
     @property
     def stage(self) -> Stage:
@@ -88,4 +88,4 @@ class ReadSurface(StatusSurface):
     """The socket for users who may ask and not order."""
 
     def _app(self) -> Starlette:
-        return read_app(self._daemon, self._daemon.ring)
+        return read_app(self._daemon, self._daemon, self._daemon.ring)

@@ -63,7 +63,8 @@ class StatusSurface:
 
     def __init__(self, rng: Random) -> None:
         self._daemon = _Daemon()
-        self._apps: list[Any] = [status_app(self._daemon, self._daemon, self._daemon.ring), health_app(self._daemon)]
+        guarded = status_app(self._daemon, self._daemon, self._daemon, self._daemon.ring)
+        self._apps: list[Any] = [guarded, health_app(self._daemon)]
         self._guard = RequestGuard(self._apps[0], deadline_s=30.0)
         self._requests = [_request("GET", path, [], b"") for path in _PAGES]
         self._requests += [_request("POST", path, [], json.dumps(fields).encode()) for path, fields in _ORDERS]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Done, Reloaded, VerifyStep
+from gossipd.api.ports import Done, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -78,6 +80,7 @@ class FakeDaemon:
     bad_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
+    path: str = "/m/org/toy/2"
     ring: EventRing = field(default_factory=lambda: EventRing(7))
     needs_restart: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -106,9 +109,12 @@ class FakeDaemon:
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
         return [row for row in self.rows if name in (None, row.name) and version in (None, row.version)]
 
+    def host_name(self) -> str:
+        return "node-1"
+
     def models(self) -> Sequence[ModelRow]:
         done = ModelRow(
-            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path="/m/org/toy/2"
+            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path=self.path
         )
         part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
         return [part, done]
@@ -193,6 +199,18 @@ class FakeDaemon:
             )
         finally:
             self.steps_closed += 1
+
+    async def publish(
+        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str
+    ) -> AsyncGenerator[PublishStep, None]:
+        self._take("publish", name, user, directory, version, step, how)
+        begun = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=9, file_count=2)
+        yield begun
+        yield msgspec.structs.replace(begun, version=version or 1, id=TOY.hex(), done=True)
+
+    async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
+        self._take("adopt", manifest, user, directory, how)
+        yield PublishStep(stage="deploying", name="m", version=1, bytes_done=9, bytes_total=9, file_count=2, done=True)
 
     def _take(self, verb: str, name: str, *rest: object) -> Done:
         if name == "nothing":

@@ -31,7 +31,7 @@ async def test_server_is_made_once_and_answers_the_client_that_waited(tmp_path: 
 
     def make() -> RequestGuard:
         made.append(threading.current_thread())
-        return RequestGuard(status_app(daemon, daemon, daemon.ring))
+        return RequestGuard(status_app(daemon, daemon, daemon, daemon.ring))
 
     servers = LocalServers()
     async with trio.open_nursery() as nursery:

@@ -21,7 +21,10 @@ from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.manifest.making import manifest
 
-NAMES = {"name": "org/toy", "version": 3, "node": "node-4", "dry_run": True, "undo": False, "force": True}
+NAMES = {
+    "name": "org/toy", "version": 3, "node": "node-4", "dry_run": True, "undo": False, "force": True,
+    "directory": "/saved", "manifest": "/manifest", "how": "copy",
+}  # fmt: skip
 QUESTIONS = [one for one in OPERATIONS if one.method == "get"]
 ORDERS = [one for one in OPERATIONS if one.method == "post"]
 
@@ -41,9 +44,9 @@ def check(answer: object, content: dict[str, Any]) -> None:
 
 def ask(path: Path, method: str, target: str, body: dict[str, Any] | None) -> tuple[int, str, bytes]:
     """Status, media type and body, through the client's own connection."""
-    from gossipd.api.client import _UnixConnection
+    from gossipd.api.unix_connection import UnixConnection
 
-    connection = _UnixConnection(path, 10.0)
+    connection = UnixConnection(path, 10.0)
     connection.request(method.upper(), target, None if body is None else json.dumps(body).encode())
     answer: HTTPResponse = connection.getresponse()
     found = answer.status, (answer.getheader("content-type") or "").partition(";")[0], answer.read()
@@ -54,7 +57,7 @@ def ask(path: Path, method: str, target: str, body: dict[str, Any] | None) -> tu
 def test_every_route_that_is_served_is_described_and_no_other() -> None:
     daemon = FakeDaemon()
     served = set()
-    for route in status_app(daemon, daemon, daemon.ring).routes:
+    for route in status_app(daemon, daemon, daemon, daemon.ring).routes:
         assert isinstance(route, Route)
         path = route.path.replace(":path}", "}").replace(":int}", "}")
         served |= {(method.lower(), path) for method in route.methods or () if method != "HEAD"}
@@ -75,14 +78,17 @@ def test_the_document_is_whole() -> None:
 @pytest.mark.parametrize("one", [*QUESTIONS, *ORDERS], ids=lambda one: f"{one.method} {one.path}")
 def test_every_real_answer_validates(one: Any, tmp_path: Path) -> None:
     alarm = AlarmRow(code="E_RELOAD", sentence="wrong", since="2026-11-25T00:00:00Z")
-    target = one.path.format(**NAMES) + ("?name=org/model" if one.answer is ManifestAnswer else "")
-    said = [manifest_row(manifest())]
-    body = {name: NAMES[name] for name in (*one.body, *one.optional) if name != "key"} if one.method == "post" else None
+    target, said = one.path.format(**NAMES), [manifest_row(manifest())]
+    if one.answer is ManifestAnswer:
+        target += "?name=org/model"
+    elif one.needs:
+        target += "?name=org/toy" + ("&round_s=0" if "round_s" in one.query else "")
+    body = {name: NAMES[name] for name in (*one.body, *one.optional) if name in NAMES} if one.method == "post" else None
     responses = document()["paths"][one.path][one.method]["responses"]
     for ready in (True, False):
         with running(tmp_path / f"s{ready}", FakeDaemon(alarms=[alarm], ready=ready, manifests=said)):
             status, media, answer = ask(tmp_path / f"s{ready}", one.method, target, body)
-        content = responses[str(status)]["content"][media]
+        content = responses.get(str(status), responses["default"])["content"][media]
         for line in answer.splitlines() if media == "application/x-ndjson" else [answer]:
             check(line.decode() if media == "text/plain" else json.loads(line), content)
 

@@ -18,19 +18,19 @@ from typing import Any
 import pytest
 import trio
 
-from gossipd.api import client
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.local_socket import SocketPathError, bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import AlarmRow
 from gossipd.api.server import health_app, read_app, status_app
+from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 
 @asynccontextmanager
 async def serving(path: Path, daemon: FakeDaemon, **limits: float) -> AsyncIterator[RequestGuard]:
-    guard = RequestGuard(status_app(daemon, daemon, daemon.ring), **limits)  # type: ignore[arg-type]
+    guard = RequestGuard(status_app(daemon, daemon, daemon, daemon.ring), **limits)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guard.serve, bind_unix(path))
         yield guard
@@ -420,7 +420,7 @@ async def test_a_path_longer_than_the_kernel_takes_works(tmp_path: Path) -> None
     deep.mkdir()
     daemon = FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(status_app(daemon, daemon, daemon.ring)).serve, bind_unix(deep / "s"))
+        nursery.start_soon(RequestGuard(status_app(daemon, daemon, daemon, daemon.ring)).serve, bind_unix(deep / "s"))
         page = await trio.to_thread.run_sync(StatusClient(deep / "s").status)
         nursery.cancel_scope.cancel()
     assert page["node"]["name"] == "node-1"
@@ -430,7 +430,7 @@ def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: py
     def refuse(_: object) -> None:  # what connect(2) says to all but root
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(client._UnixConnection, "connect", refuse)
+    monkeypatch.setattr(UnixConnection, "connect", refuse)
     with pytest.raises(DaemonUnreachableError, match=r"status.readers says who may ask"):
         StatusClient(tmp_path / "s").status()
 
@@ -495,7 +495,7 @@ async def test_out_of_descriptors_the_socket_waits_and_goes_on(tmp_path: Path) -
 async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path: Path) -> None:
     path, daemon = tmp_path / "read", FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(RequestGuard(read_app(daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
+        nursery.start_soon(RequestGuard(read_app(daemon, daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
         client = StatusClient(path)
         page = await trio.to_thread.run_sync(client.status)
         refusals = []
@@ -513,3 +513,34 @@ def test_a_configuration_names_both_sockets_and_a_path_its_neighbour(tmp_path: P
     (tmp_path / "gossipd.toml").write_text('[status]\nsocket = "a"\nread_socket = "b"\n')
     assert find_sockets(None, str(tmp_path)) == (tmp_path / "a", tmp_path / "b")
     assert find_sockets("/run/x.sock", str(tmp_path)) == (Path("/run/x.sock"), Path("/run/gossipd-read.sock"))
+
+
+async def test_publishing_is_for_the_user_that_the_kernel_names(tmp_path: Path) -> None:
+    daemon, path = FakeDaemon(), tmp_path / "s"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(read_app(daemon, daemon, daemon.ring)).serve, bind_unix(path, mode=0o666))
+        client = StatusClient(path)
+        lines = await trio.to_thread.run_sync(lambda: list(client.publish(directory="/d", name="m", step=7)))
+        assert [line["done"] for line in lines] == [False, True]
+        assert daemon.orders == [("publish", "m", os.getuid(), "/d", None, 7, "copy")]
+        status, answer = await ask(path, post("/v1/adopt", '{"directory": "/d", "manifest": "/m"}'))
+        assert (status, answer["error"]["code"]) == (403, "E_READ_SOCKET")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"directory": "/d", "name": "m", "how": "hardlink"}', "hard links would change"),
+        ('{"directory": "/d", "name": "m", "version": 1, "step": 1}', "a version or a step, not both"),
+        ('{"directory": "/d", "name": "m", "step": -1}', "non-negative"),
+        ('{"name": "m"}', "'directory' is missing"),
+    ],
+)
+async def test_publishing_refuses_what_it_cannot_mean(tmp_path: Path, body: str, words: str) -> None:
+    daemon = FakeDaemon()
+    async with serving(tmp_path / "s", daemon):
+        status, answer = await ask(tmp_path / "s", post("/v1/publish", body))
+    assert status == 400
+    assert words in answer["error"]["message"]
+    assert not daemon.orders

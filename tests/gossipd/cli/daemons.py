@@ -18,21 +18,29 @@ from tests.gossipd.api.fake_daemon import FakeDaemon
 @contextmanager
 def running(path: Path, daemon: FakeDaemon) -> Iterator[FakeDaemon]:
     """Serve ``daemon`` at ``path`` until the block ends."""
+    with guarded(path, daemon):
+        yield daemon
+
+
+@contextmanager
+def guarded(path: Path, daemon: FakeDaemon) -> Iterator[RequestGuard]:
+    """The same, with the guard of the socket."""
     ready = threading.Event()
     stop: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
+    guard = RequestGuard(status_app(daemon, daemon, daemon, daemon.ring))
 
     async def serve() -> None:
         with trio.CancelScope() as scope:
             listener = bind_unix(path)
             stop.append((trio.lowlevel.current_trio_token(), scope))
             ready.set()
-            await RequestGuard(status_app(daemon, daemon, daemon.ring)).serve(listener)
+            await guard.serve(listener)
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()
     assert ready.wait(10)
     try:
-        yield daemon
+        yield guard
     finally:
         token, scope = stop[0]
         token.run_sync_soon(scope.cancel)

@@ -345,6 +345,25 @@ def test_a_refusal_with_json_is_an_object_and_still_a_sentence(shell: Shell) -> 
     assert ended.err == "E_NOT_FOUND: nothing is not deployed here\n"
 
 
+def test_latest_prints_the_version_that_a_job_resumes_from(shell: Shell) -> None:
+    assert shell("latest", "org/toy", "--where", "node-1,node-2").out == "org/toy@3\n"
+    assert shell("latest", "org/toy", "--where", "here", "--json").object["deployment"]["version"] == 3
+    ended = shell("latest", "org/toy")
+    assert ended.code == ExitCode.PARTIAL
+    assert ended.err.startswith("E_NOT_READY: no version of org/toy is complete everywhere: org/toy@3 lacks node-3")
+
+
+def test_hold_runs_a_command_and_ends_with_its_code(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    shell.daemon.path = str(tmp_path / "1")
+    code = [sys.executable, "-c", "import sys; sys.exit(7)"]
+    options = ["--socket", str(shell.path)]
+    assert shell("hold", *options, "org/toy@2", "--", *code, socket=False).code == 7
+    ended = shell("hold", *options, "org/toy@2", "--", str(tmp_path / "none"), socket=False)
+    assert (ended.code, ended.err) == (2, f"E_USAGE: {tmp_path}/none: No such file or directory\n")
+    assert shell("hold", *options, "org/toy@3", socket=False).code == ExitCode.NOT_FOUND
+
+
 def test_no_daemon_is_exit_code_4(shell: Shell, tmp_path: Path) -> None:
     for command in (["status"], ["members"], ["ls"], ["path", "a"], ["wait", "a@1", "--timeout", "0s"], ["rm", "a@1"]):
         ended = shell(*command, "--socket", str(tmp_path / "none"), socket=False)

@@ -78,6 +78,7 @@ class MemoryDisk:
         self.total_bytes = total_bytes
         self.used_bytes = 0  # by others
         self.lock_owner: int | None = None
+        self.held: set[str] = set()  # directories that somebody holds
         self.can_allocate = True
         self.write_backs = 0
         self._pending: list[list[Change]] = []
@@ -135,6 +136,9 @@ class MemoryDisk:
             raise BlockingIOError(errno.EAGAIN, "locked")
         self.lock_owner = descriptor
         return descriptor
+
+    def lock_directory(self, path: str) -> int | None:
+        return None if path in self.held else self._descriptor(self._directory(path), False)
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         self._call("write", "")

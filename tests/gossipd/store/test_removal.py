@@ -243,6 +243,18 @@ def test_a_model_that_is_removed_as_soon_as_its_tree_has_moved_is_not_made_curre
     assert opened.store.statistics().oldest_unchecked_age_s == 0, "the scrub does not wait for it"
 
 
+def test_a_version_that_a_job_holds_is_evicted_only_after_the_hold_ends() -> None:
+    opened = Opened(keep_versions=1)
+    opened.deliver(small(version=1))
+    opened.disk.held.add("m/1")
+    opened.deliver(small(version=2, seed=2))
+    assert opened.store.versions("m") == [1, 2]
+    assert not opened.announced
+    opened.disk.held.clear()
+    opened.deliver(small(version=3, seed=3))
+    assert opened.store.versions("m") == [3]
+
+
 def test_an_eviction_is_announced_while_the_whole_version_is_still_there_and_told_when_it_is_gone() -> None:
     opened = Opened(keep_versions=1)
     opened.deliver(ONE)

@@ -682,6 +682,30 @@ def land_fetches(driven: Driven, flying: list[StartFetch], count: int, each_s: f
     return landed
 
 
+def two_versions(chunks: int) -> Driven:
+    """Version 6 of a name, and version 7 as ``OTHER``, opened after it: a host that replaces another."""
+    driven = Driven()
+    driven.meet(*[view(number, term=int(number == 1)) for number in range(1, 20)])
+    older = DeploymentOpened(DEPLOYMENT, shape(chunks), ChunkSet(chunks), name="run", version=6)
+    driven.tell(older, replace(older, deployment=OTHER, version=7))
+    return driven
+
+
+def test_the_newest_version_of_a_name_is_fetched_before_all_others() -> None:
+    driven = two_versions(200)
+    flying = of(StartFetch, driven.tell(*all_held(200, OTHER)))
+    flying += of(StartFetch, driven.tell(*all_held(200, DEPLOYMENT)))
+    landed = land_fetches(driven, flying, 200, 0.01)
+    assert landed[DEPLOYMENT] <= len(flying), "the older one begins when the newer has nothing left to ask for"
+    assert landed[OTHER] >= 200 - len(flying)
+    assert land_fetches(driven, flying, 200, 0.01)[DEPLOYMENT] >= 200 - 2 * len(flying) - 1
+
+
+def test_an_older_version_goes_on_while_nobody_has_the_newer() -> None:
+    driven = two_versions(200)
+    assert len(of(StartFetch, driven.tell(*all_held(200, DEPLOYMENT)))) > 1
+
+
 @pytest.mark.parametrize("each_s", [0.01, 0.5])
 def test_a_higher_priority_takes_all_fetches_but_one(each_s: float) -> None:
     driven = two_deployments(9, 1_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,3 +161,14 @@ def test_names_that_lead_to_the_store_are_synced_up_to_where_it_is_mounted(
     synced.clear()
     make_root(Path("/proc"), mode=0o700)
     assert synced == [], "a mount point's own name is not on a disk"
+
+
+def test_a_directory_is_locked_only_while_nobody_holds_it(disk: PosixDisk, tmp_path: Path) -> None:
+    disk.make_directory("v")
+    holder = os.open(tmp_path / "root" / "v", os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)
+    assert disk.lock_directory("v") is None
+    os.close(holder)
+    lock = disk.lock_directory("v")
+    assert lock is not None
+    disk.close(lock)

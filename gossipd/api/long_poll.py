@@ -1,0 +1,98 @@
+"""Questions that are answered when something has changed: ``GET /v1/wait``.
+
+What lives here: looking again, how often, and for how long. What does not: what is enough (``readiness``).
+
+A row is made of every target's record, so looking costs time on a large cluster. All who wait for one version share a
+look, which is repeated every ``LOOK_S``, or more rarely where all the looks together would take more than a twentieth
+of the time. A round ends after ``ROUND_S_MAX`` with what is known then, and the client asks again; so a client that has
+gone holds its place only that long.
+
+Rejected: to be told of each record that arrives, because during a deployment every host sends one each second.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import trio
+
+from gossipd.api.ports import StatusPort
+from gossipd.api.readiness import HostsNeeded, check_possible, lacking
+from gossipd.api.schema import DeploymentRow, Row
+
+LOOK_S = 0.025  # an answer comes within 50 ms of the change
+ROUND_S_MAX = 20.0
+_SHARE = 20  # looking takes at most 1/20 of the time
+
+
+class WaitRow(Row, frozen=True, kw_only=True):
+    """The answer to one round. ``ready``: enough hosts are complete. ``sentence``: what is so, for people."""
+
+    ready: bool
+    sentence: str
+    deployment: DeploymentRow | None
+
+
+@dataclass(slots=True)
+class _Look:
+    row: DeploymentRow | None
+    taken_s: float
+    cost_s: float
+    waiting: int = 0
+
+
+class LongPoll:
+    """Looks for all who wait."""
+
+    def __init__(self, view: StatusPort) -> None:
+        self._view = view
+        self._looks: dict[tuple[str, int | None], _Look] = {}
+
+    async def wait(self, name: str, version: int | None, needed: HostsNeeded, round_s: float) -> WaitRow:
+        """Until the hosts needed are complete, at most ``round_s``. Without a version: the newest one known. Raises
+        DeploymentEndedError at once when they will not be."""
+        key = (name, version)
+        look = self._looks.setdefault(key, _Look(None, -1.0, 0.0))
+        look.waiting += 1
+        try:
+            with trio.move_on_after(min(round_s, ROUND_S_MAX)):
+                while not self._is_ready(key, look, needed):
+                    await trio.sleep(self._interval_s())
+        finally:
+            look.waiting -= 1
+            if not look.waiting:
+                del self._looks[key]
+        return self._answer(key, look, needed)
+
+    def _interval_s(self) -> float:
+        return max(LOOK_S, _SHARE * sum(look.cost_s for look in self._looks.values()))
+
+    def _is_ready(self, key: tuple[str, int | None], look: _Look, needed: HostsNeeded) -> bool:
+        now = time.monotonic()
+        if look.taken_s < 0 or now - look.taken_s >= self._interval_s() / 2:
+            look.row = newest_row(self._view, *key)
+            look.taken_s = now
+            look.cost_s = time.monotonic() - now
+        if look.row is None:
+            return False
+        here = self._view.host_name()
+        if needed.met_by(look.row, here):
+            return True
+        check_possible(look.row, needed, here)
+        return False
+
+    def _answer(self, key: tuple[str, int | None], look: _Look, needed: HostsNeeded) -> WaitRow:
+        row = look.row
+        if row is None:
+            label = key[0] if key[1] is None else f"{key[0]}@{key[1]}"
+            return WaitRow(ready=False, sentence=f"no deployment {label} is known here", deployment=None)
+        ready = needed.met_by(row, self._view.host_name())
+        hosts = [host for host in row.hosts if not needed.is_here or host.name == self._view.host_name()]
+        return WaitRow(ready=ready, sentence=f"{row.name}@{row.version} is {lacking(row, hosts)}", deployment=row)
+
+
+def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:
+    """The row of that version; of the highest that is not cancelled where none is given."""
+    rows = [row for row in view.deployments(name, version) if version is not None or row.state != "cancelled"]
+    return max(rows, key=lambda row: row.version, default=None)

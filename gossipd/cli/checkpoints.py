@@ -1,0 +1,70 @@
+"""``gossipd watch``: finished steps of a training run become versions by themselves.
+
+What lives here: the loop, and what it prints. What does not: when a step is finished (``publish.step_watch``), and
+publishing (the daemon, through ``gossipd.client``).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from gossipd.cli.options import examples
+from gossipd.client.client import Client
+from gossipd.core.errors import GossipdError, UsageError
+
+LOOK_S = 0.5
+
+
+@click.command(
+    epilog=examples("gossipd watch /scratch/run-7 --name train/run-7", "gossipd watch . --name m --marker DONE")
+)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="The model's name; steps become its versions.")
+@click.option("--pattern", default="*", show_default=True, help="Only directories of such names; digits must end them.")
+@click.option("--marker", metavar="FILE", help="The file that is written last.  [default: .metadata, or safetensors]")
+@click.option("--once", is_flag=True, help="Publish what is finished, and end.")
+@click.option("--socket", metavar="PATH", help="The daemon's.  [default: $GOSSIPD_SOCKET, ./gossipd.sock]")
+@click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
+def watch(
+    *, directory: Path, name: str, pattern: str, marker: str | None, once: bool, socket: str | None, config: str | None
+) -> int:
+    """Publish each step that a trainer has finished below DIR, through this host's daemon, which signs for this user.
+
+    A step is finished when its writer's last file is there, nothing is newer, no shard is missing, and two looks a
+    second apart agree. What was there before and is not above the last version is left alone; a directory that is
+    written over is published again. Prints a line for each version.
+    """
+    from gossipd.core.versions import split_version
+    from gossipd.publish.step_listing import StepLister
+    from gossipd.publish.step_watch import SETTLED_S, PublishStepDirectory, StepWatch
+
+    client = Client(socket, config=config)
+    last = client.last_version(name)
+    steps = StepWatch(marker=marker, last_step=None if last is None else split_version(last)[0])
+    lister = StepLister(directory, pattern)
+    begun = time.monotonic()
+    while True:
+        try:
+            steps.looked(lister.look(), time.monotonic())
+        except OSError as error:
+            raise UsageError(f"{directory}: {error.strerror}") from None
+        while commands := steps.drain():
+            for command in commands:
+                if isinstance(command, PublishStepDirectory):
+                    try:
+                        made = client.publish(directory / command.directory, name=name, step=command.step)
+                    except GossipdError as error:
+                        steps.failed(command.directory, error.sentence, time.monotonic())
+                    else:
+                        click.echo(f"{made.name}@{made.version}  {command.directory}  id {made.id[:12]}")
+                        sys.stdout.flush()
+                        steps.published(command.directory, time.monotonic())
+                else:
+                    click.echo(f"{command.directory}: {command.sentence}", err=True)
+        if once and time.monotonic() - begun > 2 * SETTLED_S:
+            return 0
+        time.sleep(LOOK_S)

@@ -1,0 +1,63 @@
+"""``gossipd latest`` and ``gossipd hold``: which version a job resumes from, and keeping it while the job runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from gossipd.api.client import StatusClient
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.client.holding import held
+from gossipd.core.errors import UsageError
+
+
+@click.command(epilog=examples("gossipd latest run-7", "gossipd latest run-7 --where node-1,node-2 --json"))
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--where",
+    default="everywhere",
+    show_default=True,
+    help="Where it must be complete: here, anywhere, everywhere, or hosts by name, separated by commas.",
+)
+@daemon_options
+def latest(*, name: str, where: str, client: StatusClient, as_json: bool) -> int:
+    """The newest version of NAME that is complete where it matters; the same answer on every host.
+
+    Prints NAME@VERSION. Exits with 3 when no version is known, 9 when none is complete there.
+    """
+    row = client.latest(name, where)
+    if as_json:
+        echo_json({"schema_version": 1, "deployment": row})
+    else:
+        click.echo(f"{row['name']}@{row['version']}")
+    return 0
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},  # options after NAME are the command's
+    epilog=examples("gossipd hold qwen@3 -- vllm serve /models/qwen/3"),
+)
+@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@daemon_options
+def hold(*, model: tuple[str, int | None], command: tuple[str, ...], client: StatusClient, as_json: bool) -> int:
+    """Run COMMAND while a version is kept on this host: newer versions do not evict it.
+
+    Without a command: until the input ends. Exits with the command's code.
+    """
+    command = command[1:] if command[:1] == ("--",) else command
+    if as_json:
+        raise UsageError("hold has no answer for --json; the command that it runs writes to stdout")
+    with held(Path(client.complete_model(*model)["path"])) as directory:
+        if not command:
+            click.echo(f"holding {directory}", err=True)
+            sys.stdin.read()
+            return 0
+        try:
+            code = subprocess.run(command, check=False).returncode
+        except OSError as error:
+            raise UsageError(f"{command[0]}: {error.strerror}") from None
+    return code if code >= 0 else 128 - code  # ended by a signal: as shells say it

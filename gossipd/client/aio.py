@@ -1,0 +1,50 @@
+"""``Client`` for coroutines, on any event loop that anyio knows.
+
+What lives here: each call in a worker thread. What does not: any of its meaning (``client``). A call that is cancelled
+is left to end by itself: a wait ends with its round, a publication goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
+
+from gossipd.client.client import Client, Hosts, Publication, Version, Where
+
+
+class AsyncClient:
+    """``Client``, whose methods say what each does."""
+
+    def __init__(self, socket: str | Path | None = None, *, config: str | Path | None = None) -> None:
+        self._client = Client(socket, config=config)
+
+    async def publish(
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
+    ) -> Publication:
+        call = partial(self._client.publish, path, name=name, version=version, step=step, how=how)
+        return await to_thread.run_sync(call, abandon_on_cancel=True)
+
+    async def wait(
+        self, name: str, version: int | None = None, *, hosts: Hosts = "here", timeout: float | None = None
+    ) -> Version:
+        call = partial(self._client.wait, name, version, hosts=hosts, timeout=timeout)
+        return await to_thread.run_sync(call, abandon_on_cancel=True)
+
+    async def latest(self, name: str, where: Where = "everywhere") -> Version:
+        return await to_thread.run_sync(self._client.latest, name, where, abandon_on_cancel=True)
+
+    async def path(self, name: str, version: int | None = None) -> Path:
+        return await to_thread.run_sync(self._client.path, name, version, abandon_on_cancel=True)
+
+    @asynccontextmanager
+    async def hold(self, name: str, version: int | None = None) -> AsyncIterator[Path]:
+        lock = self._client.hold(name, version)
+        directory = await to_thread.run_sync(lock.__enter__)
+        try:
+            yield directory
+        finally:
+            lock.__exit__(None, None, None)  # closes a descriptor, waits for nothing

@@ -1,0 +1,215 @@
+"""What a job asks of the daemon on its host.
+
+What lives here: ``Client``, blocking, for any thread. What does not: requests and the search for the socket
+(``api.client``, the low-level client that the commands use too), and coroutines (``aio``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
+from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
+from gossipd.client.holding import held
+from gossipd.core.errors import ExitCode, NotFoundError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+API_VERSION = "1.0"
+ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
+RESTART_S = 0.5  # between attempts while the daemon starts again
+
+Hosts: TypeAlias = "str | int"
+"""``"here"``, a share such as ``"90%"``, or a number of hosts."""
+Where: TypeAlias = "str | Sequence[str]"
+"""``"here"``, ``"anywhere"``, ``"everywhere"``, or the names of the hosts that matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a model, as the cluster has it now."""
+
+    name: str
+    version: int
+    id: str
+    """The deployment's, 64 hexadecimal digits: equal on two hosts only for equal content."""
+    state: str
+    bytes_total: int
+    hosts_complete: int
+    hosts_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A version that this host has made, holds whole, and has told to the cluster."""
+
+    name: str
+    version: int
+    id: str
+    bytes_total: int
+    file_count: int
+
+
+class Client:
+    """Asks the daemon of this host. Thread-safe; keeps no connection, so it may be kept across ``fork`` and restarts.
+
+    Every method raises DaemonUnreachableError where no daemon answers, and a class of ``gossipd.client.errors`` where
+    the daemon refuses.
+    """
+
+    def __init__(self, socket: str | Path | None = None, *, config: str | Path | None = None) -> None:
+        """``socket``: the daemon's; else that of the daemon's ``config``, else ``$GOSSIPD_SOCKET``, else
+        ``./gossipd.sock``. A user who may not open it uses the daemon's other socket, for questions."""
+        path, questions = find_sockets(None if socket is None else str(socket), None if config is None else str(config))
+        self._daemon = StatusClient(path, questions=questions)
+        self._publisher: ThreadPoolExecutor | None = None
+        self._waiting: dict[str, Future[Publication]] = {}
+        self._lock = Lock()
+
+    # ---- publishing ----------------------------------------------------------------------------------
+
+    def publish(
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
+    ) -> Publication:
+        """Make the directory ``path`` the next version of ``name``, and return when this host holds it.
+
+        The daemon reads and hashes the files, copies them into its store (inside the kernel, and without a second copy
+        on file systems that share blocks), signs for this user, and tells the cluster. Then the directory may be
+        overwritten or deleted. Other hosts fetch from this one: see ``wait``.
+
+        Args:
+            version: of the model; None is one more than the last that this host knows.
+            step: of the training run, instead of a version: the version is then ``attempt * 2**32 + step``, and the
+                attempt is one more when the step is not above the last one. A run that is resumed from an earlier step
+                goes on publishing so.
+            how: ``copy``, or ``reflink``: refuse where the file system cannot share blocks.
+        Raises:
+            NotTrustedError: this user may not publish that name (``publish.users``).
+            RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
+        """
+        fields: dict[str, object] = {"directory": str(Path(path).absolute()), "name": name, "how": how}
+        fields |= {key: value for key, value in (("version", version), ("step", step)) if value is not None}
+        last: Mapping[str, Any] = {}
+        with typed_refusals():
+            for last in self._daemon.publish(**fields):  # noqa: B007 - the last line is the answer
+                pass
+        if not last.get("done"):
+            raise DaemonUnreachableError(f"the daemon ended before {name} was published")
+        return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
+
+    def publish_async(
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
+    ) -> Future[Publication]:
+        """``publish`` in a thread of its own; returns at once. In coroutines: ``asyncio.wrap_future(future)``.
+
+        Publications are made one after the other. A newer one of the same name cancels one that has not begun: a job
+        that saves faster than it can be carried loses steps between, never the newest."""
+        with self._lock:
+            if self._publisher is None:
+                from concurrent.futures import ThreadPoolExecutor  # some milliseconds that most clients do not need
+
+                self._publisher = ThreadPoolExecutor(1, thread_name_prefix="gossipd-publish")
+            before = self._waiting.pop(name, None)
+            if before is not None:
+                before.cancel()  # without effect when it has begun
+            future = self._publisher.submit(self.publish, path, name=name, version=version, step=step, how=how)
+            self._waiting[name] = future
+        return future
+
+    # ---- waiting and finding -------------------------------------------------------------------------
+
+    def wait(
+        self, name: str, version: int | None = None, *, hosts: Hosts = "here", timeout: float | None = None
+    ) -> Version:
+        """Return when the version is complete on ``hosts``; without a version, the newest one that is known by then.
+
+        A version that is not known yet is waited for, and so is a daemon that restarts. ``timeout``: seconds, None is
+        for ever.
+
+        Raises:
+            TimedOutError: the time is up. EndedError: it was cancelled, has failed or was removed: at once.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        sentence, has_answered = f"no daemon has told of {name}", False
+        while True:
+            left = ROUND_S if deadline is None else deadline - time.monotonic()
+            try:
+                with typed_refusals():
+                    answer = self._daemon.wait_round(name, version, str(hosts), max(0.0, min(ROUND_S, left)))
+                sentence, has_answered = answer["sentence"], True
+                if answer["ready"]:
+                    return _version(answer["deployment"])
+            except DaemonUnreachableError:
+                if not has_answered:
+                    raise
+                time.sleep(RESTART_S)
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimedOutError("E_TIMEOUT", f"after {timeout:g} s {sentence}", ExitCode.TIMEOUT)
+
+    def latest(self, name: str, where: Where = "everywhere") -> Version:
+        """The newest version of ``name`` that is complete where it matters. Every host gives the same answer.
+
+        A job that resumes names its hosts: ``latest("run-7", where=["node-1", "node-2"])``. Where the network is
+        broken, a side that lacks one of them gets an error instead of an answer that the other side does not share.
+
+        Raises:
+            NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there, and the sentence
+                says which hosts the newest one lacks.
+        """
+        text = where if isinstance(where, str) else ",".join(where)
+        with typed_refusals():
+            return _version(self._daemon.latest(name, text))
+
+    def last_version(self, name: str) -> int | None:
+        """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
+        try:
+            rows = self._daemon.status(name)["deployments"]
+        except RefusedByDaemonError as error:
+            if error.code_of_exit == ExitCode.NOT_FOUND:
+                return None
+            raise
+        return max(int(row["version"]) for row in rows)
+
+    def path(self, name: str, version: int | None = None) -> Path:
+        """The directory of a complete version on this host; without a version, of the one that is current.
+
+        The directory is that of the version itself, so it does not change when a newer version arrives. Raises
+        NotThereError."""
+        try:
+            return Path(self._daemon.complete_model(name, version)["path"])
+        except NotFoundError as error:
+            raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
+
+    def hold(self, name: str, version: int | None = None) -> AbstractContextManager[Path]:
+        """A context manager that keeps a version on this host while it is used, and gives its directory.
+
+        Eviction by a newer version leaves it alone; ``gossipd rm`` does not. It ends with the block, and with the
+        process, however that ends. Raises NotThereError on entering."""
+        return self._held(name, version)
+
+    @contextmanager
+    def _held(self, name: str, version: int | None) -> Iterator[Path]:
+        directory = self.path(name, version)
+        try:
+            lock = held(directory)
+            entered = lock.__enter__()
+        except NotFoundError as error:
+            raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
+        try:
+            yield entered
+        finally:
+            lock.__exit__(None, None, None)
+
+
+def _version(row: Mapping[str, Any]) -> Version:
+    return Version(
+        row["name"], row["version"], row["id"], row["state"], row["bytes_total"], row["hosts_complete"],
+        row["hosts_total"],
+    )  # fmt: skip

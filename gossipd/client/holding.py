@@ -1,0 +1,40 @@
+"""A version that is held: it is not evicted while a process of this host uses it.
+
+What lives here: the lock. What does not: eviction, which leaves a locked directory alone (``store.models``).
+
+The lock is a shared ``flock`` on the version's directory. So any user who may read the model may hold it, nothing is
+written, and the kernel drops the lock when the process ends, however it ends. A version that is evicted meanwhile has
+been renamed; that is seen after locking, by its place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gossipd.core.errors import NotFoundError
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[Path]:
+    """Hold the version at ``directory`` until the end of the block or of the process. Raises NotFoundError: it is not
+    there, or was just removed."""
+    gone = NotFoundError(f"{directory} is not on this host any more")
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise gone from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            is_there = os.path.samestat(os.fstat(descriptor), directory.stat())
+        except OSError as error:  # it is being evicted
+            raise gone from error
+        if not is_there:
+            raise gone
+        yield directory
+    finally:
+        os.close(descriptor)

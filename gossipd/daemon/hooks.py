@@ -1,0 +1,109 @@
+"""Commands of the operator that run when a model is complete or has failed here, and at an alarm.
+
+What lives here: looking for facts, and one process at a time. What does not: the order and retries (``hook_queue``).
+
+A command is an argument vector: no shell reads it, and nothing from a manifest is part of it. The fact is one JSON
+object on its standard input. It has ``TIMEOUT_S``; then it and its children, a session of their own, are killed. Its
+standard output is dropped, its standard error goes where the daemon's goes. ``complete`` comes after ``current`` has
+moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+import trio
+
+from gossipd.api.schema import HooksRow
+from gossipd.daemon.hook_queue import HookFact, HookQueue
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.reports import Alarms
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import HostState
+
+LOOK_S = 0.5
+TIMEOUT_S = 30.0
+_KINDS = {HostState.COMPLETE: "complete", HostState.FAILED: "failed"}
+log = structlog.get_logger("hooks")
+
+
+class Hooks:
+    """One per daemon."""
+
+    def __init__(self, live: LiveSettings, lifecycle: DeploymentTable, alarms: Alarms) -> None:
+        self._live = live
+        self._lifecycle = lifecycle
+        self._alarms = alarms
+        self._queue = HookQueue()
+
+    def row(self) -> HooksRow:
+        figures = self._queue.figures
+        return HooksRow(
+            done=figures.done, failed=figures.failed, dropped=figures.dropped, waiting=self._queue.waiting,
+            last_failure=figures.last_failure,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            section = self._live.config.hooks
+            commands = {"complete": section.complete, "failed": section.failed, "alarm": section.alarm}
+            self._queue.note(self._facts(), commands)
+            fact = self._queue.next(trio.current_time())
+            if fact is None:
+                await trio.sleep(LOOK_S)
+                continue
+            trouble = await self._perform(commands[fact.kind], fact)
+            if trouble is not None:
+                log.warning("hook failed", kind=fact.kind, reason=trouble)
+            self._queue.ended(trouble, trio.current_time())
+
+    def _facts(self) -> list[HookFact]:
+        facts = [
+            HookFact(kind, self._fields(record))
+            for record in self._lifecycle
+            if record.manifest is not None and (kind := _KINDS.get(record.state)) is not None
+        ]
+        alarms = self._alarms.rows.values()
+        return facts + [HookFact("alarm", (("code", one.code), ("sentence", one.sentence))) for one in alarms]
+
+    def _fields(self, record: DeploymentRecord) -> tuple[tuple[str, str | int], ...]:
+        manifest = record.manifest
+        assert manifest is not None
+        path = Path(self._live.config.store.models) / manifest.name / str(manifest.version)
+        place = str(path) if record.state is HostState.COMPLETE else ""
+        return (
+            ("name", manifest.name), ("version", manifest.version), ("id", record.id.hex()), ("path", place),
+            ("reason", record.reason.value), ("sentence", record.sentence),
+        )  # fmt: skip
+
+    async def _perform(self, command: tuple[str, ...], fact: HookFact) -> str | None:
+        """Run one hook to its end; how it failed."""
+        if not command:
+            return None  # it was taken out of the configuration meanwhile
+        node = self._live.config.node
+        fields = {"schema_version": 1, "event": fact.kind, "node": node.name, "rack": node.rack, **dict(fact.fields)}
+        ended = None
+        try:
+            with trio.move_on_after(TIMEOUT_S):
+                ended = await trio.run_process(
+                    command, stdin=json.dumps(fields).encode() + b"\n", check=False, stdout=subprocess.DEVNULL,
+                    start_new_session=True, deliver_cancel=_kill_session,
+                )  # fmt: skip
+        except OSError as error:  # also where it ends without reading
+            return f"{command[0]}: {error.strerror or error}"
+        if ended is None:
+            return f"{command[0]} did not end within {TIMEOUT_S:g} s and was killed"
+        return f"{command[0]} ended with {ended.returncode}" if ended.returncode else None
+
+
+async def _kill_session(process: trio.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

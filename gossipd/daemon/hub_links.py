@@ -1,0 +1,89 @@
+"""Keeping caches of the Hugging Face Hub in step with the complete models of this host.
+
+What lives here: which repository is which name, and when to look. What does not: the cache's form
+(``store.hub_cache``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import structlog
+import trio
+
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import HostState
+from gossipd.runtime.worker_threads import run_blocking
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.hub_cache import REVISION_DIGITS, HubEntry, settle_cache
+
+LOOK_S = 0.5
+RETRY_S = 10.0
+log = structlog.get_logger("hub cache")
+
+
+class HubLinks:
+    """One per daemon; does nothing without ``hf.caches``."""
+
+    def __init__(self, live: LiveSettings, lifecycle: DeploymentTable, store: ChunkStore) -> None:
+        self._live = live
+        self._lifecycle = lifecycle
+        self._store = store
+        self._settled: object = None
+        self._served: frozenset[str] = frozenset()
+        self._said: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            delay_s = LOOK_S
+            caches = self._live.config.hf.caches
+            if caches or self._served:
+                wanted = self._wanted()
+                if (caches, wanted) != self._settled:
+                    try:
+                        await run_blocking(self._settle, caches, wanted)
+                        self._settled = (caches, wanted)
+                    except OSError as error:
+                        delay_s = RETRY_S
+                        self._say((f"{error.filename}: {error.strerror}",))
+            await trio.sleep(delay_s)
+
+    def _wanted(self) -> dict[str, HubEntry]:
+        names = dict(self._live.config.hf.names)
+        root = Path(self._live.config.store.models)
+        complete: dict[str, dict[int, str]] = defaultdict(dict)
+        for record in self._lifecycle:
+            if record.manifest is not None and record.is_open and record.state is HostState.COMPLETE:
+                complete[record.manifest.name][record.manifest.version] = record.id.hex()[:REVISION_DIGITS]
+        wanted = {}
+        for name, versions in complete.items():
+            current = self._store.current(name)
+            if current not in versions:
+                continue
+            snapshots = {revision: root / name / str(version) for version, revision in versions.items()}
+            for repository in names.get(name, (name,)):
+                wanted[repository] = HubEntry(snapshots, versions[current])
+        return wanted
+
+    def _settle(self, caches: tuple[Path, ...], wanted: dict[str, HubEntry]) -> None:
+        known = self._served | frozenset(self._repositories_of_the_store())
+        foreign = [
+            one for cache in caches for one in settle_cache(cache, self._live.config.store.models, wanted, known)
+        ]
+        self._served = frozenset(wanted)
+        self._say(tuple(f"{one} is somebody's download" for one in foreign))
+
+    def _repositories_of_the_store(self) -> list[str]:
+        """Those that an earlier run may have left links for."""
+        names = dict(self._live.config.hf.names)
+        found = {record.manifest.name for record in self._lifecycle if record.manifest is not None}
+        return [repository for name in found for repository in names.get(name, (name,))]
+
+    def _say(self, sentences: tuple[str, ...]) -> None:
+        if sentences != self._said:
+            self._said = sentences
+            for sentence in sentences:
+                log.warning("left alone", reason=sentence)

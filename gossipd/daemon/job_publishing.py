@@ -1,0 +1,307 @@
+"""Publishing for the users of this host: the body of ``api.ports.PublishPort``.
+
+What lives here: the order of steps, and what is undone when one fails. What does not: who may (``publish.permits``),
+which version (``publish.next_version``), hashing (``publish.publisher``), copying (``store``), deploying
+(``deployment.orders``).
+
+A directory is hashed and signed, or its manifest was signed elsewhere; its chunks are copied into the store, each
+compared with its digest; only then the manifest is offered as one from the inbox is. So this host holds the version
+whole before anybody hears of it, which matters: the manifest has no source, and the other hosts fetch from this one.
+Where the offer is refused, the copy is deleted, by the next start if this one is killed: only what was noted before the
+copy was begun (``leftovers``), because books without a statement may be what an operator keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import trio
+
+from gossipd.api.long_poll import newest_row
+from gossipd.api.ports import PublishStep, StatusPort
+from gossipd.api.readiness import HostsNeeded
+from gossipd.core.errors import ExitCode, GossipdError, LocalError
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.judging import judge_manifest
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.states import FINAL
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+from gossipd.manifest.manifest import Manifest, open_manifest
+from gossipd.manifest.names import check_model_name
+from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, files_of, opened
+from gossipd.publish.errors import PublishError, TreeChangedError
+from gossipd.publish.next_version import next_version
+from gossipd.publish.permits import ROOT, check_permit, signing_key
+from gossipd.publish.publisher import PublishOrder, publish
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+from gossipd.runtime.worker_threads import run_blocking
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.syscalls import can_share_blocks
+
+AT_ONCE = 4  # publications that hash or copy; the others wait for their turn
+LINE_S = 1.0  # between two lines: a client gives up after ten seconds without one
+LOOK_S = 0.02
+_SELECTION = Selection(defaults=DEFAULT_EXCLUDES)
+
+
+class CannotAdoptError(LocalError):
+    """The directory cannot be taken over. Fault: the caller. State: unchanged. Retry: after the remedy. Codes:
+    ``E_ADOPT``; ``E_NO_REFLINK``, the file systems cannot share blocks."""
+
+    code = "E_ADOPT"
+
+
+class NotDeployedError(LocalError):
+    """The version was held and told, and has ended here all the same. Fault: the sentence says whose. Retry: as it
+    says."""
+
+    code = "E_NOT_DEPLOYED"
+    exit_code = ExitCode.PARTIAL
+
+
+@dataclass(slots=True)
+class _Job:
+    """One publication under way; its step is what the caller is told next. An observer of hashing."""
+
+    step: PublishStep
+    ended: trio.Event = field(default_factory=trio.Event)
+    error: GossipdError | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def found(self, file_count: int, bytes_total: int) -> None:
+        self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
+
+    def hashed(self, count: int) -> None:
+        self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
+
+
+@dataclass(kw_only=True, eq=False)
+class JobPublishing:
+    """The body of ``PublishPort``, which says what each method does."""
+
+    live: LiveSettings
+    view: StatusPort
+    driver: DeploymentDriver
+    store: ChunkStore
+    statements: StatementStore
+    nursery: trio.Nursery
+    state: StateDirectory
+    """Also for a manifest that is being written."""
+
+    def __post_init__(self) -> None:
+        self._turns = trio.CapacityLimiter(AT_ONCE)
+        self._names: dict[str, trio.Lock] = {}
+
+    async def publish(
+        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str
+    ) -> AsyncGenerator[PublishStep, None]:
+        check_model_name(name)
+        self._check_permit(user, name)
+        key = signing_key(self.live.keys.signing, self.live.trusted(), name)
+        next_version(name, self._last(name), version=version, step=step)  # refused at once, not after hashing
+
+        async def run(job: _Job) -> None:
+            async with self._turn_of(name):
+                chosen = next_version(name, self._last(name), version=version, step=step)
+                job.step = msgspec.structs.replace(job.step, version=chosen)
+                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user))
+                manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
+                await self._adopt(job, manifest, Path(directory), user, how)
+
+        async for line in self._told(run, name):
+            yield line
+
+    async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
+        envelope = await run_blocking(_read_envelope, Path(manifest))
+        opened_manifest = await judge_manifest(envelope, self.live.trusted())
+        name = opened_manifest.name
+        self._check_permit(user, name)
+
+        async def run(job: _Job) -> None:
+            async with self._turn_of(name):
+                await self._adopt(job, opened_manifest, Path(directory), user, how)
+
+        async for line in self._told(run, name):
+            yield line
+
+    # ---- rights and versions -------------------------------------------------------------------------
+
+    def _check_permit(self, user: int, name: str) -> None:
+        check_permit(
+            user, name, own_user=os.geteuid(), permits=self.live.config.publish.users, number_of=_user_number
+        )  # fmt: skip
+
+    def _owner(self, user: int) -> int:
+        return ANY_OWNER if user in (ROOT, os.geteuid()) else user
+
+    def _last(self, name: str) -> int | None:
+        trusted = self.statements.state.versions.get(name, {})
+        known = [record.manifest.version for record in self.driver.lifecycle.find(name) if record.manifest]
+        return max([*trusted, *known], default=None)
+
+    def _turn_of(self, name: str) -> trio.Lock:
+        """Publications of one name go one after the other: the version depends on the last."""
+        self._names = {key: lock for key, lock in self._names.items() if lock.statistics().locked}
+        return self._names.setdefault(name, trio.Lock())
+
+    # ---- running -------------------------------------------------------------------------------------
+
+    async def _told(self, run: Callable[[_Job], Awaitable[None]], name: str) -> AsyncGenerator[PublishStep, None]:
+        """Run a job beside its caller, and tell the caller of it; a caller that goes ends the job."""
+        job = _Job(PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=0, file_count=0))
+        self.nursery.start_soon(_to_its_end, run, job)
+        try:
+            while not job.ended.is_set():
+                with trio.move_on_after(LINE_S):
+                    await job.ended.wait()
+                    break
+                yield job.step
+            if job.error is not None:
+                raise job.error
+            yield msgspec.structs.replace(job.step, done=True)
+        finally:
+            job.scope.cancel()
+
+    async def _adopt(self, job: _Job, manifest: Manifest, directory: Path, user: int, how: str) -> None:
+        job.step = msgspec.structs.replace(
+            job.step, stage="copying", version=manifest.version, id=manifest.id.hex(), bytes_done=0,
+            bytes_total=manifest.bytes_total, file_count=len(manifest.files),
+        )  # fmt: skip
+        files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
+        if how == "reflink":
+            await run_blocking(_check_reflink, files, self.live.config.store.models)
+        is_new = await run_blocking(self._note_new, manifest)
+        try:
+            await run_blocking(_copy, self.store, manifest, files, limiter=self._turns)
+            job.step = msgspec.structs.replace(job.step, stage="deploying", bytes_done=manifest.bytes_total)
+            await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
+        except BaseException:
+            if is_new:
+                with trio.CancelScope(shield=True):
+                    await run_blocking(self._forget, manifest)
+            raise
+        if is_new:
+            await run_blocking(self.state.forget_publication, manifest.id)
+        await self._complete(manifest)
+
+    def _note_new(self, manifest: Manifest) -> bool:
+        """Whether nothing of it is here, so that the copy may be deleted, also by the next start, if it ends early."""
+        is_held = any(model.deployment == manifest.id for model in self.store.models())
+        if is_held or self.driver.lifecycle.get(manifest.id) is not None:
+            return False
+        self.state.note_publication(manifest.id)
+        return True
+
+    def _forget(self, manifest: Manifest) -> None:
+        if self.driver.lifecycle.get(manifest.id) is None:
+            self.store.abandon(manifest.id)
+        self.state.forget_publication(manifest.id)
+
+    async def _complete(self, manifest: Manifest) -> None:
+        """Until it is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError."""
+        while True:
+            record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
+            if record is None:
+                raise NotDeployedError(f"{manifest.name}@{manifest.version} was forgotten while it was deployed")
+            if record.state is HostState.COMPLETE and (not record.is_target or self._is_told(manifest)):
+                return
+            if record.state in FINAL and record.state is not HostState.COMPLETE:
+                words = record.sentence or record.reason.value or record.state.value
+                raise NotDeployedError(f"{record.label} is told to the cluster and has ended here: {words}")
+            await trio.sleep(LOOK_S)
+
+    def _is_told(self, manifest: Manifest) -> bool:
+        row = newest_row(self.view, manifest.name, manifest.version)
+        return row is not None and HostsNeeded(is_here=True).met_by(row, self.view.host_name())
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """Hash and sign; in a thread."""
+
+    job: _Job
+    directory: Path
+    name: str
+    version: int
+    key: SecretKey
+    scratch: Path
+    owner: int
+
+    def manifest(self) -> Manifest:
+        files_of(self.directory, _SELECTION, self.owner)
+        with tempfile.TemporaryDirectory(prefix="publish-", dir=self.scratch) as private:
+            out = Path(private) / "manifest"
+            order = PublishOrder(
+                source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
+                selection=_SELECTION, is_adopted=True, created_s=int(time.time()),
+            )  # fmt: skip
+            publish(order, self.job)
+            return open_manifest(out.read_bytes(), [self.key.public.ed25519])
+
+
+async def _to_its_end(run: Callable[[_Job], Awaitable[None]], job: _Job) -> None:
+    try:
+        with job.scope:
+            await run(job)
+    except GossipdError as error:
+        job.error = error
+    except OSError as error:
+        job.error = CannotAdoptError(f"{error.filename or job.step.name}: {error.strerror or error}")
+    finally:
+        job.ended.set()
+
+
+def _copy(store: ChunkStore, manifest: Manifest, files: AdoptableFiles) -> None:
+    wrong = store.adopt(manifest, files)
+    files.check_still()
+    if wrong is not None:
+        path = manifest.files[manifest.segments(wrong)[0].file_index].path
+        raise TreeChangedError(f"{path} is not what the manifest says; it changed, or is another's")
+
+
+def _check_reflink(files: AdoptableFiles, models: Path) -> None:
+    """Raises CannotAdoptError where the store cannot share the blocks of a file."""
+    first = files.first()
+    if first is None:
+        return
+    target = os.open(models, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        with opened(first) as source:
+            if can_share_blocks(source, target):
+                return
+    finally:
+        os.close(target)
+    raise CannotAdoptError(
+        f"the blocks of {first.path} cannot be shared with {models}: both must be on one XFS or Btrfs; use copy",
+        code="E_NO_REFLINK",
+    )
+
+
+def _read_envelope(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            envelope = file.read(ENVELOPE_BYTES_MAX + 1)
+    except OSError as error:
+        raise PublishError(f"{path}: {error.strerror}") from None
+    if len(envelope) > ENVELOPE_BYTES_MAX:
+        raise PublishError(f"{path} is no manifest: it has more than {ENVELOPE_BYTES_MAX} bytes")
+    return envelope
+
+
+def _user_number(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None

@@ -1,0 +1,45 @@
+"""What a start deletes of the last run: removals that were not finished, publications that were cut short.
+
+What lives here: which of them, from what was written down. What does not: deleting (``store``), and the chunks of a
+cancelled deployment, which are kept until their space is needed (``deployment``).
+
+Nothing is deleted because no statement tells of it: the register forgets the oldest, and those books may be of a model
+that an operator keeps. A publication is noted before its copy is begun (``job_publishing``).
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from gossipd.core.errors import NotFoundError
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.chunk_store import ChunkStore
+
+log = structlog.get_logger("node")
+
+
+def finish_removals(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:
+    """Delete models that the last run marked as removed, and manifests without a statement, if the disk lets us."""
+    try:
+        for deployment in state.envelopes():
+            if statements.statement(deployment) is None:
+                state.forget_envelope(deployment)
+        for model in store.models():
+            if statements.is_removed(model.deployment) and model.name:
+                store.remove(model.name, model.version)
+    except (OSError, StoreWriteError, NotFoundError) as error:
+        log.warning("removed model not deleted yet", reason=str(error))
+
+
+def delete_cut_short(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:
+    """Delete copies of publications that no statement tells of, if the disk lets us; else at the next start. No
+    publication may be under way."""
+    try:
+        for deployment in state.publications():
+            if statements.statement(deployment) is None:
+                store.abandon(deployment)
+            state.forget_publication(deployment)
+    except (OSError, StoreWriteError) as error:
+        log.warning("publication that was cut short not deleted yet", reason=str(error))

@@ -1,0 +1,66 @@
+"""The directories of steps beneath one directory, as ``step_watch`` judges them.
+
+What lives here: walking, and the faults of files by their own headers. What does not: what follows.
+
+A step's number is the digits at the end of its directory's name (``step-300``, ``checkpoint_300``). Headers are read
+again only when something in the directory has changed, so that a look costs a few system calls for each file.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gossipd.core.errors import GossipdError
+from gossipd.publish.file_reading import LocalFiles
+from gossipd.publish.inspection import inspect
+from gossipd.publish.selection import EVERYTHING
+from gossipd.publish.step_watch import STEPS_MAX, StepFile, StepListing
+from gossipd.publish.tree import FoundFile, find_files
+
+_DIGITS = re.compile(r"\d+$", re.ASCII)
+_FAULTS = ("empty_weights", "safetensors_header", "shard_count", "index_broken", "shard_missing")
+
+
+class StepLister:
+    """Looks at one directory again and again."""
+
+    def __init__(self, directory: Path, pattern: str = "*") -> None:
+        self._directory = directory
+        self._pattern = pattern
+        self._last: dict[str, StepListing] = {}
+
+    def look(self) -> dict[str, StepListing]:
+        """The step directories by name. One that vanishes meanwhile, or cannot be read, is left out. Raises OSError:
+        the directory above them cannot be read."""
+        names = [
+            entry.name
+            for entry in self._directory.iterdir()
+            if fnmatchcase(entry.name, self._pattern) and _DIGITS.search(entry.name) and entry.is_dir()
+        ]
+        found = {}
+        for name in sorted(names)[:STEPS_MAX]:
+            listing = self._list(name)
+            if listing is not None:
+                found[name] = listing
+        self._last = found
+        return found
+
+    def _list(self, name: str) -> StepListing | None:
+        digits = _DIGITS.search(name)
+        assert digits is not None
+        try:
+            files = find_files(self._directory / name, EVERYTHING)
+            seen = tuple(StepFile(file.path, file.size, file.mtime_ns, file.inode[1]) for file in files)
+            before = self._last.get(name)
+            if before is not None and before.files == seen:
+                return before
+            return StepListing(int(digits[0]), seen, _faults(files))
+        except (GossipdError, OSError):  # it is being written or deleted: the next look sees more
+            return None
+
+
+def _faults(files: list[FoundFile]) -> tuple[str, ...]:
+    findings = inspect(files, {}, LocalFiles(files, mapped=False).read_piece)
+    return tuple(one.sentence for one in findings if one.kind in _FAULTS)

@@ -1,0 +1,209 @@
+"""When a directory of a training step is finished, and which one is published next.
+
+What lives here: pure rules over listings. What does not: listing (``step_listing``), and publishing.
+
+A step is finished when its writer says so and its files agree:
+
+* the sign is there: the marker file where one is named, else torch DCP's ``.metadata``, else an index of shards or
+  safetensors files (``save_pretrained``, ``save_file``);
+* no file is unfinished by name (``*.tmp`` and the like), lacks a shard that an index names, or contradicts its own
+  header; nothing is unpickled to find that out;
+* nothing is newer than the marker or ``.metadata``. Both are written last; torch leaves the old ``.metadata`` while it
+  overwrites a directory, so that its being there says nothing;
+* two looks, at least ``SETTLED_S`` apart, see the same sizes, times and inodes.
+
+A directory whose sign is newer than when it was published was overwritten, and is published again; one that only loses
+files is being cleared away. Steps are
+published one at a time, the one finished first goes first. At the start the directory of the last version known tells
+what was done before: all that was finished no later than it. Where it is gone, all steps that are not above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+SETTLED_S = 1.0
+UNSETTLED_S = 60.0  # a directory that keeps changing after its sign is told of: two writers, or a wrong marker
+RETRY_FIRST_S, RETRY_MAX_S = 2.0, 300.0
+STEPS_MAX = 10_000
+METADATA = ".metadata"
+UNFINISHED = (".tmp", ".part", ".partial", ".incomplete", ".lock")
+_WHOLE = (".safetensors", ".safetensors.index.json")
+
+
+@dataclass(frozen=True, slots=True)
+class StepFile:
+    """One file as a look saw it."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepListing:
+    """One directory as a look saw it. ``faults``: sentences on shards that are missing and files that are cut."""
+
+    step: int
+    files: tuple[StepFile, ...]
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStepDirectory:
+    """Publish that directory now; say with ``published`` or ``failed`` how it ended."""
+
+    directory: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTrouble:
+    """Tell a person, once."""
+
+    directory: str
+    sentence: str
+
+
+StepCommand: TypeAlias = PublishStepDirectory | ReportTrouble
+
+
+def unfinished(listing: StepListing, marker: str | None = None) -> str | None:
+    """Why the step is not finished, as words after its name; None when it is, as far as one look can tell."""
+    for file in listing.files:
+        if file.path.endswith(UNFINISHED):
+            return f"is still written: {file.path}"
+    by_path = {file.path: file for file in listing.files}
+    sign = by_path.get(marker or METADATA)
+    if sign is None and (marker is not None or not any(path.endswith(_WHOLE) for path in by_path)):
+        return f"has no {marker or METADATA}"
+    if sign is not None:
+        for file in listing.files:
+            if file.mtime_ns > sign.mtime_ns:
+                return f"is written over: {file.path} is newer than {sign.path}"
+    return listing.faults[0] if listing.faults else None
+
+
+@dataclass(slots=True)
+class _Step:
+    listing: StepListing
+    since_s: float
+    """When it first looked as it does."""
+    signed_s: float | None = None
+    """Since when its sign is there, whatever else changes."""
+    retry_s: float = 0.0
+    delay_s: float = RETRY_FIRST_S
+    published_ns: int | None = None
+    """The time of the sign when it was published."""
+
+
+def signed_ns(listing: StepListing, marker: str | None = None) -> int:
+    """When the step's sign was last written."""
+    signs = [file.mtime_ns for file in listing.files if file.path == (marker or METADATA)]
+    if not signs and marker is None:
+        signs = [file.mtime_ns for file in listing.files if file.path.endswith(_WHOLE)]
+    return max(signs, default=0)
+
+
+class StepWatch:
+    """Told of each look, it says what to publish. One owner; times are arguments."""
+
+    def __init__(self, *, marker: str | None = None, last_step: int | None = None) -> None:
+        """``last_step``: the step of the last version that is known; see the top."""
+        self._marker = marker
+        self._last_step = last_step
+        self._is_first = True
+        self._last_ns: int | None = None
+        self._steps: dict[str, _Step] = {}
+        self._publishing: str | None = None
+        self._said: dict[str, str] = {}
+        self._commands: list[StepCommand] = []
+
+    def looked(self, listings: Mapping[str, StepListing], now: float) -> None:
+        """A look has seen these directories, by name."""
+        self._steps = {name: step for name, step in self._steps.items() if name in listings}
+        self._said = {name: words for name, words in self._said.items() if name in listings}
+        if self._is_first:
+            signs = (signed_ns(one, self._marker) for one in listings.values() if one.step == self._last_step)
+            self._last_ns = max(signs, default=None)
+        for name in sorted(listings)[:STEPS_MAX]:
+            self._seen(name, listings[name], now)
+        self._is_first = False
+        self._choose(now)
+
+    def _seen(self, name: str, listing: StepListing, now: float) -> None:
+        step = self._steps.get(name)
+        if step is None:
+            step = self._steps[name] = _Step(listing, now)
+            if self._is_first and self._was_done(listing):
+                step.published_ns = signed_ns(listing, self._marker)
+        elif step.listing != listing:
+            step = self._steps[name] = _Step(listing, now, step.signed_s, published_ns=step.published_ns)
+        reason = unfinished(listing, self._marker)
+        if reason is not None and reason.startswith("has no"):
+            step.signed_s = None
+        elif step.signed_s is None:
+            step.signed_s = now
+        if step.signed_s is None or self._is_done(step):
+            return
+        if listing.faults and now - step.since_s >= SETTLED_S:
+            self._say(name, f"{listing.faults[0]}; it is published when that is mended")
+        elif now - step.signed_s >= UNSETTLED_S and (reason is not None or now - step.since_s < SETTLED_S):
+            self._say(name, f"{reason or 'changes'} for {UNSETTLED_S:g} s after its sign: has it two writers?")
+
+    def _was_done(self, listing: StepListing) -> bool:
+        if self._last_ns is not None:
+            return signed_ns(listing, self._marker) <= self._last_ns
+        return self._last_step is not None and listing.step <= self._last_step
+
+    def _choose(self, now: float) -> None:
+        if self._publishing is not None:
+            return
+        ready = [
+            (max((file.mtime_ns for file in step.listing.files), default=0), step.listing.step, name)
+            for name, step in self._steps.items()
+            if not self._is_done(step) and now >= step.retry_s and self._is_finished(step, now)
+        ]
+        if ready:
+            _, number, name = min(ready)
+            self._publishing = name
+            self._commands.append(PublishStepDirectory(name, number))
+
+    def _is_done(self, step: _Step) -> bool:
+        return step.published_ns is not None and signed_ns(step.listing, self._marker) <= step.published_ns
+
+    def _is_finished(self, step: _Step, now: float) -> bool:
+        return now - step.since_s >= SETTLED_S and unfinished(step.listing, self._marker) is None
+
+    def published(self, directory: str, now: float) -> None:
+        """The directory is published. No look may come between the order to publish and this."""
+        self._publishing = None
+        self._said.pop(directory, None)
+        if directory in self._steps:
+            step = self._steps[directory]
+            step.published_ns = signed_ns(step.listing, self._marker)
+        self._choose(now)
+
+    def failed(self, directory: str, sentence: str, now: float) -> None:
+        """The publication was refused; it is tried again later, or at once when the directory has changed."""
+        self._publishing = None
+        step = self._steps.get(directory)
+        if step is None:
+            self._commands.append(ReportTrouble(directory, f"was deleted before it was published: {sentence}"))
+        else:
+            step.retry_s, step.delay_s = now + step.delay_s, min(2 * step.delay_s, RETRY_MAX_S)
+            self._say(directory, sentence)
+        self._choose(now)
+
+    def _say(self, directory: str, sentence: str) -> None:
+        if self._said.get(directory) != sentence:
+            self._said[directory] = sentence
+            self._commands.append(ReportTrouble(directory, sentence))
+
+    def drain(self) -> list[StepCommand]:
+        """What follows from the last events."""
+        commands, self._commands = self._commands, []
+        return commands

@@ -1,0 +1,228 @@
+"""Publishing through a daemon, on real ones: who may, what is refused, and that other hosts get it from this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.api.client import RefusedByDaemonError
+from gossipd.client import Client, Publication
+from tests.e2e.cluster import Cluster, Daemon, gossipd, same_tree, until
+
+
+def step_directory(path: Path, seed: int, *, bytes_each: int = 700_000) -> Path:
+    """What a trainer saves: two shards, and small files."""
+    path.mkdir(parents=True)
+    random = Random(seed)
+    for rank in range(2):
+        (path / f"__{rank}_0.distcp").write_bytes(random.randbytes(bytes_each))
+    (path / ".metadata").write_bytes(random.randbytes(5000))
+    return path
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path, environment={"GOSSIPD_PUBLISH__KEYS": f'["{tmp_path}/publisher.key"]'})
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=2, racks=1)
+    first, second = cluster.daemons.values()
+    saved = step_directory(tmp_path / "step-100", 1)
+    job, other = Client(first.home / "gossipd.sock"), Client(second.home / "gossipd.sock")
+    made = job.publish(saved, name="run-7", step=100)
+    assert (made.name, made.version, made.file_count) == ("run-7", 100, 3)
+    assert job.path("run-7") == first.tree("run-7", 100)
+    kept = step_directory(tmp_path / "kept", 1)
+    (saved / "__0_0.distcp").write_bytes(b"the trainer writes over it")
+    assert other.wait("run-7", 100, timeout=30).id == made.id
+    assert same_tree(other.path("run-7"), kept)
+    job.wait("run-7", 100, hosts="100%", timeout=30)
+    assert job.latest("run-7") == other.latest("run-7")
+    row = first.deployment("run-7", 100)
+    assert row is not None
+    assert row["source_bytes"] == 0
+
+
+def test_a_resumed_run_goes_on_with_its_next_attempt(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    job = Client(cluster.daemons["node-1"].home / "gossipd.sock")
+    versions = [
+        job.publish(step_directory(tmp_path / str(number), number, bytes_each=70_000), name="run", step=step).version
+        for number, step in enumerate((100, 200, 300, 200))
+    ]
+    assert versions == [100, 200, 300, (1 << 32) + 200]
+    assert job.latest("run").version == (1 << 32) + 200
+    status = cluster.daemons["node-1"].client.status()
+    assert not status["alarms"]
+
+
+def test_a_publisher_on_its_own_key_hands_its_directory_over(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    node = cluster.daemons["node-1"]
+    saved = step_directory(tmp_path / "step-1", 1)
+    done = gossipd(
+        "publish", saved, "--name", "mine", "--version", "1", "--key", cluster.key, "--out", tmp_path / "m",
+        "--adopt", "--socket", node.home / "gossipd.sock",
+    )  # fmt: skip
+    assert "the other hosts fetch it from here" in done.stdout
+    assert same_tree(node.tree("mine", 1), saved)
+    (saved / ".metadata").write_bytes(bytes(5000))
+    done = gossipd(
+        "publish", step_directory(tmp_path / "step-2", 2), "--name", "mine", "--version", "2", "--key", cluster.key,
+        "--out", tmp_path / "m2",
+    )  # fmt: skip
+    with pytest.raises(Exception, match=r"__0_0.distcp is not what the manifest says"):
+        list(node.client.adopt(directory=str(saved), manifest=str(tmp_path / "m2")))
+    assert node.deployment("mine", 2) is None
+    until("nothing is left of it", lambda: os.listdir(node.home / "models" / ".incoming") == [])
+
+
+def test_what_cannot_be_published_is_refused_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    node = cluster.daemons["node-1"]
+    job = Client(node.home / "gossipd.sock")
+    saved = step_directory(tmp_path / "step-1", 1)
+    job.publish(saved, name="run", version=5)
+    with pytest.raises(Exception, match="run@5 is known here") as caught:
+        job.publish(saved, name="run", version=5)
+    assert caught.value.code == "E_EXISTS"  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="No such file"):
+        job.publish(tmp_path / "none", name="run")
+    try:  # on XFS and Btrfs it is done
+        job.publish(saved, name="shared", how="reflink")
+    except RefusedByDaemonError as error:
+        assert error.code == "E_NO_REFLINK"
+    with pytest.raises(Exception, match="hard links would change"):
+        job.publish(saved, name="run", how="hardlink")
+    assert job.publish(saved, name="run").version == 6
+
+
+def test_publications_in_a_hurry_keep_the_newest(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    job = Client(cluster.daemons["node-1"].home / "gossipd.sock")
+    futures: list[Future[Publication]] = [
+        job.publish_async(step_directory(tmp_path / f"s{step}", step), name="run", step=step) for step in range(1, 9)
+    ]
+    assert futures[-1].result(60).version == 8
+    done = [future for future in futures if not future.cancelled()]
+    assert [future.result().version for future in done] == sorted(future.result().version for future in done)
+    assert all(future.done() for future in futures)
+
+
+def test_a_user_publishes_only_names_and_files_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
+    node: Daemon = cluster.add("node-1", "rack-1", GOSSIPD_PUBLISH__USERS='{"54322" = ["train/*"]}')
+    node.start()
+    node.wait_ready()
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    saved = step_directory(tmp_path / "step-1", 1)
+    for path in (saved, *saved.iterdir()):
+        os.chown(path, 54_322, 54_322)
+
+    def attempt(user: int, name: str) -> str:
+        program = f"""
+import os, sys
+sys.path[:0] = {[os.getcwd()]!r}
+from gossipd.api.client import RefusedByDaemonError
+from gossipd.client import Client
+import http.client, gossipd.api.unix_connection, urllib.parse  # this user may not read where they are
+os.setgid({user}); os.setuid({user})
+try:
+    print(Client({str(node.home / "gossipd.sock")!r}).publish({str(saved)!r}, name={name!r}).version)
+except Exception as error:
+    print(error.code, error)
+"""
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert attempt(54_322, "prod/llama").startswith("E_MAY_NOT_PUBLISH user 54322 may not publish prod/llama")
+    assert attempt(54_323, "train/a").startswith("E_MAY_NOT_PUBLISH user 54323")
+    assert attempt(54_322, "train/a") == "1\n"
+    secret = tmp_path / "node-1" / "node.key"
+    (saved / "link.bin").hardlink_to(secret)
+    assert attempt(54_322, "train/a").startswith("E_NOT_OWNER 'link.bin' belongs to another user")
+    until("its version stays", lambda: node.tree("train/a", 1).is_dir())
+
+
+def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start(hosts=1, racks=1)
+    node, run = cluster.daemons["node-1"], tmp_path / "run"
+    run.mkdir()
+    command = [sys.executable, "-m", "gossipd", "watch", str(run), "--name", "run", "--config", str(node.config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        try:
+            cut = step_directory(run / "step-5", 5, bytes_each=70_000)
+            (cut / ".metadata").rename(cut / ".metadata.tmp")  # its writer was killed before the rename
+            for step in (10, 20, 30):
+                step_directory(run / f"step-{step}", step, bytes_each=70_000)
+                line = watcher.stdout.readline().split()
+                assert line[:2] == [f"run@{step}", f"step-{step}"]
+                assert same_tree(run / f"step-{step}", node.tree("run", step))
+            again = run / "step-20"  # resumed from step 10, it writes over step 20
+            for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+                (again / name).write_bytes(Random(99).randbytes(70_000))
+            assert watcher.stdout.readline().split()[0] == f"run@{(1 << 32) + 20}"
+            assert same_tree(again, node.tree("run", (1 << 32) + 20))
+        finally:
+            watcher.kill()
+    assert Client(config=node.config).latest("run").version == (1 << 32) + 20
+    done = gossipd("watch", run, "--name", "run", "--once", "--config", node.config)
+    assert done.stdout == ""  # step 30 of the first attempt is older than the last version
+
+
+def test_a_version_loads_by_its_repositorys_name_offline(cluster: Cluster, tmp_path: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    cache = tmp_path / "hub"
+    settings = {"GOSSIPD_HF__CACHES": f'["{cache}"]', "GOSSIPD_HF__NAMES": '{"tiny" = ["acme/tiny-1b"]}'}
+    node = cluster.add("node-1", "rack-1", **settings)
+    node.start()
+    node.wait_ready()
+    job = Client(node.home / "gossipd.sock")
+    for version in (1, 2, 3):
+        made = job.publish(step_directory(tmp_path / f"s{version}", version), name="tiny")
+        link = cache / "models--acme--tiny-1b" / "snapshots" / made.id[:40]
+        until("the link is there", link.is_symlink)
+    until("the evicted version's link is gone", lambda: len(os.listdir(link.parent)) == 2)
+    until("the ref has moved", lambda: (link.parent.parent / "refs" / "main").read_text() == link.name)
+    found = snapshot_download("acme/tiny-1b", cache_dir=cache, local_files_only=True)
+    assert same_tree(tmp_path / "s3", Path(found))
+    for version in (2, 3):
+        node.client.order("rm", name="tiny", version=version)
+    until("the entry is gone", lambda: os.listdir(cache) == [])
+
+
+def test_hooks_run_after_current_has_moved_and_failures_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    seen, kubectl = tmp_path / "seen", tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\necho "$@" $(readlink {tmp_path}/node-1/models/org/m/current) >> {seen}\n')
+    kubectl.chmod(0o755)
+    script = Path(__file__).parents[2] / "config" / "examples" / "label_node.py"
+    hook = f'["{sys.executable}", "{script}"]'
+    node = cluster.add("node-1", "rack-1", GOSSIPD_HOOKS__COMPLETE=hook, KUBECTL=str(kubectl))
+    node.start()
+    node.wait_ready()
+    job = Client(node.home / "gossipd.sock")
+    for version in (1, 2):
+        job.publish(step_directory(tmp_path / f"s{version}", version), name="org/m", version=version)
+        line = f"label node node-1 gossipd/org.m={version} --overwrite {version}"
+        until("the hook has run", lambda: seen.exists() and line in seen.read_text().splitlines())  # noqa: B023
+    until("status has counted it", lambda: node.client.status()["hooks"]["done"] == 2)
+    kubectl.write_text("#!/bin/sh\nexit 3\n")
+    job.publish(step_directory(tmp_path / "s3", 3), name="org/m", version=3)
+    until("it is given up", lambda: node.client.status()["hooks"]["failed"] == 1)
+    assert node.client.status()["hooks"]["last_failure"].endswith("ended with 3")

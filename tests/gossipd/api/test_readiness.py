@@ -1,0 +1,110 @@
+"""Which version is complete where it matters, by values."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gossipd.api.readiness import DeploymentEndedError, HostsNeeded, NotReadyError, check_possible, newest
+from gossipd.api.schema import DeploymentRow, HostRow
+from gossipd.core.errors import NotFoundError, UsageError
+from tests.gossipd.api.fake_daemon import toy_row
+
+
+def host(name: str, state: str = "complete", reason: str = "") -> HostRow:
+    chunks = 1024 if state == "complete" else 256
+    return HostRow(name=name, rack="r", state=state, chunks_verified=chunks, age_s=0.1, reason=reason)
+
+
+def row(version: int, *hosts: HostRow, state: str = "downloading") -> DeploymentRow:
+    complete = sum(one.state == "complete" for one in hosts)
+    return msgspec.structs.replace(
+        toy_row(), version=version, state=state, hosts=list(hosts), hosts_total=len(hosts), hosts_complete=complete
+    )
+
+
+OLD = row(1, host("a"), host("b"), host("c"))
+NEW = row(2, host("a"), host("b"), host("c", "downloading", "all_busy"))
+
+
+def version(where: str, here: str = "a", *rows: DeploymentRow) -> int:
+    return newest(rows or (OLD, NEW), "org/toy", where, here).version
+
+
+def test_latest_is_the_newest_that_is_complete_where_asked() -> None:
+    assert version("here", "a") == 2
+    assert version("here", "c") == 1
+    assert version("anywhere", "c") == 2
+    assert version("everywhere") == 1
+    assert version("a,b", "c") == 2
+
+
+@pytest.mark.parametrize("here", ["a", "b", "c"])
+def test_every_host_gives_the_same_answer(here: str) -> None:
+    assert version("everywhere", here) == 1
+    assert version("a,b", here) == 2
+
+
+def test_a_dead_host_does_not_count_unless_it_is_named() -> None:
+    broken = row(2, host("a"), host("b"), host("c", "downloading", "dead"))
+    assert version("everywhere", "a", OLD, broken) == 2
+    with pytest.raises(NotReadyError, match=r"org/toy@2 lacks c \(complete 100 % dead\)"):
+        version("a,b,c", "a", row(2, host("a"), host("b"), host("c", "complete", "dead")))
+
+
+def test_a_side_of_a_broken_network_gives_no_answer_of_its_own() -> None:
+    west = row(1, host("a"), host("b", "complete", "dead"))
+    east = row(1, host("a", "complete", "dead"), host("b"))
+    for here, seen in (("a", west), ("b", east)):
+        with pytest.raises(NotReadyError):
+            version("a,b", here, seen)
+
+
+def test_a_cancelled_version_is_not_the_latest() -> None:
+    assert version("everywhere", "a", OLD, row(3, host("a"), host("b"), host("c"), state="cancelled")) == 1
+
+
+def test_no_answer_says_what_the_newest_version_lacks() -> None:
+    with pytest.raises(
+        NotReadyError, match=r"no version of org/toy is complete everywhere: .*@2 lacks c \(downloading"
+    ):
+        version("everywhere", "a", NEW)
+    with pytest.raises(NotReadyError, match=r"lacks d \(not among its targets\)"):
+        version("a,d")
+    with pytest.raises(NotFoundError, match="no version of org/toy"):
+        newest([], "org/toy", "here", "a")
+    with pytest.raises(UsageError):
+        version(",")
+
+
+@pytest.mark.parametrize(("text", "met"), [("here", True), ("2", True), ("3", False), ("60%", True), ("100%", False)])
+def test_hosts_needed_are_counted_as_said(text: str, met: bool) -> None:
+    assert HostsNeeded.parse(text).met_by(NEW, "a") is met
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "101%", "-1", "nan%", "some", "1.5", "²"])
+def test_other_words_for_hosts_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="neither 'here'"):
+        HostsNeeded.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("ended", "text", "code"),
+    [
+        (row(1, host("a"), state="cancelled"), "here", "E_CANCELLED"),
+        (row(1, host("a", "failed", "removed"), host("b")), "here", "E_GONE"),
+        (row(1, host("a", "failed", "refused"), host("b")), "here", "E_PARTIAL"),
+        (row(1, host("b")), "here", "E_PARTIAL"),
+        (row(1, host("a", "failed", "refused"), state="failed"), "100%", "E_PARTIAL"),
+        (row(1, host("a", "init", "source_forbidden"), host("b", "init", "source_forbidden")), "1", "E_PARTIAL"),
+    ],
+)
+def test_what_cannot_come_ends_the_wait_at_once(ended: DeploymentRow, text: str, code: str) -> None:
+    with pytest.raises(DeploymentEndedError) as caught:
+        check_possible(ended, HostsNeeded.parse(text), "a")
+    assert caught.value.code == code
+
+
+def test_what_can_still_come_is_waited_for() -> None:
+    check_possible(NEW, HostsNeeded.parse("100%"), "c")
+    check_possible(row(1, host("a", "init", "source_forbidden"), host("b", "downloading")), HostsNeeded.parse("2"), "b")

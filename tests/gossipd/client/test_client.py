@@ -1,0 +1,182 @@
+"""The library for jobs, over a real socket: from plain threads, from asyncio, and in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gossipd.api.client import DaemonUnreachableError
+from gossipd.api.request_guard import CLIENTS_MAX
+from gossipd.client import Client, EndedError, NotThereError, TimedOutError
+from gossipd.client.aio import AsyncClient
+from gossipd.core.errors import ExitCode
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
+from tests.gossipd.cli.daemons import guarded
+
+
+def test_importing_it_needs_neither_the_daemons_libraries_nor_much_time() -> None:
+    code = (
+        "import time, sys; a = time.process_time()\n"
+        "import gossipd.client\n"
+        "print((time.process_time() - a) * 1000)\n"
+        "print(*{'trio', 'zmq', 'msgspec', 'anyio', 'asyncio', 'starlette', 'ssl', 'structlog'} & set(sys.modules))"
+    )
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    assert all(run.stdout.splitlines()[1] == "" for run in runs)
+    assert min(float(run.stdout.splitlines()[0]) for run in runs) < 30  # the least: others use this machine too
+
+
+def test_a_wait_ends_within_50_ms_of_the_change(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(0)])
+    took = []
+    with guarded(tmp_path / "s", daemon):
+        for _ in range(5):
+            daemon.rows, changed = [toy_row(0)], []
+
+            def change() -> None:
+                changed.append(time.monotonic())  # noqa: B023 - the thread ends within the turn
+                daemon.rows = [toy_row(1)]
+
+            timer = threading.Timer(0.2, change)
+            timer.start()
+            found = Client(tmp_path / "s").wait("org/toy", 3, timeout=30)
+            took.append(time.monotonic() - changed[0])
+            timer.join()
+            assert (found.name, found.version, found.hosts_complete) == ("org/toy", 3, 1)
+    assert min(took) < 0.05, took
+
+
+def test_a_version_that_nobody_knows_yet_is_waited_for(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[])
+    with guarded(tmp_path / "s", daemon):
+        timer = threading.Timer(0.1, lambda: daemon.rows.append(toy_row(2)))
+        timer.start()
+        assert Client(tmp_path / "s").wait("org/toy", hosts=2, timeout=30).version == 3
+        timer.join()
+
+
+def test_a_wait_that_takes_too_long_says_who_is_behind(tmp_path: Path) -> None:
+    with guarded(tmp_path / "s", FakeDaemon()):
+        with pytest.raises(TimedOutError, match=r"after 0.05 s org/toy@3 is complete on 2 of 4 hosts; behind: node-4"):
+            Client(tmp_path / "s").wait("org/toy", 3, hosts="100%", timeout=0.05)
+        with pytest.raises(TimedOutError, match="no deployment nothing is known"):
+            Client(tmp_path / "s").wait("nothing", timeout=0.05)
+
+
+def test_what_was_cancelled_ends_a_wait_at_once(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(1, cancelled=True)])
+    with guarded(tmp_path / "s", daemon), pytest.raises(EndedError) as caught:
+        Client(tmp_path / "s").wait("org/toy", 3, hosts="100%")
+    assert caught.value.code == "E_CANCELLED"
+    assert caught.value.code_of_exit == ExitCode.PARTIAL
+
+
+def test_many_who_wait_leave_room_for_those_who_ask(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(0)])
+    with guarded(tmp_path / "s", daemon) as guard, ExitStack() as stack:
+        client = Client(tmp_path / "s")
+        waiters = [
+            threading.Thread(target=client.wait, args=("org/toy", 3), kwargs={"timeout": 30})
+            for _ in range(2 * CLIENTS_MAX)
+        ]
+        for waiter in waiters:
+            stack.callback(waiter.join)
+        stack.callback(lambda: daemon.rows.__setitem__(0, toy_row(1)))
+        for waiter in waiters:
+            waiter.start()
+        deadline = time.monotonic() + 30
+        while guard.waits < len(waiters):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(EndedError):
+            client.latest("org/toy")
+
+
+def test_latest_names_the_version_or_what_is_missing(tmp_path: Path) -> None:
+    older = msgspec.structs.replace(toy_row(3), version=2)
+    with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(2), older])):
+        client = Client(tmp_path / "s")
+        assert client.latest("org/toy", "here").version == 3
+        assert client.latest("org/toy", ["node-1", "node-2"]).version == 3
+        assert client.latest("org/toy").version == 2
+        with pytest.raises(EndedError, match=r"lacks node-4 \(init 0 % dead\)") as caught:
+            client.latest("org/toy", ["node-4"])
+        assert caught.value.code == "E_NOT_READY"
+        with pytest.raises(NotThereError):
+            client.latest("nothing")
+
+
+def test_no_daemon_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(DaemonUnreachableError):
+        Client(tmp_path / "s").wait("org/toy", timeout=30)
+
+
+def _locked(directory: Path) -> bool:
+    """Whether eviction would leave the directory alone."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def test_a_version_is_held_for_the_block_and_its_path_is_its_own(tmp_path: Path) -> None:
+    daemon = FakeDaemon(path=str(tmp_path / "m"))
+    (tmp_path / "m").mkdir()
+    with guarded(tmp_path / "s", daemon):
+        client = Client(tmp_path / "s")
+        assert client.path("org/toy") == tmp_path / "m"
+        with client.hold("org/toy"), client.hold("org/toy", 2) as path:
+            assert path == tmp_path / "m"
+            assert _locked(path)
+        assert not _locked(tmp_path / "m")
+        with pytest.raises(NotThereError, match="org/toy@3 is not complete on this host, it is downloading"):
+            client.path("org/toy", 3)
+        (tmp_path / "m").rmdir()
+        with pytest.raises(NotThereError, match="not on this host any more"), client.hold("org/toy"):
+            pass
+
+
+def test_a_hold_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
+    code = f"""
+from gossipd.client.holding import held
+from pathlib import Path
+with held(Path({str(tmp_path)!r})):
+    print("held", flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert _locked(tmp_path)
+        process.kill()
+    assert not _locked(tmp_path)
+
+
+def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(0)])
+
+    async def job() -> int:
+        client = AsyncClient(tmp_path / "s")
+        waiting = asyncio.create_task(client.wait("org/toy", 3, timeout=30))
+        await asyncio.sleep(0.05)
+        daemon.rows = [toy_row(1)]
+        return (await waiting).hosts_complete + (await client.latest("org/toy", "here")).version
+
+    with guarded(tmp_path / "s", daemon):
+        assert asyncio.run(job()) == 4

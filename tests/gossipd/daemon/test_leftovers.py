@@ -1,0 +1,88 @@
+"""What a start deletes of the last run, and what it keeps, on a real store and real state files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gossipd.core.ids import SOURCE
+from gossipd.daemon.leftovers import delete_cut_short, finish_removals
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.small_models import Model, small
+
+KEY = SecretKey(b"k" * 32)
+ONE = small()
+
+
+class Host:
+    """A host whose store has begun one model."""
+
+    def __init__(self, tmp_path: Path, model: Model) -> None:
+        (tmp_path / "store").mkdir()
+        settings = StoreSettings(reserve_bytes=0)
+        self.store = ChunkStore(
+            tmp_path / "store", settings=settings, on_event=lambda event: None, background=False
+        )  # fmt: skip
+        self.state, self.statements = StateDirectory(tmp_path / "state"), StatementStore()
+        self.incoming = tmp_path / "store" / ".incoming"
+        self.store.open(model.manifest)
+        self.store.put(model.manifest.id, 0, model.chunks[0], SOURCE, 0.0)
+
+    def start(self) -> None:
+        delete_cut_short(self.state, self.statements, self.store)
+        finish_removals(self.state, self.statements, self.store)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    host = Host(tmp_path, ONE)
+    yield host
+    host.state.close()
+    host.store.close()
+
+
+def test_a_publication_that_was_cut_short_leaves_nothing(host: Host) -> None:
+    host.state.note_publication(ONE.manifest.id)
+    host.start()
+    assert host.store.models() == []
+    assert os.listdir(host.incoming) == []
+    assert host.state.publications() == []
+
+
+def test_chunks_whose_statement_the_register_has_forgotten_are_kept(host: Host) -> None:
+    host.start()
+    assert list(host.store.held(ONE.manifest.id)) == [0]
+
+
+@pytest.mark.parametrize("verb", [Verb.DEPLOY, Verb.CANCEL])
+def test_a_publication_that_was_told_is_kept_whatever_was_said_since(host: Host, verb: Verb) -> None:
+    host.state.note_publication(ONE.manifest.id)
+    epoch = host.statements.next_epoch(ONE.manifest.id, verb)
+    statement = sign_statement(KEY, ONE.manifest.id, epoch=epoch, verb=verb, manifest_bytes=9, now_s=7)
+    host.statements.hear(statement, [KEY.public.ed25519])
+    host.start()
+    assert list(host.store.held(ONE.manifest.id)) == [0]
+    assert host.state.publications() == [], "a later loss of the statement deletes nothing"
+
+
+def test_a_publication_that_users_see_is_kept(host: Host) -> None:
+    for chunk, body in enumerate(ONE.chunks):
+        host.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+    host.store.finish(ONE.manifest.id)
+    host.state.note_publication(ONE.manifest.id)
+    host.start()
+    assert host.store.versions("m") == [1]
+
+
+def test_a_removal_that_was_not_finished_is_finished(host: Host) -> None:
+    host.statements.mark_removed(ONE.manifest.id)
+    host.start()
+    assert host.store.models() == []

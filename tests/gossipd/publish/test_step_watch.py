@@ -1,0 +1,172 @@
+"""When a step is finished, by values: what each writer leaves, and what looks finished and is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gossipd.publish.step_watch import (
+    RETRY_FIRST_S,
+    SETTLED_S,
+    UNSETTLED_S,
+    PublishStepDirectory,
+    ReportTrouble,
+    StepFile,
+    StepListing,
+    StepWatch,
+    unfinished,
+)
+
+
+def listing(step: int, *, faults: tuple[str, ...] = (), **times: int) -> StepListing:
+    """Files by name, ``_`` for a dot, with their times of change."""
+    files = (StepFile(name.replace("__dot__", "."), 10, ns, hash(name) % 1000) for name, ns in times.items())
+    return StepListing(step, tuple(sorted(files, key=lambda file: file.path)), faults)
+
+
+def dcp(step: int, shards_ns: int = 1, metadata_ns: int = 2) -> StepListing:
+    return listing(step, rank_0=shards_ns, rank_1=shards_ns, __dot__metadata=metadata_ns)
+
+
+def published(watch: StepWatch, name: str, now: float) -> None:
+    watch.published(name, now)
+
+
+def test_each_kind_of_writer_says_that_it_has_finished() -> None:
+    assert unfinished(dcp(1)) is None
+    assert unfinished(listing(1, model__dot__safetensors=1, config__dot__json=9)) is None
+    assert unfinished(listing(1, model__dot__safetensors__dot__index__dot__json=1)) is None
+    assert unfinished(listing(1, weights=1, DONE=1), "DONE") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "marker", "words"),
+    [
+        (listing(1, rank_0=1), None, "has no .metadata"),
+        (listing(1), None, "has no .metadata"),
+        (dcp(1), "DONE", "has no DONE"),
+        (listing(1, rank_0=1, __dot__metadata=2, __dot__metadata__dot__tmp=3), None, "is still written: .metadata.tmp"),
+        (dcp(1, shards_ns=5, metadata_ns=2), None, "is written over: rank_0 is newer"),
+        (replace(dcp(1), faults=("lacks a shard",)), None, "lacks a shard"),
+    ],
+)
+def test_what_is_not_finished_says_why(one: StepListing, marker: str | None, words: str) -> None:
+    assert (unfinished(one, marker) or "").startswith(words)
+
+
+def test_two_looks_a_second_apart_must_agree() -> None:
+    watch = StepWatch()
+    watch.looked({"step-1": dcp(1)}, 0.0)
+    watch.looked({"step-1": dcp(1)}, SETTLED_S / 2)
+    assert watch.drain() == []
+    watch.looked({"step-1": dcp(1, metadata_ns=3)}, SETTLED_S)
+    assert watch.drain() == []
+    watch.looked({"step-1": dcp(1, metadata_ns=3)}, 2 * SETTLED_S)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)]
+
+
+def test_a_hundred_steps_are_published_once_each_in_the_order_they_were_saved() -> None:
+    watch, done, now, listings = StepWatch(), [], 0.0, {}
+    for number in range(1, 101):
+        listings[f"step-{number}"] = dcp(number, number * 10, number * 10 + 1)
+        for _ in range(3):
+            now += SETTLED_S / 2
+            watch.looked(listings, now)
+            for command in watch.drain():
+                assert isinstance(command, PublishStepDirectory)
+                done.append(command.step)
+                watch.published(command.directory, now)
+    watch.looked(listings, now + 100)
+    assert watch.drain() == []
+    assert done == list(range(1, 101))
+
+
+def test_a_directory_that_is_written_over_is_published_again_and_one_that_is_cleared_is_not() -> None:
+    watch = StepWatch()
+    watch.looked({"last-1": dcp(1)}, 0.0)
+    watch.looked({"last-1": dcp(1)}, 2.0)
+    watch.drain()
+    watch.published("last-1", 2.5)
+    half = replace(dcp(1), files=dcp(1).files[:2])
+    for now in (3.0, 5.0, 7.0):
+        watch.looked({"last-1": half}, now)  # its shards are being deleted
+    over = dcp(1, shards_ns=5)
+    for now in (8.0, 10.0, 12.0):
+        watch.looked({"last-1": over}, now)  # shards are new, the metadata is the old one
+    assert watch.drain() == []
+    for now in (13.0, 15.0):
+        watch.looked({"last-1": dcp(1, 5, 6)}, now)
+    assert watch.drain() == [PublishStepDirectory("last-1", 1)]
+
+
+def test_what_lies_there_at_the_start_is_not_published_again() -> None:
+    watch = StepWatch(last_step=200)
+    listings = {"step-100": dcp(100), "step-200": dcp(200, 3, 4), "step-300": dcp(300, 5, 6)}
+    watch.looked(listings, 0.0)
+    listings |= {"step-50": dcp(50, 7, 8)}  # a run that was resumed from far back
+    watch.looked(listings, 5.0)
+    watch.looked(listings, 10.0)
+    assert watch.drain() == [PublishStepDirectory("step-300", 300)]
+    watch.published("step-300", 10.0)
+    assert watch.drain() == [PublishStepDirectory("step-50", 50)]
+
+
+def test_a_step_that_a_resumed_run_has_left_behind_is_not_the_newest_after_a_restart() -> None:
+    watch = StepWatch(last_step=20)  # of the second attempt
+    listings = {"step-10": dcp(10, 1, 2), "step-30": dcp(30, 3, 4), "step-20": dcp(20, 5, 6), "step-40": dcp(40, 7, 8)}
+    for now in (0.0, 5.0):
+        watch.looked(listings, now)
+    assert watch.drain() == [PublishStepDirectory("step-40", 40)]
+
+
+def test_without_the_last_steps_directory_all_that_is_not_above_it_is_done() -> None:
+    watch = StepWatch(last_step=20)
+    for now in (0.0, 5.0):
+        watch.looked({"step-10": dcp(10, 9, 9), "step-30": dcp(30, 3, 4)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-30", 30)]
+
+
+def test_a_refused_publication_is_told_once_and_tried_later() -> None:
+    watch = StepWatch()
+    for now in (0.0, 1.0):
+        watch.looked({"step-1": dcp(1)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)]
+    watch.failed("step-1", "E_NO_SPACE: the disk is full", 1.0)
+    assert watch.drain() == [ReportTrouble("step-1", "E_NO_SPACE: the disk is full")]
+    watch.looked({"step-1": dcp(1)}, 1.0 + RETRY_FIRST_S / 2)
+    assert watch.drain() == []
+    watch.looked({"step-1": dcp(1)}, 1.0 + RETRY_FIRST_S)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)]
+    watch.failed("step-1", "E_NO_SPACE: the disk is full", 4.0)
+    assert watch.drain() == []
+
+
+def test_a_step_that_is_deleted_while_it_is_hashed_is_told() -> None:
+    watch = StepWatch()
+    for now in (0.0, 1.0):
+        watch.looked({"step-1": dcp(1)}, now)
+    watch.drain()
+    watch.looked({}, 1.5)
+    watch.failed("step-1", "E_SOURCE_CHANGED: rank_0 changed", 2.0)
+    (told,) = watch.drain()
+    assert isinstance(told, ReportTrouble)
+    assert "was deleted before it was published" in told.sentence
+
+
+def test_a_missing_shard_is_told_once_it_stays_missing() -> None:
+    watch, lacking = StepWatch(), listing(1, faults=("m.safetensors.index.json names shards",), m__dot__safetensors=1)
+    for now in (0.0, 1.0, 2.0, 3.0):
+        watch.looked({"step-1": lacking}, now)
+    assert watch.drain() == [
+        ReportTrouble("step-1", "m.safetensors.index.json names shards; it is published when that is mended")
+    ]
+
+
+def test_a_directory_with_two_writers_is_told_of() -> None:
+    watch = StepWatch()
+    for number in range(int(UNSETTLED_S) * 2 + 4):
+        watch.looked({"step-1": dcp(1, 1, 2 + number)}, number / 2)
+    assert watch.drain() == [
+        ReportTrouble("step-1", f"changes for {UNSETTLED_S:g} s after its sign: has it two writers?")
+    ]
