@@ -8,7 +8,6 @@ import subprocess
 import sys
 from urllib.request import urlopen
 
-
 # A shell that starts tests in the background lets them ignore Ctrl-C, and so would all that they start.
 _HEEDING = """
 import signal, sys
