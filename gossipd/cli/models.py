@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, table
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words, table
 from gossipd.core.units import show_bytes
 
 
@@ -23,7 +23,7 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
         return 0
     rows = [
         (
-            f"{'*' if model['current'] else ' '} {model['name']}@{model['version_label'] or model['version']}",
+            f"{'*' if model['current'] else ' '} {label_words(model)}",
             model["state"],
             show_bytes(model["bytes_total"]),
             model["completed_at"] or "-",

@@ -125,6 +125,11 @@ def time_words(seconds: float) -> str:
     return f"{whole // 86400}d {whole % 86400 // 3600}h"
 
 
+def label_words(row: dict[str, Any]) -> str:
+    """``NAME@VERSION``, with the step where the version is one; a daemon of 0.1 tells the plain version only."""
+    return f"{row['name']}@{row.get('version_label') or row['version']}"
+
+
 def percent_words(part: int, whole: int) -> str:
     """``100 %`` only when it is exact; one decimal, rounded down."""
     if whole <= 0 or part >= whole:

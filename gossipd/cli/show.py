@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from gossipd.api.client import RefusedByDaemonError, StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words
 from gossipd.core.errors import ExitCode
 from gossipd.core.units import show_bytes
 
@@ -59,7 +59,7 @@ def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: boo
         if not row["known"]:
             click.echo(f"{indent}{row['id'][:16]}  not known here")
             continue
-        words = [f"{row['name']}@{row['version_label']}", row["id"][:16], row["created_at"] or "", *_code(row["about"])]
+        words = [label_words(row), row["id"][:16], row["created_at"] or "", *_code(row["about"])]
         words += ["(shown above)"] if row["repeated"] else []
         click.echo(indent + "  ".join(filter(None, words)))
     return 0
@@ -120,7 +120,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
         index = "an index of tensors" if row["tensors"] is None else f"an index of {row['tensors']} tensors"
     targets = [*(f"rack={rack}" for rack in row["racks"]), *(f"name={name}" for name in row["names"])]
     pairs = [
-        ("model", f"{row['name']}@{row['version_label']}" + _number(row)),
+        ("model", label_words(row) + _number(row)),
         ("id", row["id"]),
         ("schema", f"{row['schema']}" + (": hosts with gossipd 0.1 refuse it" if row["schema"] > 1 else "")),
         ("signed", f"by {row['signed_by']}" if row["signed_by"] else "not checked"),

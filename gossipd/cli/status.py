@@ -20,6 +20,7 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
+    label_words,
     percent_words,
     reason_words,
     table,
@@ -113,7 +114,7 @@ def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[st
 
 def _title(row: dict[str, Any], colour: bool) -> list[str]:
     words = [
-        f"{row['name']}@{row['version_label'] or row['version']}",
+        label_words(row),
         _painted(row["state"], colour),
         percent_words(row["bytes_verified"], row["bytes_total"]),
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",

@@ -23,6 +23,7 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
+    label_words,
     percent_words,
     reason_words,
     time_words,
@@ -194,7 +195,7 @@ def _is_hopeless(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
 def _over(row: dict[str, Any], hosts: list[dict[str, Any]]) -> PartialError:
     """The deployment ends without ``hosts``."""
     reason = reason_of_word(hosts[0]["reason"]) if hosts else HostReason.OTHER
-    label = f"{row['name']}@{row['version_label'] or row['version']}"
+    label = label_words(row)
     return PartialError(
         f"{label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts and has ended: "
         f"{_named(hosts)}{_explained(hosts)}",
@@ -215,7 +216,7 @@ def _explained(hosts: list[dict[str, Any]]) -> str:
 
 
 def _raise_if_over(row: dict[str, Any]) -> None:
-    label = f"{row['name']}@{row['version_label'] or row['version']}"
+    label = label_words(row)
     if row["state"] == "cancelled":
         kept = f"; it is complete on {row['hosts_complete']} of {row['hosts_total']} hosts"
         raise GossipdError(f"{label} was cancelled{kept if row['hosts_complete'] else ''}", code="E_CANCELLED")

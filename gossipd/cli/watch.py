@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import percent_words, reason_words, time_words, traffic_words
+from gossipd.cli.options import label_words, percent_words, reason_words, time_words, traffic_words
 from gossipd.core.units import show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
@@ -87,7 +87,7 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
 
 
 def _title(row: dict[str, Any]) -> Text:
-    title = Text(f"{row['name']}@{row['version_label'] or row['version']}  ", style="bold")
+    title = Text(f"{label_words(row)}  ", style="bold")
     title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
     return title
 
