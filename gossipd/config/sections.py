@@ -143,7 +143,7 @@ class SecuritySection:
             kinds.Text('a pattern of model names, such as "prod/*"'),
         ),
         'Names that a trusted key may sign, such as {"trust/training.pub" = ["train/*"]}; a key that is not listed\n'
-        "may sign all. * stands for any characters. Every host needs the same table. gossipd 1.0 does not know it.",
+        "may sign all. * stands for any characters. Every host needs the same table. gossipd 0.1 does not know it.",
         (),
         reload=True,
     )
@@ -267,7 +267,7 @@ class PublishSection:
     keys: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
         "Secret keys of publishers that this daemon signs with; the first that is trusted here for a name is used.\n"
-        "Must be 0600. Empty: nobody publishes through this daemon. gossipd 1.0 does not know this section.",
+        "Must be 0600. Empty: nobody publishes through this daemon. gossipd 0.1 does not know this section.",
         (),
         reload=True,
     )
@@ -290,7 +290,7 @@ class HfSection:
     caches: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
         "Directories as HF_HUB_CACHE names them (~/.cache/huggingface/hub). Each gets links to the complete models of\n"
-        "this host; entries of real downloads are left alone. gossipd 1.0 does not know this section.",
+        "this host; entries of real downloads are left alone. gossipd 0.1 does not know this section.",
         (),
         reload=True,
     )
@@ -315,7 +315,7 @@ class HooksSection:
     complete: tuple[str, ...] = setting(
         _COMMAND,
         'When a version is complete here, after "current" has moved; also for those that are at the daemon\'s start:\n'
-        '["/usr/local/bin/label_node.py", "label"]. No shell reads it. gossipd 1.0 does not know this section.',
+        '["/usr/local/bin/label_node.py", "label"]. No shell reads it. gossipd 0.1 does not know this section.',
         (),
         reload=True,
     )
