@@ -5,6 +5,9 @@ What lives here: one definition of each. What does not: numbers that only one pa
 
 from __future__ import annotations
 
+CLOCKS_APART_MAX_S = 3600
+"""What two hosts' clocks may differ by, where a host believes a boot number or the date of a record of progress."""
+
 TOLD_SHARE = 1 / 8
 """The share of a chunk that must be here before the chunk is announced. A quarter delays the last host, and a sixteenth
 gains nothing (simulated)."""

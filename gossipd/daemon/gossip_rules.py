@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.cluster_clock import ClusterClock
@@ -25,7 +26,6 @@ from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES, NodeId
 
-CLOCK_SLACK_S = 3600  # between two hosts' clocks
 # Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
 # what would crowd out the records of others.
 PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
@@ -76,7 +76,7 @@ class GossipRules:
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
-        return int(self._latest_s()) + CLOCK_SLACK_S
+        return int(self._latest_s()) + CLOCKS_APART_MAX_S
 
     def _latest_s(self) -> float:
         return max(self._cluster_clock.latest_s(self._clocks.wall_s()), self._statements.state.last_signed_s)

@@ -18,6 +18,7 @@ from typing import Protocol
 import trio
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
@@ -28,7 +29,7 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
 from gossipd.deployment.progress_record import HostState, Progress, next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
-from gossipd.deployment.signed_progress import AHEAD_MAX_S, ProgressKey, read_progress, sign_progress
+from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.look_interval import until_next_look
@@ -113,7 +114,7 @@ class ProgressPublisher:
             return
         own, short_key = self.directory.own, progress_key(deployment.id)
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
-        self.table.take_back(own, short_key, int((wall_s + AHEAD_MAX_S) * 1000))
+        self.table.take_back(own, short_key, int((wall_s + CLOCKS_APART_MAX_S) * 1000))
         version = next_version(self.table.version(own, short_key), wall_s)
         before = self.table.host(own, short_key)
         if not self.table.record(own, short_key, version, progress, now=now, is_signed=True):

@@ -25,6 +25,7 @@ from typing import Any
 
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
 from gossipd.deployment.progress_record import (
     HostState,
@@ -39,7 +40,6 @@ from membership.member import NodeId
 TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
-AHEAD_MAX_S = 3600  # between two hosts' clocks; a saved record from later than that was forged
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
@@ -222,7 +222,7 @@ class ClusterProgress:
         loaded = cls(rows_max=rows_max)
         try:
             for node, key, row in _unpacked(table[1:], now, wall_s):
-                if loaded._count < rows_max and row.version <= (wall_s + AHEAD_MAX_S) * 1000:
+                if loaded._count < rows_max and row.version <= (wall_s + CLOCKS_APART_MAX_S) * 1000:
                     loaded._put(node, key, row)
         except (struct.error, ProgressFormatError) as error:
             raise ProgressTableError(f"the saved progress table is damaged: {error}") from None

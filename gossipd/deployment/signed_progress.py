@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.progress_record import KEY_BYTES, Progress, ProgressFormatError
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.keys import SecretKey, verify
@@ -27,7 +28,6 @@ from membership.bounds import fits
 from membership.member import NODE_ID_BYTES, NodeId
 
 SIGNATURE_BYTES = 64
-AHEAD_MAX_S = 3600  # between two hosts' clocks
 VERSION_MAX = 2**63 - 1
 _DOMAIN = b"gossipd-progress-2 "
 _FORM_2 = b"\x02"
@@ -103,7 +103,8 @@ class ProgressJudge:
 
         The signature is looked at last: it costs a tenth of a millisecond.
         """
-        if not fits(version, known=0, step=0, maximum=VERSION_MAX, clock_bound=int((wall_s + AHEAD_MAX_S) * 1000)):
+        latest = int((wall_s + CLOCKS_APART_MAX_S) * 1000)
+        if not fits(version, known=0, step=0, maximum=VERSION_MAX, clock_bound=latest):
             return Belief.NO
         try:
             key = ProgressKey.decode(wire_key)

@@ -20,6 +20,7 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkStored
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
@@ -45,7 +46,6 @@ from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
 
-ENVELOPE_BYTES_MAX = 64 << 20  # the manifest's own limit
 _SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 
 

@@ -34,8 +34,8 @@ MUTANTS = (
         "believes-progress-from-the-future",
         "A version may be as high as its type allows.",
         _JUDGE,
-        "clock_bound=int((wall_s + AHEAD_MAX_S) * 1000)):\n",
-        "clock_bound=VERSION_MAX):\n",
+        "latest = int((wall_s + CLOCKS_APART_MAX_S) * 1000)\n",
+        "latest = VERSION_MAX\n",
         (_SIGNED,),
     ),
     Mutant(
