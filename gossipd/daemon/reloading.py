@@ -45,13 +45,13 @@ class Reloader:
                 config, keys = await run_blocking(load_checked, self.live.config.file)
             except ConfigError as error:
                 log.error("not reloaded", code=error.code, reason=str(error.args[0]))
-                self.alarms.replace("E_RELOAD", f"not reloaded: {'; '.join(map(str, error.problems))}")
+                self.alarms.ring_as(FAILED, f"not reloaded: {'; '.join(map(str, error.problems))}")
                 raise
             applied, restart = self._take(config, keys)
         log.info("reloaded", applied=applied, needs_restart=restart)
         self.alarms.cured(FAILED)
         if restart:
-            self.alarms.replace("E_RESTART_NEEDED", f"restart this daemon to apply {', '.join(restart)}")
+            self.alarms.ring_as(RESTART_NEEDED, f"restart this daemon to apply {', '.join(restart)}")
         else:
             self.alarms.cured(RESTART_NEEDED)
         return Reloaded(

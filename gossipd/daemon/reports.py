@@ -44,12 +44,6 @@ class Alarms:
         self._end([row for row in self.rows.values() if row.code == code and row.sentence != sentence])
         self.ring(code, sentence)
 
-    def replace(self, code: str, sentence: str) -> None:
-        """Show this sentence for ``code``, and no other."""
-        if (code, sentence) not in self.rows:
-            self.cured(code)
-            self.ring(code, sentence)
-
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""
         self._end([row for row in self.rows.values() if row.code == code])
