@@ -14,6 +14,7 @@ import re
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,7 +81,7 @@ class SmallHub:
             return [one for one in self.asked if one.server == server]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler, ABC):
     hub: SmallHub
     name = ""
     protocol_version = "HTTP/1.1"
@@ -97,8 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.asked.append(Asked(self.name, self.command, self.path, token, is_proxied))
         self.answer()
 
+    @abstractmethod
     def answer(self) -> None:
-        raise NotImplementedError
+        """Say what this server has for ``path``."""
 
     def say(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)

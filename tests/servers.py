@@ -513,3 +513,16 @@ def s3() -> Iterator[S3Server]:
         yield S3Server(f"http://{host}:{port}")
     finally:
         server.stop()
+
+
+@contextmanager
+def web_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a web server on loopback that answers by ``handler``, without a slash at its end."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -79,11 +79,6 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     return _by_words(text, what)
 
 
-def is_bare_redirect(error: Exception) -> bool:
-    """Whether S3 said "another region" without obstore saying which."""
-    return "Received redirect without LOCATION" in str(error)
-
-
 def _about_credentials(text: str, what: str) -> SourceError | None:
     """The error when it was not the storage that answered, but nothing or a service that gives credentials."""
     head, scheme = text.partition(_DOCUMENT_ENDS)[0], what.partition("://")[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from gossipd.sources.aws_credentials import FRESH_S, AwsCredentials, wants_boto
 from gossipd.sources.errors import SourceError
 from tests.gossipd.sources.models import sign, write_tree
 from tests.gossipd.sources.test_reader import Seat
-from tests.servers import S3Server
+from tests.servers import S3Server, web_server
 
 WHAT = "s3://models/llama/a.safetensors"
 OWN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -141,14 +141,8 @@ def portal(lifetime: timedelta, asked: list[str], status: int = 200) -> Iterator
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(Handler) as address:
+        yield address
 
 
 def log_in(home: Path, url: str, monkeypatch: pytest.MonkeyPatch, *, ends: timedelta = timedelta(hours=8)) -> None:

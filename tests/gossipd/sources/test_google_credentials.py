@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from gossipd.sources import google_credentials as google_module
 from gossipd.sources.errors import SourceError
 from gossipd.sources.google_credentials import GoogleCredentials, kind_of_file
 from tests.gossipd.sources.test_obstore_errors import VARIABLES, answering, last_error
+from tests.servers import web_server
 
 WHAT = "gs://models/a"
 
@@ -49,14 +49,8 @@ def token_service(status: int, lifetime_s: int, asked: list[str]) -> Iterator[st
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1/token"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(Handler) as address:
+        yield f"{address}/v1/token"
 
 
 def federate(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

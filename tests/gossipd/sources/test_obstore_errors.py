@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from random import Random
 
@@ -18,6 +17,7 @@ from gossipd.sources.errors import SourceError
 from tests.gossipd.sources.models import sign, toy_files
 from tests.gossipd.sources.test_reader import Seat
 from tests.gossipd.sources.test_refusals import xml
+from tests.servers import web_server
 
 FILES = toy_files(Random(11))
 CANARIES = ("AKIACANARY7", "canary-secret", "canary-session")
@@ -51,14 +51,8 @@ def answering(status: int, document: str, asked: list[Message] | None = None, **
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(Handler) as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
