@@ -33,6 +33,7 @@ def build(
     chunk: int = CHUNK,
     mode: int = 0o644,
     cuts: Cuts | None = None,
+    case_matters: bool = False,
 ) -> Model:
     """A model of these files. ``cuts``: of each, as in a manifest of schema 2."""
     bodies = list(files.values())
@@ -50,6 +51,7 @@ def build(
         digests=b"".join(blake3(body).digest() for body in chunks),
         sources=("http://localhost/m/",),
         cuts=cuts,
+        case_matters=case_matters,
     )
     manifest = open_manifest(seal_manifest(draft, SECRET), [SECRET.public.ed25519])
     return Model(manifest, tuple(memoryview(body) for body in chunks), files)
