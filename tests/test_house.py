@@ -53,7 +53,7 @@ PURE_PREFIXES = (
     "gossipd.core", "gossipd.identity", "gossipd.manifest", "gossipd.swarm", "gossipd.sessions", "gossipd.deployment",
     "gossipd.diagnosis", "gossipd.wire", "gossipd.sim", "membership",
 )  # fmt: skip
-IMPURE_EXCEPTIONS = ("membership.runtime", "gossipd.sim.plot", "gossipd.identity.key_files")
+IMPURE_EXCEPTIONS = ("membership.runtime", "membership.socket_filter", "gossipd.sim.plot", "gossipd.identity.key_files")
 IMPURE_MODULES = {
     "trio", "zmq", "os", "time", "socket", "threading", "logging", "pathlib", "subprocess", "asyncio", "select",
     "structlog", "secrets", "tempfile", "shutil", "mmap", "signal", "ssl", "obstore", "psutil",
