@@ -24,6 +24,7 @@ from typing import NamedTuple
 from membership import wire
 from membership.errors import PayloadRefusedError, WireError
 from membership.events import PayloadHeard, PayloadKind
+from membership.host_rules import Verdict
 from membership.member import NodeId
 from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
@@ -76,6 +77,8 @@ class EventStore:
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
             raise PayloadRefusedError("by the host's own rules nobody may say it")
+        if verdict.is_over:
+            return
         if kind is PayloadKind.PROGRESS:
             self._note_progress(key, version, data, verdict.writer, relay=True)
         elif not verdict.is_known:
@@ -108,30 +111,43 @@ class EventStore:
             return False
         if kind is PayloadKind.AUDIT:
             self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
-            return True
+        elif not verdict.is_over:
+            self._take_in(data, kind, verdict, now, forwarder, relay=relay)
+        return True
+
+    def _take_in(
+        self, data: bytes, kind: PayloadKind, verdict: Verdict, now: float, forwarder: NodeId, *, relay: bool
+    ) -> None:
+        """A statement or progress that its writer may say."""
+        _, origin, version, key, payload = wire.parse_event(data)
         if not verdict.is_known:
             if kind is PayloadKind.PROGRESS:
                 self._node.counts["progress_refused_unknown"] += 1
             else:
                 self._keep_back(data, forwarder)
-            return True
+            return
         if kind is PayloadKind.PROGRESS:
             self._note_progress(key, version, data, verdict.writer, relay=relay)
         elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
-            return True
+            return
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.gossip_due = True
-        return True
 
     def judge_again(self, now: float) -> None:
         """Members have come: what was kept back may be somebody's now. It is passed on like news."""
         kept, self._kept_back = self._kept_back, {}
         for data, forwarder in kept.items():
             self.on_event(data, now, forwarder)
+
+    def forget(self, key: bytes, now: float) -> None:
+        """Keep a statement no longer. The host's rules must say that it ``is_over``, or others tell it again."""
+        if key in self._statements:
+            self._drop(key)
+            self._node.changed_s = now
 
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
         """Bucket, row id and mark of every statement."""

@@ -22,6 +22,8 @@ class Verdict:
 
     writer: bytes
     is_known: bool = True
+    is_over: bool = False
+    """The host needs it no more: it is not kept, not passed on, and nobody's fault."""
 
 
 class HostRules(Protocol):

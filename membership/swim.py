@@ -9,7 +9,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -134,6 +134,11 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def forget_statement(self, key: bytes, now: float) -> None:
+        """Keep and tell a statement no longer, which the host's rules call ``is_over`` from now on."""
+        self._event_store.forget(key, now)
+        self._after(now)
+
     def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
         """Tell that many living members, picked at random, an AUDIT event. They do not pass it on."""
         if not self._node.has_left:
@@ -149,20 +154,6 @@ class Swim:
         takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the new key
         alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
-
-    @property
-    def key_tags(self) -> Collection[bytes]:
-        """Of the keys that open a datagram (``Seal.key_tags``)."""
-        return self._node.seal.key_tags
-
-    @property
-    def unsealed(self) -> int:
-        """Datagrams until now that no member can have sealed."""
-        return self._node.counts["dropped_unsealed"]
-
-    def count_filtered(self, count: int) -> None:
-        """The kernel has dropped so many datagrams for us, in a flood."""
-        self._node.counts["dropped_filtered"] += count
 
     def has_answered(self, node: NodeId) -> bool:
         """Whether a member has spoken from the address in its record, in this life of ours or an earlier one."""

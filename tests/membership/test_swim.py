@@ -24,7 +24,8 @@ from membership.events import (
     PayloadHeard,
     PayloadKind,
 )
-from membership.member import MemberState
+from membership.host_rules import HostRules, LenientRules, Verdict
+from membership.member import NODE_ID_BYTES, MemberState
 from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
@@ -206,6 +207,40 @@ def test_a_late_joiner_learns_every_statement() -> None:
     cluster.start(late, join=(3,))
     cluster.run(cluster.now + 5.0)
     assert len(told.of(PayloadHeard, late)) == 30
+
+
+def test_a_statement_that_is_over_is_forgotten_by_all_and_comes_back_to_none() -> None:
+    cluster, told = joined(8)
+    for key in (b"live", b"over"):
+        cluster.swim(1).publish(PayloadKind.STATEMENT, key, 1, key, cluster.now)
+    cluster.run(cluster.now + 3.0)
+    for index in range(8):
+        node = cluster.swim(index)._node
+        node.rules = OverRules(node.rules, b"over")
+        cluster.swim(index).forget_statement(b"over", cluster.now)
+        cluster.run(cluster.now + 1.0)  # the others still tell it
+    late = cluster.add_host("late", "rack-0")
+    cluster.start(late, join=(3,))
+    cluster.run(cluster.now + 60.0)
+    heard = [event for event in told.of(PayloadHeard, late) if isinstance(event, PayloadHeard)]
+    assert [event.payload for event in heard] == [b"live"]
+    assert len({cluster.swim(index).view_digest for index in range(9)}) == 1
+    assert not cluster.swim(1).statistics().get("statements_refused_judge")
+
+
+class OverRules(LenientRules):
+    """Those of a host, but that one key is over."""
+
+    def __init__(self, rules: HostRules, key: bytes) -> None:
+        self._rules, self._key = rules, key
+
+    def latest_boot(self) -> int:
+        return self._rules.latest_boot()
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        if key == self._key:
+            return Verdict(key[:NODE_ID_BYTES], is_over=True)
+        return self._rules.judge(kind, key, version, payload)
 
 
 def test_progress_spreads_and_only_the_newest_counts() -> None:
