@@ -120,7 +120,7 @@ class ChunkStore:
 
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when the model would fit.
-            StoreFormatError, VersionTakenError, CaseFoldedError: see their docstrings.
+            StoreFormatError, VersionTakenError: see their docstrings.
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
         return self._models.open(manifest)
@@ -154,6 +154,16 @@ class ChunkStore:
         Raises NotFoundError; StoreWriteError: the disk refused, call again; StoreClosingError.
         """
         return self._models.remove(name, version)
+
+    def evict(self, deployment: DeploymentId) -> None:
+        """Delete a published version that its publisher no longer keeps, with its books. The caller has remembered
+        durably that it is not wanted back.
+
+        Raises:
+            VersionHeldError: a job holds it, or it is the current one. NotFoundError: it is not here.
+            StoreWriteError: the disk refused; repeat it.
+        """
+        self._models.evict(deployment)
 
     def is_published(self, deployment: DeploymentId) -> bool:
         """Whether the model is open here and users can see it; False until publishing has ended."""

@@ -45,17 +45,17 @@ class NotWholeError(StoreError):
     code = "E_NOT_WHOLE"
 
 
+class VersionHeldError(StoreError):
+    """``evict`` of a version that a job holds, or that ``current`` points to. Fault: nobody. State: unchanged. Retry:
+    when it is let go."""
+
+    code = "E_HELD"
+
+
 class VersionTakenError(StoreError):
     """The directory of this version holds something else. Fault: the user who put it there. Retry: after moving it."""
 
     code = "E_VERSION_TAKEN"
-
-
-class CaseFoldedError(StoreError):
-    """Names of the model differ only in case, and the store's file system takes them for one. State: unchanged. Retry:
-    with the store on another file system."""
-
-    code = "E_CASE_FOLDED"
 
 
 class StoreClosingError(StoreWriteError):

@@ -22,7 +22,7 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, label_of
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.disk.disk import FileKind, read_file
-from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
+from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError, VersionHeldError
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
 from gossipd.store.models import layout, publishing
@@ -151,7 +151,35 @@ class Models:
                 raise NotHeldError("the deployment is not open here")
             publishing.settle_current(self._disk, name, durably=durably)
             self.scrubber.add(replica)
+            if self._is_kept_as_signed(name):
+                return []
             return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
+
+    def _is_kept_as_signed(self, name: str) -> bool:
+        """Whether the newest complete manifest says which versions stay; then the deployment brain orders ``evict``."""
+        manifests = [one.manifest for one in self.published() if one.manifest.name == name]
+        return bool(manifests) and max(manifests, key=lambda one: one.version).keep is not None
+
+    def evict(self, deployment: DeploymentId) -> None:
+        found = [model for model in list_models(self._disk) if model.deployment == deployment and model.is_published]
+        if not found:
+            raise NotFoundError(f"{deployment.hex()} is not complete in this store")
+        [model] = found
+        label = f"{model.name}@{model.version}"
+        try:
+            if publishing.current_version(self._disk, model.name) == model.version:
+                raise VersionHeldError(f"{label} is the current version")
+            lock = self._disk.lock_directory(layout.version(model.name, model.version))
+            if lock is None:
+                raise VersionHeldError(f"a job holds {label}")
+            try:
+                self._remove(model)
+            finally:
+                self._disk.close(lock)
+        except FileNotFoundError:
+            raise NotFoundError(f"{label} was removed meanwhile") from None
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
 
     def _evict(self, name: str, version: int) -> None:
         with self._changing:

@@ -8,6 +8,7 @@ from random import Random
 from blake3 import blake3
 
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.payload import Cuts
@@ -33,7 +34,7 @@ def build(
     chunk: int = CHUNK,
     mode: int = 0o644,
     cuts: Cuts | None = None,
-    case_matters: bool = False,
+    keep: Retention | None = None,
 ) -> Model:
     """A model of these files. ``cuts``: of each, as in a manifest of schema 2."""
     bodies = list(files.values())
@@ -51,7 +52,7 @@ def build(
         digests=b"".join(blake3(body).digest() for body in chunks),
         sources=("http://localhost/m/",),
         cuts=cuts,
-        case_matters=case_matters,
+        keep=keep,
     )
     manifest = open_manifest(seal_manifest(draft, SECRET), [SECRET.public.ed25519])
     return Model(manifest, tuple(memoryview(body) for body in chunks), files)

@@ -16,10 +16,11 @@ import pytest
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
+from gossipd.manifest.annotations import Retention
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import StoreHealth
-from gossipd.store.errors import StoreClosingError
+from gossipd.store.errors import StoreClosingError, VersionHeldError
 from gossipd.store.models import layout
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.notices import ModelEvicted, StoreEvent
@@ -253,6 +254,37 @@ def test_a_version_that_a_job_holds_is_evicted_only_after_the_hold_ends() -> Non
     opened.disk.held.clear()
     opened.deliver(small(version=3, seed=3))
     assert opened.store.versions("m") == [3]
+
+
+def test_a_signed_keep_goes_before_keep_versions_and_evictions_are_then_ordered() -> None:
+    opened = Opened(keep_versions=1)
+    steps = [build({"f": bytes([step]) * 9}, version=step, keep=Retention(last=2)) for step in (1, 2, 3)]
+    for one in steps:
+        opened.deliver(one)
+    assert opened.store.versions("m") == [1, 2, 3]
+    opened.store.evict(steps[0].manifest.id)
+    assert (opened.store.versions("m"), opened.store.current("m")) == ([2, 3], 3)
+    with pytest.raises(NotFoundError):
+        opened.store.evict(steps[0].manifest.id)
+    opened.deliver(small(version=4, seed=4))
+    assert opened.store.versions("m") == [4], "the newest manifest says nothing of it"
+
+
+def test_an_ordered_eviction_leaves_what_is_held_or_current() -> None:
+    opened = Opened()
+    steps = [build({"f": bytes([step]) * 9}, version=step, keep=Retention(last=1)) for step in (1, 2)]
+    for one in steps:
+        opened.deliver(one)
+    opened.disk.held.add("m/1")
+    with pytest.raises(VersionHeldError, match="a job holds m@1"):
+        opened.store.evict(steps[0].manifest.id)
+    opened.disk.held.clear()
+    with pytest.raises(VersionHeldError, match="m@2 is the current version"):
+        opened.store.evict(steps[1].manifest.id)
+    opened.store.rollback("m")
+    with pytest.raises(VersionHeldError, match="m@1 is the current version"):
+        opened.store.evict(steps[0].manifest.id)
+    assert opened.store.versions("m") == [1, 2]
 
 
 def test_an_eviction_is_announced_while_the_whole_version_is_still_there_and_told_when_it_is_gone() -> None:
