@@ -102,6 +102,8 @@ class DeploymentExecutor:
                 self.swarm.pause_swarm(command)
             case commands.TellStatement(statement):
                 self.swarm.tell_statement(statement)
+            case commands.ForgetStatement(deployment):
+                self.swarm.forget_statement(deployment)
             case commands.RecordAudit(kind, fields):
                 self.audit.record(kind, **fields)  # type: ignore[arg-type]  # a subject is among the fields
             case commands.RecordLog(level, sentence, fields):
@@ -140,6 +142,10 @@ class DeploymentExecutor:
                 await run_blocking(self.store.abandon, deployment, limiter=self._deleting)
             case commands.RemoveModel(_, name, version):
                 await run_blocking(self.store.remove, name, version)
+            case commands.EvictModel(_, deployment):
+                await run_blocking(self.store.evict, deployment, limiter=self._deleting)
+            case commands.ForgetManifests(_, deployments):
+                await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)
 
 

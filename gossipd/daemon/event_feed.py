@@ -21,12 +21,12 @@ TYPE_OF_RECORD = {
     "refused": "deployment", "published": "deployment", "manifest refused": "deployment", "statement": "deployment",
     "manifest accepted": "deployment", "trigger accepted": "deployment", "cancelled": "deployment",
     "paused": "deployment", "resumed": "deployment",
-    "removed": "deployment", "rolled back": "deployment", "source trouble": "source", "evicted": "store",
+    "removed": "deployment", "superseded": "deployment", "rolled back": "deployment",
+    "source trouble": "source", "evicted": "store",
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",
     "untrust": "security", "statement refused": "security", "stranger refused": "security",
     "quarantined": "security", "identity seen twice": "security", "started": "config",
-    "limits changed": "config",
     "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",
 }  # fmt: skip
 _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring

@@ -94,6 +94,8 @@ class GossipRules:
             return None
         if key != statement.deployment or version != statement.rank:
             return None
+        if self._statements.is_superseded(statement.deployment):
+            return Verdict(statement.signer, is_over=True)
         return self._judge_statement(statement)
 
     def _judge_statement(self, statement: Statement) -> Verdict | None:

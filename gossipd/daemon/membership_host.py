@@ -15,6 +15,7 @@ from random import Random
 
 import trio
 
+from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Alarms
@@ -68,6 +69,11 @@ class MembershipHost:
     def publish_statement(self, statement: Statement) -> None:
         """Have gossip carry it to all hosts, late joiners too."""
         self._publish(membership_events.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
+
+    def forget_statement(self, deployment: DeploymentId) -> None:
+        """Have gossip tell no more of it."""
+        self.swim.forget_statement(deployment, trio.current_time())
+        self.wake()
 
     def publish_progress(self, key: bytes, version: int, record: bytes) -> None:
         """Have gossip carry it to the hosts that are up; the next one supersedes it."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Lock
 
@@ -170,6 +171,15 @@ class StateDirectory:
     def forget_envelope(self, deployment: DeploymentId) -> None:
         """Delete a manifest that no host will ask for again."""
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
+
+    def forget_envelopes(self, deployments: Iterable[DeploymentId]) -> None:
+        """The same of several; some may be gone. Raises StateWriteError."""
+        try:
+            for deployment in deployments:
+                with suppress(FileNotFoundError):
+                    self.forget_envelope(deployment)
+        except OSError as error:
+            raise StateWriteError(f"state/{MANIFESTS} cannot be written: {error.strerror}") from error
 
     def note_publication(self, deployment: DeploymentId) -> None:
         """The store begins a copy that it may delete unless a statement tells of it. Durable on return."""

@@ -63,3 +63,7 @@ class SwarmActions:
     def tell_statement(self, statement: Statement) -> None:
         """Gossip it."""
         self.membership_host.publish_statement(statement)
+
+    def forget_statement(self, deployment: DeploymentId) -> None:
+        """Gossip it no longer."""
+        self.membership_host.forget_statement(deployment)

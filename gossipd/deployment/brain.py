@@ -17,6 +17,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.orders import Orders
+from gossipd.deployment.supersession import Supersession
 
 
 class DeploymentBrain:
@@ -26,6 +27,7 @@ class DeploymentBrain:
         self._context = context
         self.lifecycle = DeploymentTable(context, rng)
         self._dissemination = Dissemination(context, self.lifecycle)
+        self._supersession = Supersession(context, self.lifecycle)
         self._orders = Orders(context, self.lifecycle, self._dissemination)
 
     def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
@@ -50,16 +52,20 @@ class DeploymentBrain:
                 self.lifecycle.handle(event)
         self.lifecycle.make_space()
         self._dissemination.look_into_unproven(wall_s)
+        self._supersession.note(now)
 
     def tick(self, now: float, wall_s: float) -> None:
         """Do what is due."""
         self.lifecycle.tick(now)
         self._dissemination.tick(now, wall_s)
         self._dissemination.look_into_unproven(wall_s)
+        self._supersession.note(now)
+        self._supersession.tick(now)
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""
-        return min(self.lifecycle.next_deadline(), self._dissemination.next_deadline())
+        parts = (self.lifecycle, self._dissemination, self._supersession)
+        return min(part.next_deadline() for part in parts)
 
     def drain(self) -> list[DeploymentCommand]:
         """What is to be done, in order; each is given once."""

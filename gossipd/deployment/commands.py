@@ -107,6 +107,25 @@ class RemoveModel:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictModel:
+    """Delete a published version that its publisher no longer keeps; ends in WorkDone, or in WorkFailed while a job
+    holds it or ``current`` points to it."""
+
+    work: WorkNumber
+    deployment: DeploymentId
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetManifests:
+    """Delete our copies of envelopes that nobody will ask for again; ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    deployments: tuple[DeploymentId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AbandonWork:
     """The brain waits for that work no more: end it if it has not begun or can be cut short, else let it end."""
 
@@ -145,6 +164,13 @@ class TellStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetStatement:
+    """Gossip keeps it no longer, and tells it to nobody."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
 class RecordAudit:
     """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded."""
 
@@ -173,7 +199,7 @@ class Answer:
 
 Work: TypeAlias = (
     ReadManifest | PullManifest | OpenManifest | KeepManifest | KeepStatements | ReserveSpace | PublishModel
-    | DeleteModel | RemoveModel
+    | DeleteModel | RemoveModel | EvictModel | ForgetManifests
 )  # fmt: skip
 DeploymentCommand: TypeAlias = (
     Work
@@ -182,6 +208,7 @@ DeploymentCommand: TypeAlias = (
     | CloseSwarm
     | PauseSwarm
     | TellStatement
+    | ForgetStatement
     | RecordAudit
     | RecordLog
     | Answer

@@ -99,6 +99,8 @@ class DeploymentSettings:
     """For which a statement is kept whose manifest is not verified: by then every holder was asked many times."""
     pulls_max: int = 8
     pulls_per_signer_max: int = 4
+    supersede_grace_s: float = 600.0
+    """For which a version that its publisher no longer keeps stays while other hosts still fetch it."""
     pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
     clock_retry_s: float = 5.0  # a manifest that waits for the clock; a look at it costs a signature
     orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
@@ -126,6 +128,8 @@ class BrainContext:
     """When work is to be asked for again, of the deployments that wait for that."""
     is_space_wanted: bool = field(default=False, init=False)
     """A model does not fit; taken back when something was deleted for it."""
+    is_look_wanted: bool = field(default=False, init=False)
+    """A version of a name with a ``keep`` has come, or has changed its state (``supersession``)."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)

@@ -81,6 +81,11 @@ class DeploymentSteps:
         return self.step is Step.DELETE or (self.step is Step.RESERVE and self._work is not None)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether no work is under way for it, none waits to be tried again, and none follows."""
+        return self.step is Step.IDLE and self._work is None and not self._deletes_next
+
+    @property
     def keeps_chunks(self) -> bool:
         """Whether it is cancelled, and perhaps has chunks on the disk."""
         return self._may_hold_chunks and self.record.state is HostState.CANCELLED
@@ -142,8 +147,14 @@ class DeploymentSteps:
         if state is HostState.REMOVED:
             record.chunks_verified = 0
         record.enter(state, reason, sentence)
+        self._look_for_superseded()
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
         self._go_on()
+
+    def _look_for_superseded(self) -> None:
+        manifest = self.record.manifest
+        if manifest is not None and manifest.keep is not None:
+            self._context.is_look_wanted = True
 
     def delete_kept(self) -> bool:
         """Space is needed: delete the chunks of a life that was cancelled. False when there is nothing to delete."""
@@ -309,6 +320,7 @@ class DeploymentSteps:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
             self.record.manifest = manifest  # so that it can be named
+            self._context.is_look_wanted = True  # refused as too old, it may be superseded
             if self._context.is_for_the_clock(manifest, error, wall_s):
                 self.record.enter(HostState.INIT, HostReason.CLOCK_WRONG, error.sentence)
                 self._context.retries[self.id] = now + self._context.settings.clock_retry_s
@@ -355,6 +367,7 @@ class DeploymentSteps:
         record, identity = self.record, self._context.identity
         self._manifest = record.manifest = manifest
         record.is_target = manifest.is_target(identity.name, identity.rack)
+        self._look_for_superseded()
         self.holders.clear()
         record.enter(HostState.INIT)
         self._context.info("manifest accepted", deployment=record.label, id=short(manifest.id), target=record.is_target)
@@ -372,6 +385,7 @@ class DeploymentSteps:
         record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
+        self._look_for_superseded()
         self._enter(Step.IDLE if is_complete else Step.FETCH)
         self._context.put(commands.OpenSwarm(manifest, event.held, event.copies))
         self._is_held_up = False
@@ -395,6 +409,7 @@ class DeploymentSteps:
                 assert self._manifest is not None
                 self.record.chunks_verified = self._manifest.chunk_count
                 self.record.enter(HostState.COMPLETE)
+                self._look_for_superseded()
                 self._enter(Step.IDLE)
                 self._context.info("model complete", deployment=self.record.label)
             case _:

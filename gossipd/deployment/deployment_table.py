@@ -25,13 +25,11 @@ from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
+from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId, node_id
 
-_JUDGED_AGAIN = (
-    HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
-    HostReason.STORE_DAMAGED,
-)  # fmt: skip
+_JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
 
 
@@ -59,6 +57,10 @@ class DeploymentTable:
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
             life.close(HostState.REMOVED, HostReason.REMOVED)
+        elif self._context.statements.is_superseded(statement.deployment) and not is_kept:
+            if is_new:
+                life.close(HostState.REMOVED, HostReason.REMOVED)
+                self._context.is_look_wanted = True
         elif statement.verb is Verb.CANCEL and not is_kept:
             life.close(HostState.CANCELLED)
         elif is_new or life.record.state in _BEGINS_AGAIN:
@@ -117,6 +119,21 @@ class DeploymentTable:
         life = self._lives.get(deployment)
         if life is not None:
             life.close(HostState.REMOVED, HostReason.REMOVED)
+
+    def let_go(self, deployment: DeploymentId) -> bool:
+        """Its publisher no longer keeps it: give up what is not complete. True when nothing of it is left here, and it
+        is forgotten. What an operator has said ``untrust`` of stays."""
+        life = self._lives[deployment]
+        record = life.record
+        if record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR:
+            return False
+        if record.state not in FINAL:
+            life.close(HostState.REMOVED, HostReason.REMOVED, "its publisher keeps newer versions, not this one")
+        if life.delete_kept() or not life.is_at_rest:
+            return False
+        life.forget()
+        del self._lives[deployment]
+        return True
 
     def trust_changed(self, wall_s: float) -> None:
         """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts

@@ -60,6 +60,8 @@ class Dissemination:
             statement = Statement.decode(event.wire)
             if event.key != statement.deployment:
                 raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
+            if context.statements.is_superseded(statement.deployment):
+                return
             check_issued(statement, context.clock.latest_s(wall_s))
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)

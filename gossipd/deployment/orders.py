@@ -99,6 +99,7 @@ class Orders:
     ) -> Steps[tuple[Acceptance, Statement]]:
         """Steps 1 to 4; ``take_in`` puts the statement into the store."""
         statements, deployment = self._context.statements, manifest.id
+        statements.check_superseded(manifest)
         self._lifecycle.check_room(deployment)
         try:
             acceptance = statements.accept(manifest, running.wall_s)

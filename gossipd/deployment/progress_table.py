@@ -152,6 +152,12 @@ class ClusterProgress:
             if node in rows:
                 rows[node] = replace(rows[node], forgotten=True)
 
+    def drop(self, key: bytes) -> None:
+        """Forget a deployment of which nothing is left."""
+        for node in self._rows.pop(key, {}):
+            self._counts[node] -= 1
+            self._count -= 1
+
     def version(self, node: NodeId, key: bytes) -> int:
         """Version of the last record, 0 when there is none. Our own next record must exceed it."""
         row = self._rows.get(key, {}).get(node)

@@ -4,11 +4,10 @@ What lives here: the format. What does not: the file, which the daemon writes at
 
 Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
 forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, signer),
-``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed`` (ids), ``alarms`` (name, version, id, id)
-and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the file too. A file without
-``accepted`` is an older one's: it may hold statements about nothing, so only those are read whose manifest it had
-accepted. The checksum finds torn and rotted files; it is no signature.
-"""
+``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed``, ``superseded`` (ids), ``alarms`` (name,
+version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the file too.
+A file without ``accepted`` is an older one's: it may hold statements about nothing, so only those are read whose
+manifest it had accepted. The checksum finds torn and rotted files; it is no signature."""
 
 from __future__ import annotations
 
@@ -62,6 +61,7 @@ class _Kept(msgspec.Struct, frozen=True):
     untrusted_keys: list[_Key] = []
     untrusted: list[_Id] = []
     overridden: list[str] = []
+    superseded: list[_Id] = []
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
@@ -76,6 +76,7 @@ def register_to_bytes(register: StatementStore) -> bytes:
         "untrusted": list(state.untrusted),
         "overridden": list(state.overridden),
         "removed": list(state.removed),
+        "superseded": list(state.superseded),
         "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
         "last_signed": state.last_signed_s,
     }
@@ -121,6 +122,7 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     state.untrusted = {DeploymentId(one): None for one in found.untrusted}
     state.overridden = dict.fromkeys(found.overridden)
     state.removed = {DeploymentId(one): None for one in found.removed}
+    state.superseded = {DeploymentId(one): None for one in found.superseded}
     state.alarms = {
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None
         for name, version, trusted, offered in found.alarms

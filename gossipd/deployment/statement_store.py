@@ -1,8 +1,8 @@
 """What a node believes about deployments: the last statement on each, and the versions of each model that it trusts.
 
-What lives here: merging statements, the rules for versions, and what was removed on this host. What does not: files
-(the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it heard),
-gossip, and whether a manifest is signed (``manifest``).
+What lives here: merging statements, the rules for versions, and what was removed or superseded on this host. What does
+not: files (the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it
+heard), gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
@@ -36,6 +36,7 @@ STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
+SUPERSEDED_MAX = 4_096  # one that is forgotten and heard again is refused as too old
 ALARMS_MAX = 64
 UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
@@ -90,6 +91,8 @@ class RegisterState:
     deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
     """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
+    superseded: dict[DeploymentId, None] = field(default_factory=dict)
+    """Their publishers keep newer versions: words on them are not heard any more."""
     untrusted_keys: dict[bytes, None] = field(default_factory=dict)
     """Ids of publishers' keys whose models this host no longer uses."""
     untrusted: dict[DeploymentId, None] = field(default_factory=dict)
@@ -195,7 +198,8 @@ class StatementStore:
 
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
-        return tuple(one for one in self.statements() if one.signer not in vouchers)
+        orphaned = (one for one in self.statements() if one.signer not in vouchers)
+        return tuple(one for one in orphaned if not self.is_superseded(one.deployment))
 
     def _forget_oldest(self) -> None:
         statements = self.state.statements
@@ -252,6 +256,7 @@ class StatementStore:
             for version in [one for one in kept if one > manifest.version]:
                 del kept[version]
         kept[manifest.version] = manifest.id
+        self.state.superseded.pop(manifest.id, None)
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
         self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
@@ -273,6 +278,35 @@ class StatementStore:
     def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
         """What is known of the acceptance of that manifest; None when this host has not accepted it."""
         return self.state.accepted.get(deployment)
+
+    # ---- versions that their publishers no longer keep ----
+
+    def supersede(self, deployment: DeploymentId) -> None:
+        """No word on it counts any more; what is here stays until ``drop``."""
+        self._keep(self.state.superseded, deployment, SUPERSEDED_MAX)
+
+    def is_superseded(self, deployment: DeploymentId) -> bool:
+        """Whether ``supersede`` was said of it."""
+        return deployment in self.state.superseded
+
+    def check_superseded(self, manifest: Manifest) -> None:
+        """Raises ManifestError ``E_ROLLBACK`` when it is, unless an operator lets the name have any version."""
+        if self.is_superseded(manifest.id) and manifest.name not in self.state.overridden:
+            raise ManifestError(
+                f"{manifest.name}@{manifest.version_label} is one of the versions that its publisher no longer keeps; "
+                "publish it under a new version",
+                code="E_ROLLBACK",
+            )
+
+    def drop(self, deployment: DeploymentId) -> None:
+        """Forget all of a superseded version but that it is one, and that it was the highest of its name."""
+        state = self.state
+        for table in (state.statements, state.deployers, state.accepted, state.removed):
+            table.pop(deployment, None)
+        for versions in state.versions.values():
+            for version in [one for one, kept in versions.items() if kept == deployment and one != max(versions)]:
+                del versions[version]
+        self.revision += 1
 
     # ---- what the operator of this host says of trust ----
 

@@ -1,13 +1,13 @@
 """What a publisher says about a version beside its content: lineage, labels, and which versions to keep.
 
-What lives here: the rules of these fields. What does not: what ``keep`` decides (``statement_store``), and the git
-facts that ``publish`` adds (``publish.lineage``).
+What lives here: the rules of these fields. What does not: what ``keep`` decides (``retention``,
+``deployment.supersession``), and the git facts that ``publish`` adds (``publish.lineage``).
 
-``about`` is the text of one JSON object, of at most 16 KiB, with any fields. It decides nothing; a reader only checks
-that it is such an object. These names have a meaning for people and for ``gossipd lineage``: ``run``, ``attempt``,
-``step``, ``parents`` (ids of deployments, 64 hexadecimal digits each), ``code`` (repo, commit, dirty), ``data``,
-``config_digest``, ``seed``, ``frameworks``, ``metrics``, ``url``. It is text because losses are not integers, and a
-manifest's MessagePack has no floating-point numbers.
+``about`` is the text of one JSON object, of at most 16 KiB, with any fields. It decides nothing but which parents stay
+where ``keep`` asks for that; a reader only checks that it is such an object. These names have a meaning for people and
+for ``gossipd lineage``: ``run``, ``attempt``, ``step``, ``parents`` (ids of deployments, 64 hexadecimal digits each),
+``code`` (repo, commit, dirty), ``data``, ``config_digest``, ``seed``, ``frameworks``, ``metrics``, ``url``. It is text
+because losses are not integers, and a manifest's MessagePack has no floating-point numbers.
 
 Everybody who can read a manifest reads ``about``, so a publisher refuses what looks like a secret. A reader does not:
 a rule that guesses must not decide on which hosts a version arrives.
@@ -46,12 +46,13 @@ _SECRET_VALUE = re.compile(
 )
 
 
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
+class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a name's versions live are the ``last`` highest, those whose step is a multiple of ``every`` (0: none for
-    that), and pinned ones."""
+    that), and with ``parents`` those that live ones name as theirs in ``about``."""
 
     last: int
     every: int = 0
+    parents: bool = False
 
 
 def check_retention(keep: Retention) -> None:

@@ -4,7 +4,64 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
 MUTANTS = (
+    Mutant(
+        "evicts-the-newest-that-is-complete-here",
+        "A host deletes its only whole version because another host has a newer one.",
+        "gossipd/deployment/supersession.py",
+        "is_needed or not self._is_newer_complete_here(record):",
+        "is_needed:",
+        _SUPERSESSION,
+    ),
+    Mutant(
+        "supersedes-before-a-newer-version-is-complete",
+        "A version that nobody can load ends the one that all load.",
+        "gossipd/deployment/supersession.py",
+        "            if any(other > manifest.version for other in complete):\n",
+        "            if complete is not None:\n",
+        _SUPERSESSION,
+    ),
+    Mutant(
+        "deletes-before-it-is-remembered",
+        "A kill between the two has the host fetch again what it has deleted.",
+        "gossipd/deployment/supersession.py",
+        "        if not context.is_durable:\n",
+        "        if context is None:\n",
+        _SUPERSESSION,
+    ),
+    Mutant(
+        "keeps-the-parents-of-any-key",
+        "A publisher of one name fills the disks with the versions of another.",
+        "gossipd/deployment/supersession.py",
+        "(manifest.id.hex(), manifest.signer) in parents\n",
+        "manifest.id.hex() in dict(parents)\n",
+        _SUPERSESSION,
+    ),
+    Mutant(
+        "a-superseded-word-is-a-fault",
+        "Hosts that supersede a version a second later are taken for forgers, and their datagrams dropped.",
+        "gossipd/daemon/gossip_rules.py",
+        "            return Verdict(statement.signer, is_over=True)\n",
+        "            return None\n",
+        ("tests/gossipd/daemon/test_gossip_rules.py",),
+    ),
+    Mutant(
+        "a-superseded-version-is-fetched-after-a-restart",
+        "What was deleted is begun again at the next start.",
+        "gossipd/deployment/deployment_table.py",
+        "        elif self._context.statements.is_superseded(statement.deployment) and not is_kept:\n",
+        "        elif self._context is None:\n",
+        _SUPERSESSION,
+    ),
+    Mutant(
+        "orders-an-eviction-of-what-is-current",
+        "A rollback's version is deleted under the link that points to it.",
+        "gossipd/store/models/models.py",
+        "            if publishing.current_version(self._disk, model.name) == model.version:\n",
+        "            if publishing.current_version(self._disk, model.name) is model:\n",
+        ("tests/gossipd/store/test_removal.py",),
+    ),
     Mutant(
         "publishes-foreign-files-for-a-user",
         "A user publishes what only the daemon may read, through a hard link.",

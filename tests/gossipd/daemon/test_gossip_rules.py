@@ -79,6 +79,15 @@ def test_a_statement_of_an_unknown_signer_is_kept_back() -> None:
     assert judged(statement(key=STRANGER)) == Verdict(STRANGER.public.ed25519, is_known=False)
 
 
+def test_a_word_on_a_superseded_version_is_over_and_nobodys_fault() -> None:
+    REFUSED.clear()
+    judging, one = rules(), statement()
+    judging._statements.supersede(DEPLOYMENT)
+    verdict = judging.judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode())
+    assert verdict == Verdict(SIGNER, is_over=True)
+    assert not REFUSED
+
+
 @pytest.mark.parametrize("version", [0, 3, 2**63 - 1])
 def test_a_version_that_is_not_the_statements_rank_is_refused(version: int) -> None:
     assert judged(statement(), version=version) is None

@@ -27,6 +27,7 @@ from gossipd.identity.cancel_rights import ROLES, Authors, may_cancel
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
+from gossipd.store.errors import VersionHeldError
 from membership.member import NodeId, node_id
 from tests.gossipd.manifest.making import TRUSTED, manifest
 
@@ -92,6 +93,7 @@ class ScriptedHost:
         self.peers_have: dict[DeploymentId, bytes] = {ONE.id: ONE.envelope}
         self.store: dict[DeploymentId, set[int]] = {one.id: set(range(one.chunk_count)) for one in published}
         self.published = {one.id for one in published}
+        self.held_by_jobs: set[DeploymentId] = set()
         self.trusted: Collection[bytes] = TRUSTED
         self.held_back: set[type] = set()
         self.failing: list[tuple[type, Failure, GossipdError]] = []
@@ -226,6 +228,14 @@ class ScriptedHost:
                 if deployment not in self.published:
                     self.store.pop(deployment, None)
                 return events.WorkDone(work)
+            case commands.EvictModel(work, deployment):
+                if deployment in self.held_by_jobs:
+                    return events.WorkFailed(work, Failure.FINAL, VersionHeldError("a job holds it"))
+                self.store.pop(deployment, None)
+                self.published.discard(deployment)
+            case commands.ForgetManifests(work, deployments):
+                for deployment in deployments:
+                    self.files.pop(deployment, None)
             case commands.RemoveModel(work):
                 self.store.pop(ONE.id, None)
                 self.published.discard(ONE.id)
