@@ -67,7 +67,7 @@ def _row(
         sources=list(said.sources),
         racks=list(targets.racks),
         names=list(targets.names),
-        keep={"last": said.keep.last, "every": said.keep.every} if said.keep is not None else None,
+        keep=msgspec.to_builtins(said.keep) | {"every": said.keep.every} if said.keep is not None else None,
         about=about,
         labels=dict(said.labels),
     )

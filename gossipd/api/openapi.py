@@ -160,7 +160,7 @@ OPERATIONS = (
         PublishStep,
         media=LINES,
         body=("directory", "name"),
-        optional=("version", "step", "how"),
+        optional=("version", "step", "how", "keep_last", "keep_every"),
     ),
     _Operation(
         "post",
@@ -194,6 +194,8 @@ _TYPES: dict[str, dict[str, Any]] = {
     "where": {"type": "string", "default": "everywhere", "description": "here, anywhere, everywhere, or hosts by name"},
     "directory": {"type": "string", "description": "a path on the daemon's host"},
     "manifest": {"type": "string", "description": "a path on the daemon's host"},
+    "keep_last": {"type": "integer", "minimum": 1, "description": "the newest so many versions live"},
+    "keep_every": {"type": "integer", "minimum": 0, "description": "with keep_last: steps that it divides live, too"},
     "step": {"type": "integer", "minimum": 0, "description": "of the trainer, instead of version"},
     "how": {"type": "string", "enum": ["copy", "reflink"], "default": "copy"},
     "wait_s": {"type": "number", "minimum": 0},

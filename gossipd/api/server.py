@@ -216,6 +216,9 @@ class _AdminRoutes:
         return await _streamed(self._operations.verify(fields["name"], _version(fields["version"])))
 
 
+_KEEP = ("keep_last", "keep_every")
+
+
 class _PublishRoutes:
     """Publishing, for the user who asks."""
 
@@ -223,13 +226,16 @@ class _PublishRoutes:
         self._publishing = publishing
 
     async def publish(self, request: Request) -> Response:
-        fields = await _fields(request, "directory", "name", optional=("version", "step", "how"))
-        version, step = (_version(fields[key]) if key in fields else None for key in ("version", "step"))
-        if version is not None and step is not None:
+        fields = await _fields(request, "directory", "name", optional=("version", "step", "how", *_KEEP))
+        numbers = {key: _version(fields[key]) if key in fields else None for key in ("version", "step", *_KEEP)}
+        if numbers["version"] is not None and numbers["step"] is not None:
             raise UsageError("give a version or a step, not both")
+        if numbers["keep_every"] is not None and numbers["keep_last"] is None:
+            raise UsageError("keep_every goes with keep_last")
         steps = self._publishing.publish(
-            CALLER.get(), fields["directory"], fields["name"], version=version, step=step, how=_how(fields)
-        )
+            CALLER.get(), fields["directory"], fields["name"], version=numbers["version"], step=numbers["step"],
+            how=_how(fields), keep_last=numbers["keep_last"], keep_every=numbers["keep_every"],
+        )  # fmt: skip
         return await _streamed(steps)
 
     async def adopt(self, request: Request) -> Response:

@@ -26,12 +26,15 @@ LOOK_S = 0.5
 @click.option("--name", required=True, help="The model's name; steps become its versions.")
 @click.option("--pattern", default="*", show_default=True, help="Only directories of such names; digits must end them.")
 @click.option("--marker", metavar="FILE", help="The file that is written last.  [default: .metadata, or safetensors]")
+@click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N versions live on every host.")
+@click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
 @click.option("--once", is_flag=True, help="Publish what is finished, and end.")
 @click.option("--socket", metavar="PATH", help="The daemon's.  [default: $GOSSIPD_SOCKET, ./gossipd.sock]")
 @click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
 def watch(
-    *, directory: Path, name: str, pattern: str, marker: str | None, once: bool, socket: str | None, config: str | None
-) -> int:
+    *, directory: Path, name: str, pattern: str, marker: str | None, once: bool, socket: str | None, config: str | None,
+    keep_last: int | None, keep_every: int | None,
+) -> int:  # fmt: skip
     """Publish each step that a trainer has finished below DIR, through this host's daemon, which signs for this user.
 
     A step is finished when its writer's last file is there, nothing is newer, no shard is missing, and two looks a
@@ -42,6 +45,8 @@ def watch(
     from gossipd.publish.step_listing import StepLister
     from gossipd.publish.step_watch import SETTLED_S, PublishStepDirectory, StepWatch
 
+    if keep_every is not None and keep_last is None:
+        raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
     last = client.last_version(name)
     steps = StepWatch(marker=marker, last_step=None if last is None else split_version(last)[0])
@@ -56,7 +61,10 @@ def watch(
             for command in commands:
                 if isinstance(command, PublishStepDirectory):
                     try:
-                        made = client.publish(directory / command.directory, name=name, step=command.step)
+                        made = client.publish(
+                            directory / command.directory, name=name, step=command.step, keep_last=keep_last,
+                            keep_every=keep_every,
+                        )  # fmt: skip
                     except GossipdError as error:
                         steps.failed(command.directory, error.sentence, time.monotonic())
                     else:

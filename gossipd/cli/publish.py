@@ -44,7 +44,6 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
 @click.option("--no-default-excludes", is_flag=True, help="Also what tools leave beside a model; see below.")
-@click.option("--allow-case-collisions", is_flag=True, help="Names may differ only in case; not every disk can.")
 @click.option("--strict", is_flag=True, help="Refuse what looks wrong instead of warning.")
 @click.option(
     "--chunk-borders", type=click.Choice(["tensors", "plain"]), default="tensors", show_default=True,
@@ -52,13 +51,9 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 )  # fmt: skip
 @click.option("--about", metavar="FILE", type=click.Path(dir_okay=False), help="Lineage: a JSON object, no secrets.")
 @click.option("--about-git", is_flag=True, help="Add the commit of the working directory to the lineage.")
-@click.option(
-    "--keep-last",
-    type=click.IntRange(1),
-    metavar="N",
-    help="The newest N versions live: signed and shown, not acted upon yet.",
-)
+@click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N versions live on every host.")
 @click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
+@click.option("--keep-parents", is_flag=True, help="With --keep-last: what live versions name as parents, too.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option(
@@ -121,14 +116,13 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         selection=Selection(
             options["include"], options["exclude"], () if options["no_default_excludes"] else DEFAULT_EXCLUDES
         ),
-        allow_case_collisions=options["allow_case_collisions"],
         is_strict=options["strict"],
         is_adopted=options["adopt"],
         created_s=now_s,
         expires_s=_expires_s(options["expires"], now_s),
         borders=ChunkBorders(options["chunk_borders"]),
         about=_about(options["about"], options["step"], options["attempt"], with_git=options["about_git"]),
-        keep=_keep(options["keep_last"], options["keep_every"]),
+        keep=_keep(options["keep_last"], options["keep_every"], parents=options["keep_parents"]),
         labels=_labels(options["labels"]),
     )
     with _Watcher(show=sys.stderr.isatty()) as watcher:
@@ -245,13 +239,13 @@ def _about(path: str | None, step: int | None, attempt: int | None, *, with_git:
     return pack_about(about)
 
 
-def _keep(last: int | None, every: int | None) -> Retention | None:
+def _keep(last: int | None, every: int | None, *, parents: bool) -> Retention | None:
     from gossipd.core.errors import UsageError
     from gossipd.manifest.annotations import Retention
 
-    if last is None and every is not None:
-        raise UsageError("--keep-every goes with --keep-last")
-    return None if last is None else Retention(last=last, every=every or 0)
+    if last is None and (every is not None or parents):
+        raise UsageError("--keep-every and --keep-parents go with --keep-last")
+    return None if last is None else Retention(last=last, every=every or 0, parents=parents)
 
 
 def _labels(texts: tuple[str, ...]) -> dict[str, str]:

@@ -136,7 +136,8 @@ def _lines(row: dict[str, Any]) -> list[str]:
         pairs.append(("empty", ", ".join(row["directories"])))
     if row["keep"] is not None:
         steps = f", and each step that {row['keep']['every']} divides" if row["keep"]["every"] else ""
-        pairs.append(("keep", f"the last {row['keep']['last']}{steps}"))
+        parents = ", and the parents that live ones name" if row["keep"].get("parents") else ""
+        pairs.append(("keep", f"the last {row['keep']['last']}{steps}{parents}"))
     pairs += [(f"label {key}", value) for key, value in sorted(row["labels"].items())]
     lines = [f"{key:10} {value}" for key, value in pairs]
     if row["about"]:

@@ -23,9 +23,13 @@ class AsyncClient:
         self._client = Client(socket, config=config)
 
     async def publish(
-        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
-    ) -> Publication:
-        call = partial(self._client.publish, path, name=name, version=version, step=step, how=how)
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
+        keep_last: int | None = None, keep_every: int | None = None,
+    ) -> Publication:  # fmt: skip
+        call = partial(
+            self._client.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
+            keep_every=keep_every,
+        )  # fmt: skip
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
     async def wait(

@@ -76,8 +76,9 @@ class Client:
     # ---- publishing ----------------------------------------------------------------------------------
 
     def publish(
-        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
-    ) -> Publication:
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
+        keep_last: int | None = None, keep_every: int | None = None,
+    ) -> Publication:  # fmt: skip
         """Make the directory ``path`` the next version of ``name``, and return when this host holds it.
 
         The daemon reads and hashes the files, copies them into its store (inside the kernel, and without a second copy
@@ -90,12 +91,16 @@ class Client:
                 attempt is one more when the step is not above the last one. A run that is resumed from an earlier step
                 goes on publishing so.
             how: ``copy``, or ``reflink``: refuse where the file system cannot share blocks.
+            keep_last, keep_every: from now on the newest ``keep_last`` versions of the name live, and those whose step
+                ``keep_every`` divides; every host deletes the others when a newer one is complete there, and no host
+                that comes later hears of them. None: ``store.keep_versions`` of each host.
         Raises:
             NotTrustedError: this user may not publish that name (``publish.users``).
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
         fields: dict[str, object] = {"directory": str(Path(path).absolute()), "name": name, "how": how}
-        fields |= {key: value for key, value in (("version", version), ("step", step)) if value is not None}
+        numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
+        fields |= {key: value for key, value in numbers.items() if value is not None}
         last: Mapping[str, Any] = {}
         with typed_refusals():
             for last in self._daemon.publish(**fields):  # noqa: B007 - the last line is the answer
@@ -105,8 +110,9 @@ class Client:
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
 
     def publish_async(
-        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy"
-    ) -> Future[Publication]:
+        self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
+        keep_last: int | None = None, keep_every: int | None = None,
+    ) -> Future[Publication]:  # fmt: skip
         """``publish`` in a thread of its own; returns at once. In coroutines: ``asyncio.wrap_future(future)``.
 
         Publications are made one after the other. A newer one of the same name cancels one that has not begun: a job
@@ -119,7 +125,10 @@ class Client:
             before = self._waiting.pop(name, None)
             if before is not None:
                 before.cancel()  # without effect when it has begun
-            future = self._publisher.submit(self.publish, path, name=name, version=version, step=step, how=how)
+            future = self._publisher.submit(
+                self.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
+                keep_every=keep_every,
+            )  # fmt: skip
             self._waiting[name] = future
         return future
 

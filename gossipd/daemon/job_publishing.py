@@ -37,6 +37,7 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import Retention, check_retention
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.manifest.names import check_model_name
@@ -105,18 +106,22 @@ class JobPublishing:
         self._names: dict[str, trio.Lock] = {}
 
     async def publish(
-        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str
-    ) -> AsyncGenerator[PublishStep, None]:
+        self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
+        keep_last: int | None = None, keep_every: int | None = None,
+    ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         check_model_name(name)
         self._check_permit(user, name)
         key = signing_key(self.live.keys.signing, self.live.trusted(), name)
         next_version(name, self._last(name), version=version, step=step)  # refused at once, not after hashing
+        keep = None if keep_last is None else Retention(last=keep_last, every=keep_every or 0)
+        if keep is not None:
+            check_retention(keep)
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
                 chosen = next_version(name, self._last(name), version=version, step=step)
                 job.step = msgspec.structs.replace(job.step, version=chosen)
-                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user))
+                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, Path(directory), user, how)
 
@@ -238,6 +243,7 @@ class _Making:
     key: SecretKey
     scratch: Path
     owner: int
+    keep: Retention | None
 
     def manifest(self) -> Manifest:
         files_of(self.directory, _SELECTION, self.owner)
@@ -245,7 +251,7 @@ class _Making:
             out = Path(private) / "manifest"
             order = PublishOrder(
                 source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
-                selection=_SELECTION, is_adopted=True, created_s=int(time.time()),
+                selection=_SELECTION, is_adopted=True, created_s=int(time.time()), keep=self.keep,
             )  # fmt: skip
             publish(order, self.job)
             return open_manifest(out.read_bytes(), [self.key.public.ed25519])

@@ -104,7 +104,6 @@ class DaemonStatus:
                 for one in self.lifecycle
                 if one.manifest is None and one.state is HostState.FAILED
             ],
-            limits=self.data_plane.limits.row(),
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:

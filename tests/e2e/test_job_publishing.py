@@ -68,6 +68,39 @@ def test_a_resumed_run_goes_on_with_its_next_attempt(cluster: Cluster, tmp_path:
     assert not status["alarms"]
 
 
+def test_old_steps_go_where_a_newer_one_is_and_a_newcomer_hears_of_live_ones_only(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start(hosts=2, racks=1)
+    first, second = cluster.daemons.values()
+    job, other = Client(first.home / "gossipd.sock"), Client(second.home / "gossipd.sock")
+
+    def on(node: Daemon) -> list[int]:
+        return sorted(int(name) for name in os.listdir(node.home / "models" / "run") if name.isdigit())
+
+    def save(step: int) -> None:
+        directory = step_directory(tmp_path / str(step), step, bytes_each=70_000)
+        job.publish(directory, name="run", step=step, keep_last=2, keep_every=300)
+        job.wait("run", step, hosts="100%", timeout=30)
+
+    for step in (100, 200):
+        save(step)
+    with other.hold("run", 100) as held:
+        for step in (300, 400, 500, 600):
+            save(step)
+        until("only live steps are on the first host", lambda: on(first) == [300, 500, 600])
+        until("the held one, too, is on the other", lambda: on(second) == [100, 300, 500, 600])
+        assert (held / ".metadata").exists()
+    third = cluster.add("node-3", "rack-1")
+    third.start()
+    third.wait_ready()
+    newcomer = Client(third.home / "gossipd.sock")
+    newcomer.wait("run", 600, timeout=30)
+    known = [row["version"] for row in third.client.status("run")["deployments"]]
+    assert set(known) <= {300, 500, 600}
+    assert first.client.status()["alarms"] == []
+
+
 def test_a_publisher_on_its_own_key_hands_its_directory_over(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start(hosts=1, racks=1)
     node = cluster.daemons["node-1"]

@@ -522,7 +522,15 @@ async def test_publishing_is_for_the_user_that_the_kernel_names(tmp_path: Path) 
         client = StatusClient(path)
         lines = await trio.to_thread.run_sync(lambda: list(client.publish(directory="/d", name="m", step=7)))
         assert [line["done"] for line in lines] == [False, True]
-        assert daemon.orders == [("publish", "m", os.getuid(), "/d", None, 7, "copy")]
+        await trio.to_thread.run_sync(
+            lambda: list(client.publish(directory="/d", name="m", step=8, keep_last=3, keep_every=100))
+        )
+        assert daemon.orders == [
+            ("publish", "m", os.getuid(), "/d", None, 7, "copy"),
+            ("publish", "m", os.getuid(), "/d", None, 8, "copy", 3, 100),
+        ]
+        status, answer = await ask(path, post("/v1/publish", '{"directory": "/d", "name": "m", "keep_every": 5}'))
+        assert (status, answer["error"]["code"]) == (400, "E_USAGE")
         status, answer = await ask(path, post("/v1/adopt", '{"directory": "/d", "manifest": "/m"}'))
         assert (status, answer["error"]["code"]) == (403, "E_READ_SOCKET")
         nursery.cancel_scope.cancel()
