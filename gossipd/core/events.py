@@ -29,6 +29,7 @@ class FailReason(Enum):
     CANCELLED = "cancelled"  # this host stopped the fetch
     DISK = "disk"  # our own store could not write
     SOURCE = "source"  # external storage failed, after the adapter's own retries
+    WHOLE_ONLY = "whole_only"  # storage sends objects only from their beginning, and this read was not for that
 
 
 # ---- events ------------------------------------------------------------------------------------
@@ -126,10 +127,12 @@ class SourceReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class SourceProbed:
-    """Whether this host can read the deployment's source, as a probe has shown."""
+    """Whether this host can read the deployment's source, as a probe has shown. ``is_whole_only``: as in
+    ``FailReason.WHOLE_ONLY``."""
 
     deployment: DeploymentId
     readable: bool
+    is_whole_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +252,13 @@ class CancelFetch:
 @dataclass(frozen=True, slots=True)
 class StartSourceRead:
     """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed.
-    ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``)."""
+    ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``).
+    ``from_start``: storage sends objects only whole, and reads are in order, one after the other."""
 
     deployment: DeploymentId
     chunks: tuple[ChunkIndex, ...]
     is_awaited: bool
+    from_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,6 +306,7 @@ _OF_CODES = {
     "SOURCE_BUSY": HostReason.SOURCE_BUSY,
     "SOURCE_RANGE": HostReason.STORAGE,
     "SOURCE_NO_RANGES": HostReason.NO_RANGES,
+    "SOURCE_WHOLE_ONLY": HostReason.STORAGE,
     "SOURCE_ENCODING": HostReason.SOURCE_ENCODED,
     "NO_SPACE": HostReason.NO_SPACE,
     "NO_INODES": HostReason.NO_INODES,

@@ -152,9 +152,12 @@ class CommandExecutor:
             self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
             return
         log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
-        outcome = self.data_plane.reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
+        read = self.data_plane.reader.read_chunks
+        outcome = read(manifest, command.chunks, is_awaited=command.is_awaited, from_start=command.from_start)
         if outcome.failed:
-            if outcome.errors:
+            if outcome.reason is FailReason.WHOLE_ONLY:
+                log.info("a server without ranges is read from the beginning", reason=outcome.errors[-1].sentence)
+            elif outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
                 self.deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
             reason = outcome.reason or FailReason.SOURCE
@@ -170,7 +173,7 @@ class CommandExecutor:
         if not outcome.readable and outcome.errors:
             log.warning("source is not readable", reason=outcome.errors[-1].sentence)
             self.deployments.post_from_thread(SourceTroubled(deployment, outcome.errors[-1]))
-        self.driver.post(events.SourceProbed(deployment, outcome.readable))
+        self.driver.post(events.SourceProbed(deployment, outcome.readable, outcome.is_whole_only))
 
     def _claim_seed(self, term: int) -> None:
         self.membership_host.claim_seed(term)

@@ -32,7 +32,8 @@ from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 _WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
 _ABOUT_THE_HOST = (
     errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
-    errors.SourceLongError, errors.SourceTruncatedError, errors.SourceNoRangesError, errors.SourceEncodingError,
+    errors.SourceLongError, errors.SourceTruncatedError, errors.SourceNoRangesError, errors.SourceWholeOnlyError,
+    errors.SourceEncodingError,
 )  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window

@@ -83,6 +83,15 @@ class SourceNoRangesError(SourceError):
     cure = "serve the files with a server that answers range requests, such as nginx"
 
 
+class SourceWholeOnlyError(SourceError):
+    """The server has no ranges, and the object is too large to be taken whole for each of them. Retry: as a read that
+    goes through the object from its beginning."""
+
+    code = "E_SOURCE_WHOLE_ONLY"
+    reason = FailReason.WHOLE_ONLY
+    heals = True
+
+
 class SourceEncodingError(SourceError):
     """The server compressed or otherwise encoded the bytes. Retry: elsewhere."""
 

@@ -42,17 +42,26 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A good answer. ``before``: bytes of the body that precede the wanted ones, where the whole object comes."""
+    """A good answer. ``before``: bytes of the body that precede the wanted ones, where the whole object comes though a
+    part was asked for (``lacks_ranges``)."""
 
     version: ObjectVersion
     before: int = 0
+    lacks_ranges: bool = False
 
 
-def touch(
-    location: Location, addresses: Addresses, wanted: Wanted, settings: SourceSettings
-) -> tuple[ObjectVersion, bytes]:
-    """Read a range of at least one byte of a web object, without following redirects. Returns its version and the
-    bytes. Raises a SourceError for any answer except one with exactly these bytes.
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What the first request brought."""
+
+    version: ObjectVersion
+    body: bytes
+    lacks_ranges: bool
+
+
+def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: SourceSettings) -> Touched:
+    """Read a range of at least one byte of a web object, without following redirects. Raises a SourceError for any
+    answer except one with exactly these bytes.
     """
     what = location.shown
     sock: socket.socket | None = None
@@ -71,7 +80,7 @@ def touch(
             sock.close()
     if len(body) != wanted.length:
         raise errors.SourceShortError(what, f"{len(body)} bytes came, {wanted.length} were promised")
-    return head.version, body
+    return Touched(head.version, body, head.lacks_ranges)
 
 
 def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
@@ -118,22 +127,24 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
     tag, modified = response.getheader("ETag"), _modified(response.getheader("Last-Modified"))
     if response.status == 200:
         _check_whole(response, what, wanted, settings)
-        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start)
+        is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
+        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start, is_part)
     size = _check_part(response, what, wanted)
     return Head(ObjectVersion(tag, size, modified))
 
 
 def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> None:
     """A server without ranges. Its small objects are taken whole, and so is one that is wanted whole."""
-    if response.length is not None and response.length != wanted.object_bytes:
-        raise errors.SourceRangeError(
-            what,
-            f"the server answered a range request with {response.length} bytes (status 200), the object has "
-            f"{wanted.object_bytes}: another object, or a page",
-        )
-    if response.length is None or wanted.object_bytes > settings.whole_file_bytes_max:
-        least = f"files of more than {settings.whole_file_bytes_max} bytes are not read without"
-        raise errors.SourceNoRangesError(what, f"the server has no ranges, and {least}")
+    length = response.length
+    if length is not None and length != wanted.object_bytes:
+        said = f"the server answered a range request with {length} bytes (status 200), the object has "
+        if (response.getheader("Content-Type") or "").startswith("text/html") and not what.endswith((".html", ".htm")):
+            raise errors.SourceRangeError(what, f"{said}{wanted.object_bytes}: a page")
+        kind = errors.SourceTruncatedError if length < wanted.object_bytes else errors.SourceLongError
+        raise kind(what, f"{said}{wanted.object_bytes}: another object, or a page")
+    is_wanted_whole = wanted.length == wanted.object_bytes
+    if not is_wanted_whole and (length is None or wanted.object_bytes > settings.whole_file_bytes_max):
+        raise errors.SourceWholeOnlyError(what, "the server has no ranges; the object is read from its beginning")
 
 
 def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> int:

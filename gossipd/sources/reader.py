@@ -41,6 +41,7 @@ from gossipd.sources.errors import (
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
+    SourceWholeOnlyError,
 )
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
@@ -62,15 +63,19 @@ class ReadOutcome:
     @property
     def reason(self) -> FailReason | None:
         """For the planner; None when nothing failed."""
+        if self.failed and any(isinstance(error, SourceWholeOnlyError) for error in self.errors):
+            return FailReason.WHOLE_ONLY
         return _reason(self.errors[-1]) if self.failed and self.errors else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """Whether this host can read a manifest's source; ``errors`` has the cause for each mirror."""
+    """Whether this host can read a manifest's source; ``errors`` has the cause for each mirror. ``is_whole_only``: no
+    mirror has ranges."""
 
     readable: bool
     errors: tuple[GossipdError, ...] = ()
+    is_whole_only: bool = False
 
 
 class SourceReader:
@@ -93,19 +98,23 @@ class SourceReader:
         self._running: set[Job] = set()
         self._closed = False
 
-    def read_chunks(self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, is_awaited: bool = False) -> ReadOutcome:
+    def read_chunks(
+        self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, is_awaited: bool = False, from_start: bool = False
+    ) -> ReadOutcome:
         """Read these chunks and put each into the store; blocks until all are stored or given up. Adjacent chunks in
         ascending order share a request of up to ``range_bytes_max``. ``is_awaited``: peers want them during their
-        arrival, so read in pieces although whole ranges are cheaper.
+        arrival, so read in pieces although whole ranges are cheaper. ``from_start``: reads come in order and one at a
+        time, so objects of servers without ranges are read from their beginning; else those fail as ``WHOLE_ONLY``.
         """
-        with self._job(manifest, is_awaited=is_awaited) as job:
+        with self._job(manifest, is_awaited=is_awaited, from_start=from_start) as job:
             missing = self._read_all(job, list(chunks))
             return ReadOutcome(tuple(job.stored), tuple(missing), tuple(job.errors))
 
     def probe(self, manifest: Manifest) -> ProbeOutcome:
-        """Ask the first object of each source for one byte, until one source gives it."""
+        """Ask the first object of each source for one byte, until one source with ranges gives it."""
         index = next(at for at, entry in enumerate(manifest.files) if entry.size)  # a model has at least one byte
         self._admission.forget(manifest.id)
+        is_whole_only = False
         with self._job(manifest) as job:
             for url in manifest.sources:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
@@ -113,11 +122,15 @@ class SourceReader:
                     self._requests.read(job, location, Segment(index, 0, 1), lambda _: None)
                 except PoolExhaustedError:
                     self._note(job, location, SourceCancelledError(location.shown, "the read was stopped"))
+                except SourceWholeOnlyError:
+                    is_whole_only = True
                 except SourceError as error:
                     self._note(job, location, error)
                 else:
-                    return ProbeOutcome(True, tuple(job.errors))
-            return ProbeOutcome(False, tuple(job.errors))
+                    if not self._requests.lacks_ranges(location):
+                        return ProbeOutcome(True, tuple(job.errors))
+                    is_whole_only = True
+            return ProbeOutcome(is_whole_only, tuple(job.errors), is_whole_only)
 
     def set_policy(self, policy: SourcePolicy) -> None:
         """For requests from now on; reads in progress continue."""
@@ -149,8 +162,8 @@ class SourceReader:
         return self._admission.statistics()
 
     @contextmanager
-    def _job(self, manifest: Manifest, *, is_awaited: bool = False) -> Iterator[Job]:
-        job = Job(manifest, is_awaited=is_awaited)
+    def _job(self, manifest: Manifest, *, is_awaited: bool = False, from_start: bool = False) -> Iterator[Job]:
+        job = Job(manifest, is_awaited=is_awaited, from_start=from_start)
         with self._lock:
             self._running.add(job)
             if self._closed:
@@ -171,7 +184,8 @@ class SourceReader:
     def _note(self, job: Job, location: Location, error: GossipdError) -> None:
         """Record an error that decided something; its object may be left alone for a while."""
         job.errors.append(error)
-        if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
+        is_refused = not isinstance(error, SourceCancelledError | SourceWholeOnlyError)
+        if isinstance(error, SourceError) and error.again == 0 and is_refused:
             self._admission.refuse(job.manifest.id, location, error)
 
     def _read_all(self, job: Job, chunks: list[ChunkIndex]) -> list[ChunkIndex]:

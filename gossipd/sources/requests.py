@@ -28,8 +28,9 @@ from gossipd.sources.errors import (
     SourceError,
     SourceHashError,
     SourceRedirectError,
+    SourceWholeOnlyError,
 )
-from gossipd.sources.first_request import Wanted, touch
+from gossipd.sources.first_request import Touched, Wanted, touch
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.pace import Turn
@@ -37,6 +38,7 @@ from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
 from gossipd.sources.web_connection import Addresses
 from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
+from gossipd.sources.whole_objects import WholeObjects
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
@@ -55,6 +57,7 @@ class Job:
     manifest: Manifest
     mirror: str = ""  # the source that is read now
     is_awaited: bool = False  # peers wait for the chunks and are sent each part at once
+    from_start: bool = False  # objects of servers without ranges are read from their beginning
     stop: threading.Event = field(default_factory=threading.Event)
     stored: list[ChunkIndex] = field(default_factory=list)
     errors: list[GossipdError] = field(default_factory=list)
@@ -89,6 +92,7 @@ class SourceRequests:
         self._clients = Clients(settings)
         self._connections = WebConnections(settings, clock)
         self._versions = SeenVersions()
+        self._wholes = WholeObjects()
         self._hub = HubRoutes(os.environ, admission)
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
         self._pool_bytes = pool.statistics().pool_bytes
@@ -99,7 +103,12 @@ class SourceRequests:
     def forget(self, deployment: DeploymentId) -> None:
         self._versions.forget(deployment)
         self._hub.forget()
+        self._wholes.forget(deployment)
         self._connections.close()
+
+    def lacks_ranges(self, location: Location) -> bool:
+        """Whether the server was seen to send the whole object for a part of it."""
+        return self._wholes.lacks_ranges(location.shown)
 
     def reads_whole(self, source: SourceUrl) -> bool:
         """Whether the host is fast and no rate limit demands pieces."""
@@ -107,6 +116,7 @@ class SourceRequests:
 
     def close(self) -> None:
         self._clients.close()
+        self._wholes.close()
         self._connections.close()
 
     def read(self, job: Job, location: Location, part: Segment, sink: Sink) -> None:
@@ -114,8 +124,12 @@ class SourceRequests:
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
         on_web = location.is_on_web or location.is_on_hub
-        if on_web and part.length > self._settings.touch_bytes_max:
+        size = job.manifest.files[part.file_index].size
+        if on_web and (size if job.from_start else part.length) > self._settings.touch_bytes_max:
             self._look_once(job, location, part)
+            if job.from_start and location.is_on_web and self.lacks_ranges(location):
+                self._read_on(job, location, part, sink)
+                return
         self._led(location, lambda at, addresses: self._read_at(job, at, addresses, part, sink))
 
     def hash_error(self, job: Job, location: Location, error: SourceHashError) -> SourceHashError:
@@ -135,13 +149,47 @@ class SourceRequests:
         with self._asked(job, location, addresses) as request:
             if location.is_on_web and (small or request.turn.is_struggling):
                 wanted = self._wanted(job, part) if small else self._first_byte(job, part)
-                version, body = touch(location, addresses, wanted, self._settings)
-                self._check(job, location, part, version)
+                touched = self._touch(location, request, wanted)
+                self._check(job, location, part, touched.version)
                 self._admission.answered(location.source, request.turn)
                 if small:
-                    self._pour(job, location, request, memoryview(body), sink)
+                    self._pour(job, location, request, memoryview(touched.body), sink)
                     return
             self._stream(job, location, part, request, sink)
+
+    def _touch(self, location: Location, request: _Asked, wanted: Wanted) -> Touched:
+        try:
+            touched = touch(location, request.addresses, wanted, self._settings)
+        except SourceWholeOnlyError:
+            self._wholes.note(location.shown)
+            self._admission.answered(location.source, request.turn)
+            raise
+        if touched.lacks_ranges:
+            self._wholes.note(location.shown)
+        return touched
+
+    def _read_on(self, job: Job, location: Location, part: Segment, sink: Sink) -> None:
+        """A part of an object that comes only whole, from where the last part ended."""
+        size = job.manifest.files[part.file_index].size
+        with self._asked(job, location, ()) as request, self._room(job, location, part, whole=False):
+
+            def begin() -> WebStream:
+                addresses = self._admission.admit(location.source, location.shown)
+                return WebStream(self._connections, location, addresses, Wanted(0, size, size), pieces=Pieces())
+
+            with self._wholes.stream((job.manifest.id, location.shown), part.offset, begin) as stream:
+                self._check(job, location, part, stream.version)
+                self._admission.answered(location.source, request.turn)
+                before_s = stream.waited_s
+                for piece in stream.until(part.offset):
+                    self._pour(job, location, request, piece, lambda _: None)
+                for piece in stream.until(part.offset + part.length):
+                    self._pour(job, location, request, piece, sink)
+                waited_s = stream.waited_s - before_s
+                if stream.position == size:
+                    stream.end()
+            mirror = job.mirror or location.source.text
+            self._admission.note_rate(mirror, location.source, request.turn, request.received, waited_s)
 
     def _wanted(self, job: Job, part: Segment) -> Wanted:
         return Wanted(part.offset, part.length, job.manifest.files[part.file_index].size)
@@ -207,9 +255,14 @@ class SourceRequests:
         try:
             if self._versions.is_known(job.manifest.id, location):
                 return
+            if job.from_start and self.lacks_ranges(location):
+                return
             if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
                 raise refused
             self._led(location, lambda at, addresses: self._look(job, at, addresses, part))
+        except SourceWholeOnlyError:
+            if not job.from_start:
+                raise
         except SourceError as error:
             if error.again == 0:
                 self._admission.refuse(job.manifest.id, location, error)
@@ -219,9 +272,9 @@ class SourceRequests:
 
     def _look(self, job: Job, location: Location, addresses: Addresses, part: Segment) -> None:
         with self._asked(job, location, addresses) as request:
-            version, body = touch(location, addresses, self._first_byte(job, part), self._settings)
-            self._check(job, location, part, version)
-            request.received += len(body)
+            touched = self._touch(location, request, self._first_byte(job, part))
+            self._check(job, location, part, touched.version)
+            request.received += len(touched.body)
 
     @contextmanager
     def _asked(self, job: Job, location: Location, addresses: Addresses) -> Iterator[_Asked]:

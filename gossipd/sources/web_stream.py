@@ -24,6 +24,7 @@ from gossipd.sources.errors import (
     SourceRangeError,
     SourceShortError,
     SourceSlowError,
+    SourceTruncatedError,
     SourceUnreachableError,
 )
 from gossipd.sources.first_request import Wanted, check_head, check_rate
@@ -98,8 +99,8 @@ class Pieces:
 
 
 class WebStream:
-    """One range request: ``version`` after the head, then exactly the requested bytes. Each piece is good until the
-    next one. Raises SourceError, from the constructor and while iterating.
+    """One range request: ``version`` after the head, then exactly the requested bytes, by iteration or ``pieces`` by
+    ``pieces``. Each piece is good until the next one. Raises SourceError, from the constructor and while iterating.
     """
 
     def __init__(
@@ -119,36 +120,44 @@ class WebStream:
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
-        timeout_s = settings.whole_timeout_s if pieces.is_whole else settings.request_timeout_s
-        self._incoming.deadline = time.monotonic() + timeout_s
+        self.go_on()
 
     @property
     def waited_s(self) -> float:
         """Time spent waiting for the source: its speed, independent of ours."""
         return self._incoming.waited_s
 
+    def go_on(self) -> None:
+        """Its time begins again: the next part of a body that is read in parts."""
+        is_whole, settings = self._pieces.is_whole, self._settings
+        timeout_s = settings.whole_timeout_s if is_whole else settings.request_timeout_s
+        self._incoming.deadline = time.monotonic() + timeout_s
+
     def __iter__(self) -> Iterator[memoryview]:
-        """The body, in pieces as they arrive."""
-        what, left = self._location.shown, self._length
-        memory = memoryview(bytearray(min(left, self._pieces.byte_count)))
-        while self._before:
-            count = self._read(memory[: min(self._before, len(memory))])
-            self._before -= count
-            if not count:
-                raise SourceShortError(what, "the body ended before the bytes asked for")
-        while left:
-            count = self._read(memory[: min(left, len(memory))])
-            left -= count
-            if not count:
-                raise SourceShortError(what, f"{self._length - left} bytes came, {self._length} were promised")
-            yield memory[:count]
+        """The wanted bytes, in pieces as they arrive."""
+        for _ in self.pieces(self._before):
+            pass
+        yield from self.pieces(self._length)
         if not self._is_range:
             return  # the rest of the whole object follows
         if self._response.length is None and self._read(memoryview(bytearray(1))):
-            raise SourceRangeError(what, f"more than the {self._length} bytes asked for came")
+            raise SourceRangeError(self._location.shown, f"more than the {self._length} bytes asked for came")
         if not self._response.will_close:
             self._connections.give_back(self._location, self._addresses, self._socket)
             self._is_given_back = True
+
+    def pieces(self, byte_count: int) -> Iterator[memoryview]:
+        """The next bytes of the body, so many in all."""
+        what, left = self._location.shown, byte_count
+        memory = memoryview(bytearray(min(left, self._pieces.byte_count)))
+        while left:
+            count = self._read(memory[: min(left, len(memory))])
+            left -= count
+            if not count and self._response.chunked and not self._is_range:
+                raise SourceTruncatedError(what, "the object ends before the published bytes do")
+            if not count:
+                raise SourceShortError(what, f"{byte_count - left} bytes came, {byte_count} were promised")
+            yield memory[:count]
 
     def close(self) -> None:
         """End the connection, unless it is kept for another range."""

@@ -262,12 +262,20 @@ class DeploymentSwarm:
         self.stall.read_failed(event.reason, now)
         if event.reason is events.FailReason.DISK:
             self._is_writable = False
-        if event.reason is not events.FailReason.CANCELLED:
+        if event.reason is events.FailReason.WHOLE_ONLY:
+            self.reader.read_from_start(self._present(), now)
+        elif event.reason is not events.FailReason.CANCELLED:
             self.reader.read_failed(now)
         for chunk in event.chunks:
             if self.replica.land(chunk, SOURCE):
                 self.want_again(chunk, now)
         self.announcements.hurry(self.reader.readers)  # they leave these chunks to us while we claim them
+
+    def probed(self, event: events.SourceProbed, now: float) -> None:
+        """A probe has ended."""
+        self.reader.readable = event.readable
+        if event.is_whole_only:
+            self.reader.read_from_start(self._present(), now)
 
     # ---- what peers say ------------------------------------------------------------------------
 
@@ -429,7 +437,8 @@ class DeploymentSwarm:
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)
-                self.commands.append(events.StartSourceRead(self.deployment, run, bool(self.announcements.subscribers)))
+                is_awaited = bool(self.announcements.subscribers)
+                self.commands.append(events.StartSourceRead(self.deployment, run, is_awaited, self.reader.from_start))
         if self.replica.reads or self.announcements.reading:
             reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
             self.announcements.read(reading, self.reader.readers)

@@ -144,7 +144,7 @@ class Planner:
             case events.SourceReadFailed():
                 swarm.read_failed(event, now)
             case events.SourceProbed():
-                swarm.reader.readable = event.readable
+                swarm.probed(event, now)
             case events.ChunkLost():
                 swarm.chunk_lost(event.chunk, now)
             case events.DeploymentClosed():

@@ -22,6 +22,8 @@ the owner when another reader helps. A reader whose connection fails leaves the 
 ``read_grace_s`` for deltas about what it had read. A chunk that is present, or that this host is reading, is never
 read. Views that differ cost duplicate bytes, never a chunk.
 
+Storage that sends objects only whole is read in the model's order by one reader at a time (``reading_turn``).
+
 Rejected: leases or a lock, because the election guards cost and not state; a random order per reader, because it helps
 only while views differ, which ``seeds_stable_s`` covers, and no window fits over it.
 """
@@ -36,6 +38,7 @@ from random import Random
 
 from gossipd.core.model import Shape
 from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.reading_turn import ReadingTurn
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -80,11 +83,27 @@ class SourceReadPlanner:
         self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
         self._failures = 0
         self._pause_until = 0.0
+        self._turn: ReadingTurn | None = None
         self._window_min = self.window = settings.reads_window(shape.chunk_count)
 
     def _chunks(self, position: int) -> range:
         first = self._order[position] * self._shape.extent_chunks
         return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
+
+    @property
+    def from_start(self) -> bool:
+        """Whether storage sends objects only whole, so that reads are in order and one at a time."""
+        return self._turn is not None
+
+    def read_from_start(self, present_bits: int, now: float) -> None:
+        """Storage sends objects only whole."""
+        if self._turn is None:
+            self._turn = ReadingTurn(now)
+            self._order = tuple(range(len(self._order)))
+            self._position_of = [*self._order]
+            self._taken_over.clear()
+            self._at_head_s.clear()
+            self.rebuild(present_bits)
 
     def rebuild(self, present_bits: int) -> None:
         """A holder is gone or a chunk was lost: compute from scratch which chunks are present."""
@@ -144,6 +163,8 @@ class SourceReadPlanner:
         claim = {chunk: before.get(chunk, now) for chunk in chunks}
         if claim == before:
             return ()
+        if self._turn is not None:
+            self._turn.heard(peer, now)
         if claim:
             self._claims[peer] = claim
             self._progress_s[peer] = now
@@ -228,6 +249,8 @@ class SourceReadPlanner:
         whole cluster reads one extent at a time, as many readers with one read each would take most of its link."""
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
+        if self._turn is not None:
+            return self._plan_from_start(self._turn, replica, now)
         most = self.unit_chunks if yields else self._chunks_max()
         # Reads near their end make room for the next. At most half of them count: a read that storage failed is
         # repeated from its beginning and still counts as ending.
@@ -250,6 +273,21 @@ class SourceReadPlanner:
         if not runs and not replica.reads and not yields:
             runs = self._steal(head, replica, now)
         return runs
+
+    def _plan_from_start(self, turn: ReadingTurn, replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
+        """The next run in the model's order, if this host reads and no other does."""
+        if replica.reads:
+            turn.heard(self._own, now)
+            return []
+        others = any(peer != self._own and claim for peer, claim in self._claims.items())
+        wait_s = self.takeover_s() * (1 + self._jitter)
+        if others or not turn.is_mine(self._own, self._lines[0], now, wait_s):
+            return []
+        for position in self._head(now, 1):
+            if runs := self._runs(position, replica, self._shape.extent_chunks, now):
+                turn.heard(self._own, now)
+                return runs[:1]
+        return []
 
     def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
         """A reader without reads of its own helps a busy one with the extent that the owner reaches last. The helper is
@@ -322,6 +360,8 @@ class SourceReadPlanner:
         """After how long a read will never end, though the adapter has not said so. Until a read has ended, all that
         this host may be reading is given the rate of the slowest fetch. Rejected: a fixed time, because large chunks
         from slow storage would be read again and again."""
+        if self._turn is not None:
+            return inf  # it may have to drop hours of bytes first, and the adapter bounds its silence
         first_s = self.unit_chunks * self.reads_max() * self._shape.chunk_bytes / self._settings.fetch_rate_min
         return max(_LOST_S_MIN, _LOST_USUALS * self.unit_chunks * self._usual_s or first_s)
 

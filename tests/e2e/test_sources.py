@@ -8,12 +8,14 @@ from random import Random
 
 import pytest
 
-from tests.e2e.cluster import Cluster, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import Cluster, cluster, same_tree, until
 from tests.gossipd.sources.models import write_tree
 from tests.gossipd.sources.test_mirrors import rangeless
 from tests.hub import Repository, served_hub
+from tests.rangeless_server import rangeless_server
 
 HOSTS = 3
+MIB = 1024 * 1024
 RNG = Random(21)
 FILES = {
     "config.json": RNG.randbytes(600),
@@ -54,16 +56,49 @@ def test_a_repository_of_a_hub_is_published_and_delivered_and_no_signed_address_
     assert {one.authorization for one in hub.to("storage")} == {None}
 
 
-def test_a_server_without_ranges_delivers_small_files_and_is_named_for_large_ones(tmp_path: Path) -> None:
+def test_a_large_file_of_a_server_without_ranges_is_read_once_for_all_hosts(tmp_path: Path) -> None:
+    files = {"big.bin": RNG.randbytes(80 * MIB), "next.bin": RNG.randbytes(20 * MIB), "config.json": b"{}"}
+    write_tree(files, tmp_path / "www" / "m")
+    with (
+        rangeless_server(tmp_path / "www") as server,
+        cluster(tmp_path / "c", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([server.url])}) as made,
+    ):
+        made.start(4, 2)
+        made.drop(made.publish(tmp_path / "www" / "m", "m", 1, "--source", f"{server.url}/m/"), made[1])
+        row = made.wait_complete("m", 1, at=made[1], hosts=4)
+        for daemon in made.daemons.values():
+            assert same_tree(tmp_path / "www" / "m", daemon.tree("m", 1))
+    assert row["source_bytes"] <= 1.01 * row["bytes_total"]
+    assert server.acknowledged <= 1.05 * row["bytes_total"], "with the first looks"
+
+
+def test_a_reader_that_dies_in_a_file_without_ranges_is_followed_by_one_other(tmp_path: Path) -> None:
+    write_tree({"big.bin": RNG.randbytes(96 * MIB)}, tmp_path / "www" / "m")
+    with rangeless_server(tmp_path / "www") as server:
+        environment = {
+            "GOSSIPD_SOURCES__ALLOW": json.dumps([server.url]), "GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "8MiB",
+        }  # fmt: skip
+        with cluster(tmp_path / "c", environment=environment) as made:
+            made.start(3, 1)
+            made.drop(made.publish(tmp_path / "www" / "m", "m", 1, "--source", f"{server.url}/m/"), made[1])
+            until("a quarter is read", lambda: (made[1].deployment("m", 1) or {}).get("source_bytes", 0) > 24 * MIB)
+            seeds = [one["name"] for one in (made[1].try_status() or {"members": []})["members"] if one["seed"]]
+            reading = next(daemon for daemon in made.daemons.values() if daemon.name == seeds[0])
+            reading.kill()
+            left = [daemon for daemon in made.daemons.values() if daemon is not reading]
+            made.wait_complete("m", 1, at=left[0], hosts=2)
+            for daemon in left:
+                assert same_tree(tmp_path / "www" / "m", daemon.tree("m", 1))
+    assert len(seeds) == 1 and server.acknowledged < 2 * 96 * MIB, "the second drops what is there, and no third"
+
+
+def test_a_server_without_ranges_delivers_small_files_whole(tmp_path: Path) -> None:
     write_tree(FILES, tmp_path / "www" / "small")
-    write_tree({"big.bin": RNG.randbytes(17 * 1024 * 1024)}, tmp_path / "www" / "large")
-    with rangeless(tmp_path / "www") as url:
-        environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([url])}
-        with cluster(tmp_path / "cluster", environment=environment) as made:
-            made.start(1, 1)
-            for name in ("small", "large"):
-                made.drop(made.publish(tmp_path / "www" / name, name, 1, "--source", f"{url}/{name}/"), made[1])
-            made.wait_complete("small", 1, at=made[1], hosts=1)
-            until("the cause is told", lambda: "the server has no ranges" in made[1].log())
-            assert f"{url}/large/big.bin" in made[1].log()
-            assert gossipd("status", "--config", made[1].config, check=False).returncode in (0, 1)
+    with (
+        rangeless(tmp_path / "www") as url,
+        cluster(tmp_path / "c", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([url])}) as made,
+    ):
+        made.start(1, 1)
+        made.drop(made.publish(tmp_path / "www" / "small", "m", 1, "--source", f"{url}/small/"), made[1])
+        made.wait_complete("m", 1, at=made[1], hosts=1)
+        assert same_tree(tmp_path / "www" / "small", made[1].tree("m", 1))

@@ -169,8 +169,8 @@ MUTANTS = (
         "takes-a-page-for-the-whole-object",
         "From a server without ranges a body of any length is taken for the object.",
         "gossipd/sources/first_request.py",
-        "    if response.length is not None and response.length != wanted.object_bytes:\n",
-        "    if response.length == -1:\n",
+        "    if length is not None and length != wanted.object_bytes:\n",
+        "    if length == -1:\n",
         (_SOURCES,),
     ),
     Mutant(

@@ -10,6 +10,22 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "every-reader-begins-a-whole-object",
+        "Where storage sends objects only whole, every reader reads all of them.",
+        "gossipd/swarm/reading_turn.py",
+        "        return now - self._since >= place * wait_s\n",
+        "        return True\n",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
+        "helps-a-reader-that-drops-bytes",
+        "A reader that says that it reads a whole object is helped by another, which begins it again.",
+        "gossipd/swarm/source_read_planner.py",
+        "        if others or not turn.is_mine(",
+        "        if not turn.is_mine(",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
         "a-promise-is-never-taken-back",
         "A chunk that was told while it came, and did not come, is still told as here.",
         "gossipd/swarm/deployment_swarm.py",

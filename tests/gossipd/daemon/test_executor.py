@@ -16,7 +16,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
-from gossipd.sources.errors import SourceAuthError
+from gossipd.sources.errors import SourceAuthError, SourceWholeOnlyError
 from gossipd.sources.reader import ReadOutcome
 from gossipd.transfer.errors import PeerBusyError, PeerGoneError, PeerProtocolError, PeerSlowError
 from membership.member import NodeId
@@ -44,7 +44,7 @@ class Bench:
         names = {LIAR: "liar", HONEST: "honest"}
         data_plane = SimpleNamespace(
             client=SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain),
-            reader=SimpleNamespace(read_chunks=lambda manifest, chunks, is_awaited: self.outcome),
+            reader=SimpleNamespace(read_chunks=lambda manifest, chunks, **how: self.outcome),
             store=SimpleNamespace(put=self._put), read_threads=1,
         )  # fmt: skip
         deployments = SimpleNamespace(
@@ -146,6 +146,13 @@ def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench
     bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
+
+
+def test_a_server_without_ranges_is_no_trouble_but_is_read_in_another_way(bench: Bench) -> None:
+    bench.outcome = ReadOutcome((), (1, 2), (SourceWholeOnlyError("http://s/a", "the server has no ranges"),))
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (1, 2), False))
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.WHOLE_ONLY)
+    assert not bench.troubles
 
 
 def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: Bench) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gossipd.sources.errors import SourceError
 from tests.gossipd.sources.balancer import balanced
-from tests.gossipd.sources.models import CHUNK_BYTES, sign, toy_files, write_tree
+from tests.gossipd.sources.models import sign, toy_files, write_tree
 from tests.gossipd.sources.test_reader import QUICK, Seat
 from tests.servers import free_port, nginx, wait_for_port
 
@@ -90,14 +90,3 @@ def test_small_files_of_a_server_without_ranges_are_taken_whole(tmp_path: Path) 
         for chunk in reversed(range(seat.manifest.chunk_count)):
             outcome = seat.read(chunk)
             assert (outcome.stored, outcome.errors) == ((chunk,), ())
-
-
-def test_a_large_file_of_a_server_without_ranges_is_told_in_words(tmp_path: Path) -> None:
-    files = {"big.bin": Random(3).randbytes(4 * CHUNK_BYTES)}
-    write_tree(files, tmp_path)
-    with rangeless(tmp_path) as url:
-        seat = Seat(sign(files, url), settings=replace(QUICK, whole_file_bytes_max=2 * CHUNK_BYTES))
-        error = seat.read().errors[-1]
-    assert isinstance(error, SourceError)
-    assert (error.code, error.is_permanent) == ("E_SOURCE_NO_RANGES", True)
-    assert f"{url}/big.bin: the server has no ranges" in str(error)

@@ -116,7 +116,7 @@ def test_the_manifest_may_name_its_directory_with_or_without_a_slash(server: Fau
 ALWAYS = [
     (Misbehaviour.SHORT_BODY, "E_SOURCE_SHORT", FailReason.SOURCE),
     (Misbehaviour.SHORT_LENGTH, "E_SOURCE_SHORT", FailReason.SOURCE),
-    (Misbehaviour.WHOLE, "E_SOURCE_NO_RANGES", FailReason.SOURCE),
+    (Misbehaviour.WHOLE, "E_SOURCE_WHOLE_ONLY", FailReason.WHOLE_ONLY),
     (Misbehaviour.WRONG_RANGE, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.LONG, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.HTML, "E_SOURCE_RANGE", FailReason.SOURCE),
@@ -201,7 +201,7 @@ def test_a_fast_host_is_read_in_pieces_when_there_is_a_limit(server: FaultServer
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(kind, code) for kind, code, _ in ALWAYS if kind is not Misbehaviour.LONG],
+    [(kind, code) for kind, code, _ in ALWAYS if kind not in (Misbehaviour.LONG, Misbehaviour.WHOLE)],
 )
 def test_a_wrong_answer_to_a_small_read_is_named_and_never_data(
     server: FaultServer, kind: Misbehaviour, code: str

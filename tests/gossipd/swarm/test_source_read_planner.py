@@ -53,6 +53,12 @@ class Storage:
             reader.claimed(own, chunks, self.now)  # type: ignore[arg-type]
         return chunks
 
+    def tell(self, own: bytes) -> None:
+        """The others hear what it reads now."""
+        reading = list(self.replicas[own].flights)
+        for reader in self.readers.values():
+            reader.claimed(own, reading, self.now)  # type: ignore[arg-type]
+
     def land(self, own: bytes) -> None:
         for chunk in list(self.replicas[own].flights):
             self.replicas[own].land(chunk, SOURCE)

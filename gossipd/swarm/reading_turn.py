@@ -1,0 +1,38 @@
+"""Which host reads storage that sends objects only whole, from their beginning.
+
+What lives here: whose turn it is, from what is heard. What does not: that storage is such a one (``sources``), and what
+is read next (``source_read_planner``).
+
+Every reader that begins costs all bytes before the first that is missing. So one reads, in the model's order, one run
+at a time, and goes on as long as it makes progress. Another begins when nobody has said for a while that it reads: the
+first of the line after ``wait_s``, the next after twice as much. A reader that says it reads is believed as long as it
+says so, because after a break it drops bytes for hours; its adapter ends a read that is silent, and membership a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from membership.member import NodeId
+
+
+class ReadingTurn:
+    """Of one deployment, since ``now``."""
+
+    def __init__(self, now: float) -> None:
+        self._last: NodeId | None = None
+        self._since = now
+
+    def heard(self, reader: NodeId, now: float) -> None:
+        """That reader reads, or has just ended a read."""
+        self._last, self._since = reader, now
+
+    def is_mine(self, own: NodeId, line: Sequence[NodeId], now: float, wait_s: float) -> bool:
+        """Whether this host may begin a read, when no other says that it reads."""
+        if self._last not in line:
+            place = line.index(own)
+        elif own == self._last:
+            place = 0
+        else:
+            place = 1 + [node for node in line if node != self._last].index(own)
+        return now - self._since >= place * wait_s

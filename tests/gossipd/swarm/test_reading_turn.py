@@ -1,0 +1,72 @@
+"""One reader at a time, where storage sends objects only whole."""
+
+from __future__ import annotations
+
+from gossipd.core.ids import SOURCE
+from gossipd.swarm.reading_turn import ReadingTurn
+from tests.gossipd.swarm.planning import node
+from tests.gossipd.swarm.test_source_read_planner import Storage
+
+LINE = (node(2), node(1), node(3))
+
+
+def test_the_first_of_the_line_begins_and_the_others_wait_by_their_rank() -> None:
+    turn = ReadingTurn(10.0)
+    assert turn.is_mine(LINE[0], LINE, 10.0, 3.0)
+    assert [turn.is_mine(one, LINE, 12.9, 3.0) for one in LINE] == [True, False, False]
+    assert [turn.is_mine(one, LINE, 13.1, 3.0) for one in LINE] == [True, True, False]
+    assert [turn.is_mine(one, LINE, 16.1, 3.0) for one in LINE] == [True, True, True]
+
+
+def test_who_reads_goes_on_and_the_first_of_the_line_waits_like_others() -> None:
+    turn = ReadingTurn(10.0)
+    turn.heard(LINE[2], 20.0)
+    assert [turn.is_mine(one, LINE, 20.1, 3.0) for one in LINE] == [False, False, True]
+    assert [turn.is_mine(one, LINE, 23.1, 3.0) for one in LINE] == [True, False, True]
+    gone = LINE[:2]
+    assert turn.is_mine(gone[0], gone, 20.1, 3.0), "who is no reader any more is not waited for"
+
+
+def whole_only(storage: Storage) -> Storage:
+    for reader in storage.readers.values():
+        reader.read_from_start(0, storage.now)
+    return storage
+
+
+def run(storage: Storage, rounds: int) -> set[bytes]:
+    """Who has read."""
+    who: set[bytes] = set()
+    for _ in range(rounds):
+        for own in storage.nodes:
+            if storage.plan(own):
+                who.add(own)
+                storage.now += 0.1
+                storage.land(own)
+                storage.tell(own)
+    return who
+
+
+def test_one_of_several_readers_reads_all_in_the_models_order() -> None:
+    storage = whole_only(Storage(4, 120, extent=4))
+    assert len(run(storage, 200)) == 1
+    assert storage.read == list(range(120))
+
+
+def test_another_goes_on_when_the_reader_says_no_more_that_it_reads() -> None:
+    storage = whole_only(Storage(3, 60, extent=4))
+    (first,) = run(storage, 5)
+    others = [own for own in storage.nodes if own != first]
+    assert not [own for own in others if storage.plan(own)]
+    storage.now += 3600.0
+    assert len([own for own in others if storage.plan(own)]) == 1, "the second sees that the first has begun"
+    assert storage.read == sorted(set(storage.read))
+
+
+def test_a_reader_that_says_it_reads_is_not_helped() -> None:
+    storage = whole_only(Storage(3, 60, extent=4))
+    reading = next(own for own in storage.nodes if storage.plan(own))
+    storage.now += 36_000.0
+    assert not [own for own in storage.nodes if storage.plan(own)], "it may drop hours of bytes first"
+    assert storage.replicas[reading].reads_now(storage.read[0])
+    assert storage.readers[reading].lost_s() > 1e9
+    storage.replicas[reading].land(storage.read[0], SOURCE)
