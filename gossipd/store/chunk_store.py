@@ -143,11 +143,11 @@ class ChunkStore:
         """
         self._models.finish(deployment)
 
-    def abandon(self, deployment: DeploymentId) -> None:
-        """Delete a cancelled model that is not published; a published one stays. Raises StoreWriteError: the disk
-        refused; StoreClosingError: ``close`` was called.
+    def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
+        """Delete a model that is not published; a published one stays, but for ``even_published``. Raises
+        StoreWriteError: the disk refused; StoreClosingError: ``close`` was called.
         """
-        self._models.abandon(deployment)
+        self._models.abandon(deployment, even_published=even_published)
 
     def remove(self, name: str, version: int) -> DeploymentId:
         """Delete a version, whole or not. Returns its id; the caller must remember it as removed *before* this call.
@@ -183,6 +183,12 @@ class ChunkStore:
         the version that is current now. Raises NotFoundError: there is none; StoreWriteError: the disk refused.
         """
         return self._models.roll_back(name)
+
+    def follow_roll_backs(self, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
+        """Have ``current`` lead to none of these versions where an older one is complete; and to ``restored`` again, if
+        this led it away. May be repeated. Raises StoreWriteError: the disk refused.
+        """
+        self._models.follow_roll_backs(name, rolled_back, restored)
 
     # ---- chunks -----------------------------------------------------------------------------------
 

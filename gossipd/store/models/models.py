@@ -206,8 +206,11 @@ class Models:
             self._remove(model)
         self._context.emit(evicted)
 
-    def abandon(self, deployment: DeploymentId) -> None:
+    def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
         self._context.tracker.forget(deployment)
+        if even_published:
+            self._remove_all([one for one in list_models(self._disk) if one.deployment == deployment])
+            return
         replica = self._replicas.get(deployment)
         if replica is not None and replica.is_published:
             return
@@ -240,12 +243,15 @@ class Models:
         ]
         if not found:
             raise NotFoundError(f"{name}@{version} is not in this store")
+        self._remove_all(found)
+        return found[0].deployment
+
+    def _remove_all(self, found: list[StoredModel]) -> None:
         try:
             for model in found:
                 self._remove(model)
         except OSError as error:
             raise self._context.refused(error, 0) from error
-        return found[0].deployment
 
     def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
         with self._changing:
@@ -285,6 +291,13 @@ class Models:
         try:
             with self._showing:
                 return publishing.roll_back(self._disk, name)
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
+
+    def follow_roll_backs(self, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
+        try:
+            with self._showing:
+                publishing.follow_roll_backs(self._disk, name, rolled_back, restored)
         except OSError as error:
             raise self._context.refused(error, 0) from error
 

@@ -8,6 +8,7 @@ rename replaces the link ``current``. After a crash at any point the next start 
 
 The current version is the highest complete one, unless ``rollback`` has pinned a lower one. The pin ends when a version
 is complete that is higher than all versions complete at the rollback: a rollback judges only the versions that exist.
+The pin of a roll back in the whole cluster says so in a line more, and ends too when that is taken back.
 
 Deleting begins with a rename into ``.trash``, where nobody sees the tree; removal may follow at the next start. The
 tree goes before the books, so that a crash leaves books without a tree, never a tree without books.
@@ -32,6 +33,7 @@ from gossipd.store.models.replica import ModelReplica
 
 _PIN_BYTES_MAX = 256
 _PIN_HEADER = "gossipd-pin 1"
+_PIN_OF_CLUSTER = "cluster"
 
 
 def publish(context: Context, replica: ModelReplica) -> None:
@@ -141,14 +143,36 @@ def _point_current(disk: Disk, name: str, version: int) -> None:
 
 def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
     """The pinned version, and the highest version that was complete when it was pinned."""
+    lines = _pin_lines(disk, name)
+    return None if lines is None else (int(lines[1]), int(lines[2]))
+
+
+def _pin_lines(disk: Disk, name: str) -> list[str] | None:
     try:
-        text = read_file(disk, layout.pin(name), bytes_max=_PIN_BYTES_MAX).decode()
-        header, version, above = text.split("\n")[:3]
+        lines = read_file(disk, layout.pin(name), bytes_max=_PIN_BYTES_MAX).decode().split("\n")
     except (FileNotFoundError, ValueError):
         return None
-    if header != _PIN_HEADER or not (version.isdigit() and above.isdigit()):
+    if len(lines) < 3 or lines[0] != _PIN_HEADER or not (lines[1].isdigit() and lines[2].isdigit()):
         return None
-    return int(version), int(above)
+    return lines
+
+
+def follow_roll_backs(disk: Disk, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
+    """Have ``current`` lead to none of ``rolled_back`` where an older version is complete; and to ``restored`` again,
+    where a roll back in the whole cluster had led it away. A repetition syncs again: an earlier sync may have failed.
+    """
+    complete, lines = complete_versions(disk, name), _pin_lines(disk, name)
+    if restored is not None and restored in complete:
+        if lines is not None and _PIN_OF_CLUSTER in lines[3:] and int(lines[1]) < restored:
+            disk.remove_file(layout.pin(name))
+        disk.sync_directory(layout.PINS)
+        settle_current(disk, name, durably=True)
+    now = current_version(disk, name)
+    older = [version for version in complete if now is not None and version < now and version not in rolled_back]
+    if now in rolled_back and older:
+        _pin(disk, name, older[-1], complete[-1], by_cluster=True)
+    if now is not None and rolled_back:
+        settle_current(disk, name, durably=True)
 
 
 def roll_back(disk: Disk, name: str) -> int:
@@ -180,8 +204,9 @@ def roll_back(disk: Disk, name: str) -> int:
     return lower[-1]
 
 
-def _pin(disk: Disk, name: str, version: int, above: int) -> None:
-    write_new_file(disk, layout.pin(name), f"{_PIN_HEADER}\n{version}\n{above}\n".encode())
+def _pin(disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False) -> None:
+    text = f"{_PIN_HEADER}\n{version}\n{above}\n" + f"{_PIN_OF_CLUSTER}\n" * by_cluster
+    write_new_file(disk, layout.pin(name), text.encode())
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:

@@ -351,6 +351,65 @@ def test_a_rollback_that_was_refused_is_not_done_and_a_repeat_goes_back_one(call
     assert daemon.store.rollback("m") == 2
 
 
+def with_versions(*versions: int) -> Daemon:
+    daemon = Daemon(MemoryDisk(), keep_versions=5)
+    for version in versions:
+        daemon.deliver(small(version=version, seed=version))
+    return daemon
+
+
+def test_a_rollback_everywhere_leads_to_the_highest_version_that_is_not_taken_back() -> None:
+    daemon = with_versions(1, 2, 3)
+    store = daemon.store
+    store.follow_roll_backs("m", frozenset({2}), None)
+    assert store.current("m") == 3, "users are on a newer one"
+    store.follow_roll_backs("m", frozenset({2, 3}), None)
+    assert store.current("m") == 1
+    store.follow_roll_backs("m", frozenset({1, 2, 3}), None)
+    assert store.current("m") == 1, "there is nothing older to lead to"
+    store.follow_roll_backs("m", frozenset({2}), 3)
+    assert store.current("m") == 3
+    store.follow_roll_backs("m", frozenset({3}), None)
+    daemon.deliver(small(version=4, seed=4))
+    assert store.current("m") == 4, "a newer version is none that was taken back"
+
+
+def test_what_the_cluster_brings_back_ends_no_rollback_of_this_hosts_operator() -> None:
+    store = with_versions(1, 2, 3).store
+    store.rollback("m")
+    store.follow_roll_backs("m", frozenset(), 3)
+    assert store.current("m") == 2
+    store.follow_roll_backs("m", frozenset({2}), None)
+    assert store.current("m") == 1
+
+
+@pytest.mark.parametrize("restored", [None, 3])
+@pytest.mark.parametrize(("call", "after"), [("make_link", 0), ("sync_directory", 0), ("sync_directory", 1)])
+def test_a_rollback_everywhere_that_was_refused_is_followed_by_its_repetition(
+    call: str, after: int, restored: int | None
+) -> None:
+    daemon = with_versions(1, 2, 3)
+    if restored:
+        daemon.store.follow_roll_backs("m", frozenset({3}), None)
+    wanted = (frozenset(), 3) if restored else (frozenset({3}), None)
+    daemon.disk.before = once(call, errno.EIO, after=after)
+    with pytest.raises(StoreWriteError):
+        daemon.store.follow_roll_backs("m", *wanted)
+    heal(daemon)
+    daemon.store.follow_roll_backs("m", *wanted)
+    current = str(restored or 2)
+    assert daemon.disk.cut(lambda: False, Random(0)).read_link("m/current") == current, "after a power cut too"
+
+
+def test_a_published_model_is_deleted_by_its_id_when_all_of_it_must_go() -> None:
+    daemon, one = with_versions(1), small(version=1, seed=1).manifest.id
+    daemon.store.abandon(one)
+    assert daemon.store.versions("m") == [1]
+    for _ in range(2):
+        daemon.store.abandon(one, even_published=True)
+        assert daemon.store.versions("m") == []
+
+
 def test_current_is_durable_when_finishing_was_repeated() -> None:
     trial = Daemon(MemoryDisk())
     trial.deliver(MODEL)
