@@ -16,6 +16,7 @@ from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
+from gossipd.deployment.statement import STOPS, Verb
 from membership.member import NodeId
 
 RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
@@ -36,7 +37,7 @@ class DeploymentFacts:
     signed_by: str = ""
     started_s: float = 0.0
     """When this node first accepted it, seconds since 1970."""
-    cancelled: bool = False
+    verb: Verb = Verb.DEPLOY
     one_copy: bool = False
     """The planner knows that every chunk is held by some host, before any host has all of them."""
     stall: str | None = None
@@ -44,6 +45,11 @@ class DeploymentFacts:
     own: NodeId | None = None
     version_label: str = ""
     lineage: str = ""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether no host goes on to fetch it."""
+        return self.verb in STOPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ def deployment_row(
         signed_by=facts.signed_by,
         version_label=facts.version_label or str(facts.version),
         lineage=facts.lineage,
+        word=facts.verb.name.lower(),
         **counters_of(totals),
     )
 
@@ -154,6 +161,7 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
         reason=reason.value, subject=subject,
         reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
+        current=None if row is None else row.progress.current,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import trio
 
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import HostsNeeded, check_possible, lacking
+from gossipd.api.readiness import HostsNeeded, check_possible, is_wanted, lacking
 from gossipd.api.schema import DeploymentRow, Row
 
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
@@ -93,6 +93,6 @@ class LongPoll:
 
 
 def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:
-    """The row of that version; of the highest that is not cancelled where none is given."""
-    rows = [row for row in view.deployments(name, version) if version is not None or row.state != "cancelled"]
+    """The row of that version; of the highest that is wanted where none is given."""
+    rows = [row for row in view.deployments(name, version) if version is not None or is_wanted(row)]
     return max(rows, key=lambda row: row.version, default=None)

@@ -144,8 +144,22 @@ OPERATIONS = (
     _Operation("post", "/v1/cancel", "Stop a deployment everywhere.", Done, body=_MODEL, optional=("force",)),
     _Operation("post", "/v1/pause", "Begin no fetch and no read, everywhere.", Done, body=_MODEL),
     _Operation("post", "/v1/resume", "Go on after a pause, everywhere.", Done, body=_MODEL),
-    _Operation("post", "/v1/rm", "Remove a version from this host.", Done, body=_MODEL, optional=("dry_run",)),
-    _Operation("post", "/v1/rollback", "Point 'current' at the version before.", Done, body=("name",)),
+    _Operation(
+        "post",
+        "/v1/rm",
+        "Remove a version from this host, or from all.",
+        Done,
+        body=_MODEL,
+        optional=("dry_run", "everywhere"),
+    ),
+    _Operation(
+        "post",
+        "/v1/rollback",
+        "Point 'current' at the version before, here; or take a version back everywhere.",
+        Done,
+        body=("name",),
+        optional=("version", "everywhere"),
+    ),
     _Operation("post", "/v1/forget", "Take a host that is gone off the roster.", Done, body=("node",)),
     _Operation(
         "post", "/v1/untrust", "Stop using a key's models, or one version.", Done, optional=("key", *_MODEL, "undo")
@@ -182,6 +196,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "version": {"type": "integer", "minimum": 0},
     "key": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "a key's id, instead of name and version"},
     "undo": {"type": "boolean", "default": False},
+    "everywhere": {"type": "boolean", "default": False, "description": "in the whole cluster"},
     "force": {"type": "boolean", "default": False, "description": "also of what all hosts have"},
     "id": {
         "type": "string",

@@ -92,11 +92,16 @@ class AdminPort(Protocol):
     async def pause(self, name: str, version: int, *, undo: bool) -> Done:
         """Pause a deployment in the whole cluster, or resume it. Raises NotFoundError."""
 
-    async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
-        """Remove it from this host; it stays removed. Raises NotFoundError."""
+    async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
+        """Remove it from this host; it stays removed. Or from every host, until it is deployed again; then raises
+        ManifestError ``E_MAY_NOT_CANCEL`` where this host may not. Raises NotFoundError."""
 
     async def rollback(self, name: str) -> Done:
-        """Point ``current`` at the version before. Raises NotFoundError when there is none."""
+        """Point ``current`` at the version before, here. Raises NotFoundError when there is none."""
+
+    async def rollback_everywhere(self, name: str, version: int | None) -> Done:
+        """Take that version back, or the newest, in the whole cluster. Raises NotFoundError where no host has an older
+        one complete; ManifestError ``E_MAY_NOT_CANCEL``."""
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
         """Stop using the models of a key (its id in hex), or one model when ``key`` is empty. Raises NotFoundError."""

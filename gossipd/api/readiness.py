@@ -20,6 +20,7 @@ HERE, ANYWHERE, EVERYWHERE = "here", "anywhere", "everywhere"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
 _AWAY = ("dead", "left")
 _OVER = ("failed", "expired")
+_TAKEN_BACK = ("roll_back", "remove")
 _FORBIDDEN = "source_forbidden"
 
 
@@ -101,7 +102,7 @@ def newest(rows: Sequence[DeploymentRow], name: str, where: str, here: str) -> D
         NotReadyError: none is complete there; it says what the newest lacks.
     """
     names = _named(where)
-    candidates = sorted((row for row in rows if row.state != "cancelled"), key=lambda row: -row.version)
+    candidates = sorted((row for row in rows if is_wanted(row)), key=lambda row: -row.version)
     if not candidates:
         raise NotFoundError(f"no version of {name} is known here")
     for row in candidates:
@@ -111,6 +112,11 @@ def newest(rows: Sequence[DeploymentRow], name: str, where: str, here: str) -> D
     place = where if where != HERE else f"here, on {here}"
     missing = _missing(first, where, names, here)
     raise NotReadyError(f"no version of {name} is complete {place}: {first.name}@{first.version} lacks {missing}")
+
+
+def is_wanted(row: DeploymentRow) -> bool:
+    """Whether a version is to be used: neither cancelled nor taken back."""
+    return row.state != "cancelled" and row.word not in _TAKEN_BACK
 
 
 def lacking(row: DeploymentRow, hosts: Iterable[HostRow]) -> str:

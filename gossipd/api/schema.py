@@ -49,7 +49,8 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 class HostRow(Row, frozen=True, kw_only=True):
     """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
-    reads storage and cannot, else the head of a key's id. ``reason_s``: for how long it has been heard."""
+    reads storage and cannot, else the head of a key's id. ``reason_s``: for how long it has been heard. ``current``:
+    the version of that name that users see there, told by hosts that have this one complete."""
 
     name: str
     rack: str
@@ -59,12 +60,14 @@ class HostRow(Row, frozen=True, kw_only=True):
     reason: str
     subject: str = ""
     reason_s: float | None = None
+    current: int | None = None
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):
     """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
     model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, so they equal the totals exactly
-    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall."""
+    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall. ``word``: the
+    last one that was said of it, deploy, cancel, pause, roll_back or remove."""
 
     id: str
     name: str
@@ -95,6 +98,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     signed_by: str = ""
     version_label: str = ""
     lineage: str = ""
+    word: str = "deploy"
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):

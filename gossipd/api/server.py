@@ -172,7 +172,7 @@ class _AdminRoutes:
 
     async def cancel(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version", optional=("force",))
-        force = fields.get("force", "false") == "true"
+        force = _is_set(fields, "force")
         return _json(await self._operations.cancel(fields["name"], _version(fields["version"]), force=force))
 
     async def pause(self, request: Request) -> Response:
@@ -186,12 +186,19 @@ class _AdminRoutes:
         return _json(await self._operations.pause(fields["name"], _version(fields["version"]), undo=undo))
 
     async def remove(self, request: Request) -> Response:
-        fields = await _fields(request, "name", "version", optional=("dry_run",))
-        dry_run = fields.get("dry_run", "false") == "true"
-        return _json(await self._operations.remove(fields["name"], _version(fields["version"]), dry_run=dry_run))
+        fields = await _fields(request, "name", "version", optional=("dry_run", "everywhere"))
+        dry_run, everywhere = (_is_set(fields, key) for key in ("dry_run", "everywhere"))
+        name, version = fields["name"], _version(fields["version"])
+        return _json(await self._operations.remove(name, version, dry_run=dry_run, everywhere=everywhere))
 
     async def rollback(self, request: Request) -> Response:
-        return _json(await self._operations.rollback((await _fields(request, "name"))["name"]))
+        fields = await _fields(request, "name", optional=("version", "everywhere"))
+        version = _version(fields["version"]) if "version" in fields else None
+        if _is_set(fields, "everywhere"):
+            return _json(await self._operations.rollback_everywhere(fields["name"], version))
+        if version is not None:
+            raise UsageError("a version is given with 'everywhere' only")
+        return _json(await self._operations.rollback(fields["name"]))
 
     async def untrust(self, request: Request) -> Response:
         fields = await _fields(request, optional=("key", "name", "version", "undo"))
@@ -335,6 +342,13 @@ def _text(key: str, value: object) -> str:
     if isinstance(value, int | str):
         return str(value)
     raise StatusRequestError(f"field '{key[:40]}' must be a string, a number or true or false")
+
+
+def _is_set(fields: Mapping[str, str], key: str) -> bool:
+    """Raises UsageError: an order that is given for all hosts by a slip of the pen must not be one for this host."""
+    if fields.get(key, "false") not in ("true", "false"):
+        raise UsageError(f"{key} must be true or false")
+    return fields.get(key) == "true"
 
 
 def _version(text: str) -> int:

@@ -6,16 +6,22 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, examples, tell
-from gossipd.core.errors import ExitCode
+from gossipd.core.errors import ExitCode, UsageError
 
 
-@click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2"))
+@click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2", "gossipd rm qwen@2 --everywhere"))
 @click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--everywhere", is_flag=True, help="From every host, from those too that hear of it later.")
 @daemon_options
-def rm(*, model: tuple[str, int], dry_run: bool, client: StatusClient, as_json: bool) -> int:
-    """Remove one version of a model from this host; it stays removed until it is deployed again."""
-    return tell(client.order("rm", name=model[0], version=model[1], dry_run=dry_run), as_json=as_json)
+def rm(*, model: tuple[str, int], dry_run: bool, everywhere: bool, client: StatusClient, as_json: bool) -> int:
+    """Remove one version of a model from this host; it stays removed until it is deployed again.
+
+    With --everywhere from the whole cluster, by who may cancel; `gossipd wait NAME@VERSION --removed` shows who has
+    done it.
+    """
+    options = {"everywhere": True} if everywhere else {}
+    return tell(client.order("rm", name=model[0], version=model[1], dry_run=dry_run, **options), as_json=as_json)
 
 
 @click.command(epilog=examples("gossipd cancel qwen@3"))
@@ -49,12 +55,24 @@ def resume(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
     return tell(client.order("resume", name=model[0], version=model[1]), as_json=as_json)
 
 
-@click.command(epilog=examples("gossipd rollback qwen"))
-@click.argument("name", metavar="NAME")
+@click.command(epilog=examples("gossipd rollback qwen", "gossipd rollback qwen@3 --everywhere"))
+@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.option("--everywhere", is_flag=True, help="In the whole cluster: VERSION, or the newest one, is taken back.")
 @daemon_options
-def rollback(*, name: str, client: StatusClient, as_json: bool) -> int:
-    """Point 'current' at the version before the present one, on this host."""
-    return tell(client.order("rollback", name=name), as_json=as_json)
+def rollback(*, model: tuple[str, int | None], everywhere: bool, client: StatusClient, as_json: bool) -> int:
+    """Point 'current' at the version before the present one, on this host.
+
+    With --everywhere a version is taken back in the whole cluster, by who may cancel: 'current' leads to the version
+    before it on every host that has one, and hosts that do not have it whole fetch it no further. It ends when it is
+    deployed again. `gossipd wait NAME@OLDER --current` shows who has done it.
+    """
+    name, version = model
+    if version is not None and not everywhere:
+        raise UsageError("a version is given with --everywhere only; this host goes back by one")
+    options: dict[str, object] = {"everywhere": True} if everywhere else {}
+    if version is not None:
+        options["version"] = version
+    return tell(client.order("rollback", name=name, **options), as_json=as_json)
 
 
 @click.command(epilog=examples("gossipd reload", "gossipd reload --config /srv/gossipd/gossipd.toml"))

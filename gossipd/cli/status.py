@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +121,10 @@ def _title(row: dict[str, Any], colour: bool) -> list[str]:
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
         f"{show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks",
     ]
+    if row.get("word") == "roll_back":
+        words.append("rolled back everywhere")
+    if current := current_words(row):
+        words.append(current)
     if row["rate_in_bytes_per_s"]:
         words.append(f"{show_bytes(row['rate_in_bytes_per_s'])}/s")
     if row["eta_s"] is not None:
@@ -129,6 +134,14 @@ def _title(row: dict[str, Any], colour: bool) -> list[str]:
     if row["stall"]:
         words.append(f"stalled here: {row['stall']}")
     return words
+
+
+def current_words(row: dict[str, Any]) -> str:
+    """``current: 3 on 198, 2 on 2``, where hosts differ or users see an older version than this; of many the most."""
+    versions = Counter(host["current"] for host in row["hosts"] if host.get("current") is not None)
+    if len(versions) < 2 and all(version >= row["version"] for version in versions):
+        return ""
+    return "current: " + ", ".join(f"{version} on {count}" for version, count in versions.most_common(4))
 
 
 def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> list[str]:

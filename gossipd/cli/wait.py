@@ -11,6 +11,8 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import click
@@ -28,9 +30,26 @@ from gossipd.cli.options import (
     reason_words,
     time_words,
 )
-from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.errors import ExitCode, GossipdError, UsageError
 from gossipd.core.reasons import Heals, HostReason, reason_of_word
 from gossipd.core.units import show_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a host must have done to count."""
+
+    words: str
+    is_met: Callable[[dict[str, Any], dict[str, Any]], bool]
+    """Of a deployment's row and one of its hosts."""
+
+    def count(self, row: dict[str, Any]) -> int:
+        return sum(self.is_met(row, host) for host in row["hosts"])
+
+
+COMPLETE = Goal("complete on", lambda _, host: bool(host["state"] == "complete"))
+CURRENT = Goal("current on", lambda row, host: host.get("current") == row["version"])
+REMOVED = Goal("removed from", lambda _, host: bool(host["state"] == "removed"))
 
 POLL_S = 0.5  # the records behind the answer change once a second
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the command
@@ -80,16 +99,22 @@ class HostCount(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 @click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
 @click.option("--hosts", default="100%", show_default=True, type=HostCount(), help="How many targets must be complete.")
 @click.option("--timeout", "timeout_s", default="30m", show_default=True, type=Duration(), help="How long at most.")
+@click.option("--current", is_flag=True, help="Until `current` leads to it: after a rollback --everywhere.")
+@click.option("--removed", is_flag=True, help="Until they have removed it: after a rm --everywhere.")
 @daemon_options
 def wait(
-    *, model: tuple[str, int], hosts: tuple[bool, float], timeout_s: float, client: StatusClient, as_json: bool
-) -> int:
-    """Wait until a deployment is complete on enough hosts.
+    *, model: tuple[str, int], hosts: tuple[bool, float], timeout_s: float, current: bool, removed: bool,
+    client: StatusClient, as_json: bool,
+) -> int:  # fmt: skip
+    """Wait until a deployment is complete on enough hosts; or is what users of the name see there, or is gone.
 
     Exits with 0 when it is, 5 when the time is up, 4 when no daemon has answered until then, 9 when it has ended with
     too few, 1 when it was cancelled. If no host can get it: 6 verification, 7 refused, 8 disk, 10, 11 storage.
     """
-    line = _ProgressLine(f"{model[0]}@{model[1]}")
+    if current and removed:
+        raise UsageError("give --current or --removed, not both")
+    goal = CURRENT if current else REMOVED if removed else COMPLETE
+    line = _ProgressLine(f"{model[0]}@{model[1]}", goal)
     try:
         row = _until_enough(client, model, hosts, timeout_s, line)
     finally:
@@ -122,9 +147,9 @@ def _until_enough(
                 click.echo(f"{error}; waiting for it", err=True)
             unreachable = error
         line.show(row)
-        if row is not None and _is_enough(row, hosts):
+        if row is not None and _is_enough(row, hosts, line.goal):
             return row
-        if row is not None:
+        if row is not None and line.goal is COMPLETE:
             _raise_if_over(row)
             hopeless_s = (hopeless_s or time.monotonic()) if _is_hopeless(row, hosts) else None
             if hopeless_s is not None and time.monotonic() - hopeless_s >= HOPELESS_S:
@@ -132,22 +157,23 @@ def _until_enough(
         if time.monotonic() >= deadline:
             if unreachable is not None and not answered:
                 raise unreachable
-            raise WaitTimeoutError(_so_far(f"{name}@{version}", row, timeout_s))
+            raise WaitTimeoutError(_so_far(f"{name}@{version}", row, timeout_s, line.goal))
         time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
 class _ProgressLine:
     """One line on stderr that is written over, where that is a terminal: a script's log gets none of it."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, goal: Goal = COMPLETE) -> None:
         self._label = label
+        self.goal = goal
         self._is_open = False
         self._is_shown = sys.stderr.isatty()
 
     def show(self, row: dict[str, Any] | None) -> None:
         if not self._is_shown:
             return
-        words = progress_words(self._label, row)[: shutil.get_terminal_size().columns - 1]
+        words = progress_words(self._label, row, self.goal)[: shutil.get_terminal_size().columns - 1]
         click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
         self._is_open = True
 
@@ -158,10 +184,12 @@ class _ProgressLine:
             self._is_open = False
 
 
-def progress_words(label: str, row: dict[str, Any] | None) -> str:
+def progress_words(label: str, row: dict[str, Any] | None, goal: Goal = COMPLETE) -> str:
     """``qwen@3  81.0 %  412/512 hosts  3.1 GiB/s  2m 10s to go; 3 no_space``: for a terminal, most pressing first."""
     if row is None:
         return f"{label}  not known here yet"
+    if goal is not COMPLETE:
+        return f"{label}  {goal.words} {goal.count(row)}/{row['hosts_total']} hosts"
     words = [label, percent_words(row["bytes_verified"], row["bytes_total"])]
     words.append(f"{row['hosts_complete']}/{row['hosts_total']} hosts")
     if row["rate_in_bytes_per_s"]:
@@ -178,8 +206,9 @@ def _needed(row: dict[str, Any], hosts: tuple[bool, float]) -> float:
     return row["hosts_total"] * number / 100 if share else number
 
 
-def _is_enough(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
-    return bool(row["hosts_total"] > 0 and row["hosts_complete"] >= _needed(row, hosts))
+def _is_enough(row: dict[str, Any], hosts: tuple[bool, float], goal: Goal) -> bool:
+    done = row["hosts_complete"] if goal is COMPLETE else goal.count(row)
+    return bool(row["hosts_total"] > 0 and done >= _needed(row, hosts))
 
 
 def _lost(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -204,8 +233,13 @@ def _over(row: dict[str, Any], hosts: list[dict[str, Any]]) -> PartialError:
 
 
 def _named(hosts: list[dict[str, Any]]) -> str:
-    words = [f"{host['name']} {host['state']} {reason_words(host)}".rstrip() for host in hosts]
+    words = [f"{host['name']} {host['state']} {reason_words(host)}".rstrip() + _current_words(host) for host in hosts]
     return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
+
+
+def _current_words(host: dict[str, Any]) -> str:
+    current = host.get("current")
+    return "" if current is None else f" (current: {current})"
 
 
 def _explained(hosts: list[dict[str, Any]]) -> str:
@@ -224,11 +258,17 @@ def _raise_if_over(row: dict[str, Any]) -> None:
         raise _over(row, [host for host in row["hosts"] if host["state"] != "complete"])
 
 
-def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float) -> str:
+def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float, goal: Goal) -> str:
     if row is None:
         return f"no deployment {label} became known within {timeout_s:g} s"
     if not row["hosts_total"]:
         return f"after {timeout_s:g} s no known host is among the targets of {label}"
+    if goal is not COMPLETE:
+        others = [host for host in row["hosts"] if not goal.is_met(row, host)]
+        return (
+            f"after {timeout_s:g} s {label} is {goal.words} {goal.count(row)} of {row['hosts_total']} hosts; not on: "
+            + (_named(others))
+        )
     behind = [host for host in row["hosts"] if host["state"] != "complete"]
     behind.sort(key=lambda host: host["chunks_verified"])
     words = [

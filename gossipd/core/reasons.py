@@ -132,7 +132,7 @@ class HostReason(Enum):
     )  # fmt: skip
     REMOVED = (
         "removed", 16, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
-        "an operator removed it from this host, or `keep_versions` or its publisher's `--keep-last` did",
+        "an operator removed it from this host or from all, or `keep_versions` or its publisher's `--keep-last` did",
         "drop the manifest into this host's inbox, if it shall come back",
     )  # fmt: skip
     REFUSED_ROLLBACK = (

@@ -20,7 +20,14 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.events import CancelOrdered, OverrideOrdered, PauseOrdered, RemoveOrdered, UntrustOrdered
+from gossipd.deployment.events import (
+    CancelOrdered,
+    OverrideOrdered,
+    PauseOrdered,
+    RemoveOrdered,
+    RollbackOrdered,
+    UntrustOrdered,
+)
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -56,14 +63,18 @@ class AdminOperations:
     async def pause(self, name: str, version: int, *, undo: bool) -> Done:
         return _done(await self.driver.ask(lambda request: PauseOrdered(request, name, version, undo)))
 
-    async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
-        return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))
+    async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
+        return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run, everywhere)))
+
+    async def rollback_everywhere(self, name: str, version: int | None) -> Done:
+        return _done(await self.driver.ask(lambda request: RollbackOrdered(request, name, version)))
 
     async def rollback(self, name: str) -> Done:
         if not self.store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
         version = await run_blocking(self.store.rollback, name)
         self.audit.record("rolled back", name=name, version=version)
+        self.lifecycle.currents.has_moved(name)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -138,8 +139,11 @@ class DeploymentExecutor:
                 await _to_the_end(run_blocking(self.state.keep_register, kept, revision))
             case commands.PublishModel(_, deployment):
                 await _to_the_end(run_blocking(self.store.finish, deployment, limiter=self._publishing))
-            case commands.DeleteModel(_, deployment):
-                await run_blocking(self.store.abandon, deployment, limiter=self._deleting)
+            case commands.DeleteModel(_, deployment, even_published):
+                delete = partial(self.store.abandon, deployment, even_published=even_published)
+                await run_blocking(delete, limiter=self._deleting)
+            case commands.PointCurrent(_, name, rolled_back, restored):
+                await run_blocking(self.store.follow_roll_backs, name, rolled_back, restored)
             case commands.RemoveModel(_, name, version):
                 await run_blocking(self.store.remove, name, version)
             case commands.EvictModel(_, deployment):

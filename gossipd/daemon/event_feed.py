@@ -22,6 +22,7 @@ TYPE_OF_RECORD = {
     "manifest accepted": "deployment", "trigger accepted": "deployment", "cancelled": "deployment",
     "paused": "deployment", "resumed": "deployment",
     "removed": "deployment", "superseded": "deployment", "rolled back": "deployment",
+    "rolled back everywhere": "deployment", "removed everywhere": "deployment",
     "source trouble": "source", "evicted": "store",
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",

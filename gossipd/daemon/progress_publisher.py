@@ -114,6 +114,8 @@ class ProgressPublisher:
             return
         own, short_key = self.directory.own, progress_key(deployment.id)
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
+        if progress.state is HostState.COMPLETE and deployment.manifest is not None:
+            progress = replace(progress, current=self.store.current(deployment.manifest.name))
         self.table.take_back(own, short_key, int((wall_s + CLOCKS_APART_MAX_S) * 1000))
         version = next_version(self.table.version(own, short_key), wall_s)
         before = self.table.host(own, short_key)

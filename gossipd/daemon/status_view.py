@@ -31,7 +31,6 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
 from gossipd.store.disk.condition import StoreHealth
@@ -142,7 +141,7 @@ class DaemonStatus:
             id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
-            cancelled=deployment.statement.verb is Verb.CANCEL, one_copy=one_copy,
+            verb=deployment.statement.verb, one_copy=one_copy,
             stall=deployment.stall.value if deployment.stall is not None else None,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
         )  # fmt: skip

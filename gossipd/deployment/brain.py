@@ -51,6 +51,7 @@ class DeploymentBrain:
             case _:
                 self.lifecycle.handle(event)
         self.lifecycle.make_space()
+        self.lifecycle.currents.settle()
         self._dissemination.look_into_unproven(wall_s)
         self._supersession.note(now)
 

@@ -91,10 +91,11 @@ class PublishModel:
 
 @dataclass(frozen=True, slots=True)
 class DeleteModel:
-    """Delete what is not published; ends in WorkDone or WorkFailed."""
+    """Delete what is not published, or all of it; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
     deployment: DeploymentId
+    even_published: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,17 @@ class ForgetManifests:
 
     work: WorkNumber
     deployments: tuple[DeploymentId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PointCurrent:
+    """Have ``current`` of a name lead to none of the versions ``rolled_back``, where there is an older one; and to
+    ``restored`` again, if a roll back of it led away. Ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    name: str
+    rolled_back: frozenset[int]
+    restored: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +211,7 @@ class Answer:
 
 Work: TypeAlias = (
     ReadManifest | PullManifest | OpenManifest | KeepManifest | KeepStatements | ReserveSpace | PublishModel
-    | DeleteModel | RemoveModel | EvictModel | ForgetManifests
+    | DeleteModel | RemoveModel | EvictModel | ForgetManifests | PointCurrent
 )  # fmt: skip
 DeploymentCommand: TypeAlias = (
     Work

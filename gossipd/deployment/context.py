@@ -130,6 +130,9 @@ class BrainContext:
     """A model does not fit; taken back when something was deleted for it."""
     is_look_wanted: bool = field(default=False, init=False)
     """A version of a name with a ``keep`` has come, or has changed its state (``supersession``)."""
+    names_moved: dict[str, int | None] = field(default_factory=dict, init=False)
+    """Names whose ``current`` may have to lead elsewhere, each with a version that is no longer rolled back, or None.
+    At most as many as there are deployments."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)

@@ -27,7 +27,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState
-from gossipd.deployment.statement import Verb
+from gossipd.deployment.statement import STOPS, Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -121,6 +121,15 @@ class DeploymentSteps:
             self._context.put(commands.PauseSwarm(self.id, record.is_paused))
         record.changed = True
 
+    def current_may_move(self) -> None:
+        """It is here whole, and was rolled back, or is no longer."""
+        record, moved = self.record, self._context.names_moved
+        if record.manifest is None or record.state is not HostState.COMPLETE:
+            return
+        manifest, verb = record.manifest, record.statement.verb
+        restored = manifest.version if verb in (Verb.DEPLOY, Verb.PAUSE) and record.statement.epoch > 1 else None
+        moved[manifest.name] = moved.get(manifest.name) if restored is None else restored
+
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
         self._stop(is_forgotten=True)
@@ -144,6 +153,7 @@ class DeploymentSteps:
                 self._deletes_next = was_open and not record.chunks_verified
             else:
                 self._deletes_next = state is HostState.REMOVED or was_open or self._may_hold_chunks
+        self._deletes_next = self._deletes_next or self._is_removed_everywhere
         if state is HostState.REMOVED:
             record.chunks_verified = 0
         record.enter(state, reason, sentence)
@@ -187,7 +197,7 @@ class DeploymentSteps:
             return
         if self._deletes_next:
             self._deletes_next = False
-            self._ask(Step.DELETE, self.id)
+            self._ask(Step.DELETE, self.id, self._is_removed_everywhere)
         elif self._begins_next:
             self._begins_next = False
             self._pull_delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
@@ -196,6 +206,10 @@ class DeploymentSteps:
                 self._accepted(given)
             else:
                 self._ask(Step.READ, self.id)
+
+    @property
+    def _is_removed_everywhere(self) -> bool:
+        return self.record.statement.verb is Verb.REMOVE
 
     def _enter(self, step: Step) -> None:
         assert step in STEPS[self.step], (self.step, step)
@@ -310,11 +324,14 @@ class DeploymentSteps:
             self._enter(Step.IDLE)  # nobody who may has said anything of it: it is forgotten
             return
         is_kept = self.id in self._context.complete_before
-        if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
+        if was_unproven and self.record.statement.verb in STOPS and not is_kept:
             self.record.manifest = manifest
             if not self._is_from_disk:
                 self._ask(Step.KEEP, manifest)  # for hosts that ask: none would believe the cancel without it
-            self.close(HostState.CANCELLED)
+            if self._is_removed_everywhere:
+                self.close(HostState.REMOVED, HostReason.REMOVED)
+            else:
+                self.close(HostState.CANCELLED)
             return
         try:
             self._context.statements.accept(manifest, wall_s)
@@ -381,6 +398,12 @@ class DeploymentSteps:
         assert manifest is not None
         is_complete = event.held.is_full and event.is_published
         record.chunks_verified = len(event.held)
+        if record.statement.verb in STOPS and not event.is_published:  # it was here whole once, and is no longer
+            self._enter(Step.IDLE)
+            self.close(HostState.CANCELLED)
+            self._deletes_next = not event.held
+            self._go_on()
+            return
         self._may_hold_chunks = False
         record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
@@ -390,6 +413,7 @@ class DeploymentSteps:
         self._context.put(commands.OpenSwarm(manifest, event.held, event.copies))
         self._is_held_up = False
         self.follow_pause()
+        self.current_may_move()
 
     def finish(self) -> None:
         """The planner says that everything is held."""
@@ -412,6 +436,7 @@ class DeploymentSteps:
                 self._look_for_superseded()
                 self._enter(Step.IDLE)
                 self._context.info("model complete", deployment=self.record.label)
+                self.current_may_move()
             case _:
                 assert self.step is Step.DELETE
                 self._may_hold_chunks = False
@@ -431,7 +456,7 @@ class DeploymentSteps:
         match event.failure:
             case _ if self.step is Step.DELETE:
                 self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
-            case _ if self.step is Step.PUBLISH and record.statement.verb is Verb.CANCEL:
+            case _ if self.step is Step.PUBLISH and record.statement.verb in STOPS:
                 self._enter(Step.IDLE)  # cancelled meanwhile, and it is not whole
                 self.close(HostState.CANCELLED)
                 return

@@ -19,11 +19,12 @@ from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.current_versions import CurrentVersions
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
-from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
@@ -40,6 +41,7 @@ class DeploymentTable:
         self._context = context
         self._rng = rng
         self._lives: dict[DeploymentId, DeploymentSteps] = {}
+        self.currents = CurrentVersions(context, self.find)
         self._disk_trouble = HostReason.NONE
         self._probe_s = -math.inf
 
@@ -51,23 +53,26 @@ class DeploymentTable:
         is_new = life is None
         if life is None:
             life = self._add(statement)
-        life.record.statement = statement
+        was_said, life.record.statement = life.record.statement.verb, statement
         life.record.is_proven = True
-        # One that was complete when it was cancelled stays, after a restart too.
-        is_kept = is_new and statement.deployment in self._context.complete_before
-        if self._context.statements.is_removed(statement.deployment):
+        # One that was complete when it was cancelled stays, after a restart too, also while it is being opened again.
+        is_opening = is_new or life.record.state is HostState.INIT
+        is_kept = is_opening and statement.deployment in self._context.complete_before
+        if self._context.statements.is_removed(statement.deployment) or statement.verb is Verb.REMOVE:
             life.close(HostState.REMOVED, HostReason.REMOVED)
         elif self._context.statements.is_superseded(statement.deployment) and not is_kept:
             if is_new:
                 life.close(HostState.REMOVED, HostReason.REMOVED)
                 self._context.is_look_wanted = True
-        elif statement.verb is Verb.CANCEL and not is_kept:
+        elif statement.verb in STOPS and not is_kept:
             life.close(HostState.CANCELLED)
         elif is_new or life.record.state in _BEGINS_AGAIN:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
         life.follow_pause()
+        if statement.verb is Verb.ROLL_BACK or statement.verb is not was_said:
+            life.current_may_move()
 
     def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
         """Look for the manifests of these statements, and of no others that are unproven. What was refused for good
@@ -200,6 +205,7 @@ class DeploymentTable:
         for deployment, retry_s in list(self._context.retries.items()):
             if retry_s <= now:
                 self._lives[deployment].retry(now)
+        self.currents.tick(now)
         if now >= self._probe_s:
             self._probe_s = now + self._context.settings.probe_again_s
             for record in self:
@@ -208,7 +214,7 @@ class DeploymentTable:
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""
-        return min((self._probe_s, *self._context.retries.values()))
+        return min((self._probe_s, self.currents.next_deadline(), *self._context.retries.values()))
 
     # ---- what the planner and the adapters tell ------------------------------------------------------
 

@@ -172,12 +172,22 @@ class PauseOrdered:
 
 @dataclass(frozen=True, slots=True)
 class RemoveOrdered:
-    """The operator removes a version from this host, for good."""
+    """The operator removes a version from this host, for good; or from all hosts, until it is deployed again."""
 
     request: RequestNumber
     name: str
     version: int
     is_dry_run: bool = False
+    is_everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackOrdered:
+    """The operator of this host takes a version back in the whole cluster; None: the newest that is deployed."""
+
+    request: RequestNumber
+    name: str
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +250,7 @@ Order: TypeAlias = (
     | CancelOrdered
     | PauseOrdered
     | RemoveOrdered
+    | RollbackOrdered
     | EvictionBegun
     | UntrustOrdered
     | OverrideOrdered

@@ -26,7 +26,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.events import Failure
-from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import Acceptance, Heard
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
@@ -38,6 +38,10 @@ _T = TypeVar("_T")
 Steps: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, _T]
 Script: TypeAlias = Steps[Done]
 _REMOVED_BEFORE = "{} was removed from this host before"
+_DONE = {
+    Verb.DEPLOY: "accepted", Verb.CANCEL: "cancelled", Verb.PAUSE: "paused", Verb.ROLL_BACK: "rolled back",
+    Verb.REMOVE: "removed",
+}  # fmt: skip
 
 
 class Orders:
@@ -61,7 +65,10 @@ class Orders:
             case events.PauseOrdered():
                 running.run(self._resume(order, running) if order.is_undone else self._pause(order, running))
             case events.RemoveOrdered():
-                running.run(self._remove(order, running))
+                remove = self._remove_everywhere if order.is_everywhere else self._remove
+                running.run(remove(order, running))
+            case events.RollbackOrdered():
+                running.run(self._roll_back(order, running))
             case events.UntrustOrdered():
                 running.run(self._untrust(order, running))
             case events.OverrideOrdered():
@@ -152,8 +159,7 @@ class Orders:
             "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
             signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
-        done = {Verb.DEPLOY: "accepted", Verb.CANCEL: f"cancelled{kept}", Verb.PAUSE: "paused"}[statement.verb]
-        words = done if is_news else "is known already"
+        words = f"{_DONE[statement.verb]}{kept}" if is_news else "is known already"
         return f"{manifest.name}@{manifest.version} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
@@ -179,8 +185,8 @@ class Orders:
 
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
         record = self._one(order.name, order.version)
-        if record.statement.verb is Verb.CANCEL:
-            return f"{record.label} is cancelled already", False
+        if record.statement.verb in STOPS:
+            return f"{record.label} is {_DONE[record.statement.verb]} already", False
         kept = self._what_is_kept(record, is_forced=order.is_forced)
         yield from self._say(record, Verb.CANCEL, running)
         self._context.audit("cancelled", name=order.name, version=order.version)
@@ -192,8 +198,9 @@ class Orders:
         assert record.manifest is not None
         if record.statement.verb is Verb.PAUSE:
             return f"{record.label} is paused already", False
-        if record.statement.verb is Verb.CANCEL:
-            raise LocalError(f"{record.label} is cancelled; it can be deployed again", code="E_CANCELLED")
+        if record.statement.verb in STOPS:
+            words = _DONE[record.statement.verb]
+            raise LocalError(f"{record.label} is {words}; it can be deployed again", code="E_CANCELLED")
         complete, removed, hosts = self._lifecycle.count_complete(record)
         if complete + removed == hosts:
             return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
@@ -237,6 +244,40 @@ class Orders:
             yield from running.keep_statements()
         self._context.audit("removed", name=order.name, version=order.version)
         return f"{record.label} is removed from this host and stays removed", True
+
+    def _remove_everywhere(self, order: events.RemoveOrdered, running: _Order) -> Script:
+        """Told at once, as a cancel is. No mark is left: it comes back when it is deployed again."""
+        record = self._one(order.name, order.version)
+        if record.statement.verb is Verb.REMOVE:
+            return f"{record.label} is removed everywhere already", False
+        complete, _, hosts = self._lifecycle.count_complete(record)
+        if order.is_dry_run:
+            return f"would remove {record.label} everywhere: {complete} of {hosts} hosts have it complete", False
+        yield from self._say(record, Verb.REMOVE, running)
+        self._context.audit("removed everywhere", name=order.name, version=order.version)
+        return f"{record.label} is removed from every host, from those too that hear of it later", True
+
+    def _roll_back(self, order: events.RollbackOrdered, running: _Order) -> Script:
+        found = self._lifecycle.find(order.name, order.version)
+        deployed = [one for one in self._lifecycle.find(order.name) if one.statement.verb not in STOPS]
+        record = found[0] if order.version is not None and found else next(iter(deployed), None)
+        if record is None or record.manifest is None or not found:
+            raise NotFoundError(f"no version of {order.name} is deployed")
+        if record.statement.verb in (Verb.ROLL_BACK, Verb.REMOVE):
+            return f"{record.label} is {_DONE[record.statement.verb]} already", False
+        version = record.manifest.version
+        older = [one for one in deployed if one.manifest is not None and one.manifest.version < version]
+        complete, hosts = 0, 0
+        if older:
+            complete, _, hosts = self._lifecycle.count_complete(older[0])
+        if not complete:
+            raise NotFoundError(f"no host is known to have a version of {order.name} before {version} complete")
+        yield from self._say(record, Verb.ROLL_BACK, running)
+        self._context.audit("rolled back everywhere", name=order.name, version=version)
+        return (
+            f"{record.label} is rolled back: current leads to {older[0].label} on hosts that have it, {complete} of "
+            f"{hosts}, and no host goes on to fetch {record.label}"
+        ), True
 
     def _untrust(self, order: events.UntrustOrdered, running: _Order) -> Script:
         """Acts at once, and is durable before it is answered."""

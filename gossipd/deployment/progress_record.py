@@ -31,7 +31,7 @@ many bytes, by rising kind; a kind that is not known is skipped:
 kind bytes what
 ==== ===== ==================================================================
 1    8     subject: the head of the id of the host or key that the reason is about
-2          kept for the version that ``current`` leads to
+2    8     the version that ``current`` of its name leads to on this host, which has it complete
 3          kept for a sketch of the chunks held
 4          kept for prints of what this host is configured with
 ==== ===== ==================================================================
@@ -86,7 +86,8 @@ _BY_REASON = {
     (HostState.CANCELLED, HostReason.REMOVED): HostState.REMOVED,
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
-_SUBJECT = 1
+_SUBJECT, _CURRENT = 1, 2
+CURRENT_BYTES = 8
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
     ("source_bytes", 32, True),
@@ -127,6 +128,8 @@ class Progress:
 
     subject: bytes = b""
     """Whom the reason is about, 8 bytes, or nothing. Not in form 1."""
+    current: int | None = None
+    """The version that ``current`` of its name leads to, where it is complete; None: not told. Not in form 1."""
 
     def to_bytes(self) -> bytes:
         """Form 1."""
@@ -137,6 +140,8 @@ class Progress:
         """Form 2, without the signature."""
         assert len(self.subject) in (0, SUBJECT_BYTES)
         fields = bytes([_SUBJECT, SUBJECT_BYTES]) + self.subject if self.subject else b""
+        if self.current is not None:
+            fields += bytes([_CURRENT, CURRENT_BYTES]) + self.current.to_bytes(CURRENT_BYTES, "big")
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -164,11 +169,17 @@ class Progress:
         numbers, fields = body[2 : 2 + NUMBERS_BYTES], body[2 + NUMBERS_BYTES :]
         if len(numbers) != NUMBERS_BYTES or len(fields) > FIELDS_BYTES_MAX:
             raise ProgressFormatError(f"the body of a progress record has {len(body)} bytes")
-        subject = _fields(fields).get(_SUBJECT, b"")
+        told = _fields(fields)
+        subject, current = told.get(_SUBJECT, b""), told.get(_CURRENT)
+        if current is not None and len(current) != CURRENT_BYTES:
+            raise ProgressFormatError(f"a version has {len(current)} bytes, expected {CURRENT_BYTES}")
         if len(subject) not in (0, SUBJECT_BYTES):
             raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
         reason = reason_of_number(body[1])
-        return cls(state=_state(body[0], reason), reason=reason, subject=subject, **_values(numbers))
+        number = None if current is None else int.from_bytes(current, "big")
+        return cls(
+            state=_state(body[0], reason), reason=reason, subject=subject, current=number, **_values(numbers)
+        )  # fmt: skip
 
 
 def progress_key(deployment: DeploymentId) -> bytes:

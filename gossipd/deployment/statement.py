@@ -1,4 +1,4 @@
-"""A signed statement about one deployment: deploy it, cancel it, or pause it.
+"""A signed statement about one deployment: deploy it, cancel it, pause it, roll it back, or remove it.
 
 What lives here: the value, its wire form, and which of two is the later. What does not: the statements that a node
 knows (``statement_store``), and their transport.
@@ -6,7 +6,7 @@ knows (``statement_store``), and their transport.
 Wire form, 150 bytes, little-endian::
 
     u8        version of this format, 1; any other is refused as E_SCHEMA_VERSION
-    u8        verb: 1 deploy, 2 cancel, 3 pause
+    u8        verb: 1 deploy, 2 cancel, 3 pause, 4 roll back, 5 remove
     32 bytes  deployment
     u64       epoch, from 1
     u32       size of the manifest's envelope, so that a host without it knows how much to ask for
@@ -18,9 +18,13 @@ The key itself, not its id, is on the wire: a node must be able to check a state
 that signed it. ``statement_store`` knows the keys that may sign.
 
 The last statement is the one of the highest ``rank``: higher epoch first, cancel before the others. Two different
-statements of equal rank say the same thing, so either may be kept: a pause has an even epoch, and a deploy that follows
-another word an odd one (``epoch_after``). To deploy it again is also what resumes it. Hosts of 0.1.0 pass a pause on
-and do not obey it; rejected: a pause under a key of its own, because a newcomer would hear of the deployment first.
+statements of equal rank say the same thing, so either may be kept: a deploy that follows another word has an odd epoch,
+and each of pause, roll back and remove even ones of its own (``epoch_after``). To deploy it again is also what resumes
+it, or brings it back. Hosts of 0.1.0 refuse the verbs from 3 on; rejected: a pause under a key of its own, because a
+newcomer would hear of the deployment first.
+
+A roll back is a cancel that also moves ``current`` where it leads to this version. It is said of the version that is
+left, not of the one that is wanted: hosts differ in what older versions they have, and a newer one needs no word.
 """
 
 from __future__ import annotations
@@ -53,6 +57,13 @@ class Verb(IntEnum):
     DEPLOY = 1
     CANCEL = 2
     PAUSE = 3
+    ROLL_BACK = 4
+    REMOVE = 5
+
+
+STOPS = frozenset({Verb.CANCEL, Verb.ROLL_BACK, Verb.REMOVE})
+"""After these no host goes on to fetch it."""
+_EVEN_EPOCHS = {Verb.PAUSE: 2, Verb.ROLL_BACK: 4, Verb.REMOVE: 0}  # modulo 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +98,11 @@ class Statement:
             raise ManifestError(f"a statement has {STATEMENT_BYTES} bytes, not {len(wire)}")
         _, verb, deployment, epoch, manifest_bytes, issued_s, signer = _HEAD.unpack_from(wire)
         if verb not in set(Verb):
-            raise ManifestError(f"a statement has verb {verb}, known are 1 to 3")
+            raise ManifestError(f"a statement has verb {verb}, known are 1 to 5")
         if not 1 <= epoch <= EPOCH_MAX:
             raise ManifestError(f"a statement has epoch {epoch}, must be 1 to {EPOCH_MAX}")
-        if verb == Verb.PAUSE and epoch % 2:
-            raise ManifestError(f"a pause has epoch {epoch}, must be even")
+        if epoch % 6 != _EVEN_EPOCHS.get(Verb(verb), epoch % 6):
+            raise ManifestError(f"a statement has verb {verb} and epoch {epoch}, which is another verb's")
         if not 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX or issued_s > ISSUED_MAX_S:
             raise ManifestError("a statement has a manifest size or a time out of bounds")
         signature = wire[_HEAD.size :]
@@ -104,8 +115,9 @@ def epoch_after(last: int, verb: Verb) -> int:
     """The epoch that a new statement has after one of epoch ``last`` (0: none)."""
     if verb is Verb.CANCEL:
         return last + 1
-    is_odd = verb is Verb.DEPLOY
-    return last + 1 if (last + 1) % 2 == is_odd else last + 2
+    if verb is Verb.DEPLOY:
+        return last + 1 + last % 2
+    return last + 1 + (_EVEN_EPOCHS[verb] - last - 1) % 6
 
 
 def sign_statement(

@@ -15,7 +15,7 @@ from collections.abc import Container
 from typing import Protocol
 
 from gossipd.core.ids import short
-from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, STOPS, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
 from gossipd.identity.cancel_rights import NOBODY, Authors
 from gossipd.identity.trust import key_id
@@ -25,7 +25,7 @@ ISSUED_AHEAD_MAX_S = 600.0  # between the clocks of two hosts, and a statement's
 
 
 class CancelRights(Protocol):
-    """Who may cancel, and pause, as this host is configured."""
+    """Who may cancel, pause, roll back and remove everywhere, as this host is configured."""
 
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
         """Whether a statement of this signer's may cancel a deployment with these authors."""
@@ -45,8 +45,8 @@ def judge_statement(
     """
     authors = statements.authors(statement.deployment)
     authors = Authors(publisher or authors.publisher, authors.deployer)
-    stops = statement.verb in (Verb.CANCEL, Verb.PAUSE)
-    is_publishers = stops and statement.signer == authors.publisher
+    is_limited = statement.verb is not Verb.DEPLOY
+    is_publishers = is_limited and statement.signer == authors.publisher
     heard = statements.judge(statement, (statement.signer,) if is_publishers else signers)
     # Before a manifest is verified here, nobody knows its publisher: then the brain asks again when it is.
     is_judged = heard is Heard.NEWS and (publisher != b"" or statements.is_proven(statement.deployment))
@@ -56,20 +56,20 @@ def judge_statement(
             "those count who may cancel it (security.may_cancel); deploy it with a client's key, or a new version",
             code="E_STATEMENT_BOUNDS",
         )
-    if is_judged and stops and not rights.may_cancel(statement.signer, authors):
+    if is_judged and is_limited and not rights.may_cancel(statement.signer, authors):
         raise ManifestError(
-            f"key={short(key_id(statement.signer))} may not cancel or pause {short(statement.deployment)}: "
-            "security.may_cancel allows none of its roles",
+            f"key={short(key_id(statement.signer))} may not cancel, pause, roll back or remove "
+            f"{short(statement.deployment)}: security.may_cancel allows none of its roles",
             code="E_MAY_NOT_CANCEL",
         )
     return heard
 
 
 def is_moot(statement: Statement, statements: StatementStore, rights: CancelRights) -> bool:
-    """Whether a statement counts can be said only when its manifest is verified here: a cancel by a member that perhaps
-    has deployed it. Until then it must stand in the way of no other statement.
+    """Whether a statement counts can be said only when its manifest is verified here: a cancel, or more than
+    that, by a member that perhaps has deployed it. Until then it must stand in the way of no other statement.
     """
-    is_open = statement.verb is Verb.CANCEL and not statements.is_proven(statement.deployment)
+    is_open = statement.verb in STOPS and not statements.is_proven(statement.deployment)
     return is_open and not rights.may_cancel(statement.signer, NOBODY)
 
 

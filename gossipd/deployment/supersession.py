@@ -32,7 +32,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import Failure, WorkEnded, WorkFailed
 from gossipd.deployment.progress_record import HostState, progress_key
-from gossipd.deployment.statement import Verb
+from gossipd.deployment.statement import STOPS
 from gossipd.manifest.annotations import Retention, parents_of
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.retention import live_rule
@@ -112,7 +112,7 @@ class Supersession:
         context, name = self._context, versions[0][0].name
         highest = self._highest(name)
         known = [(manifest, record) for manifest, record in versions if manifest.version <= highest]
-        is_live = live_rule([one.version for one, record in known if record.statement.verb is not Verb.CANCEL], keep)
+        is_live = live_rule([one.version for one, record in known if record.statement.verb not in STOPS], keep)
         complete = [manifest.version for manifest, record in known if self._is_complete_somewhere(record)]
         for manifest, record in known:
             stays = is_live(manifest.version) or (manifest.id.hex(), manifest.signer) in parents

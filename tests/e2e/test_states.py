@@ -204,3 +204,43 @@ def test_what_no_waiting_cures_is_told_by_every_host_and_wait_ends_early(tmp_pat
         assert "the server compresses what it sends" in ended.stderr
         for daemon in (made[1], made[2]):
             assert {host["reason"] for host in shown(daemon)["hosts"]} == {"source_encoded"}
+
+
+def current(daemon: Daemon, name: str) -> str:
+    link = daemon.home / "models" / name / "current"
+    return link.readlink().name if link.is_symlink() else ""
+
+
+def test_one_word_rolls_back_and_removes_on_every_host_and_on_one_that_was_away(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "three", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(3, 2)
+        one, three = made[1], made[3]
+        for version in (1, 2):
+            made.drop(made.publish(model, "m", version), one)
+            made.wait_complete("m", version, at=one, hosts=3)
+        refused = gossipd("rollback", "m", "--everywhere", "--config", made[2].config, check=False)
+        assert (refused.returncode, "E_MAY_NOT_CANCEL" in refused.stderr) == (7, True), "it has deployed nothing"
+        wrong = gossipd("rollback", "m@2", "--config", one.config, check=False)
+        assert wrong.returncode == 2
+        three.kill()
+        answer = gossipd("rollback", "m", "--everywhere", "--json", "--config", one.config).stdout
+        assert json.loads(answer)["changed"]
+        waited = gossipd("wait", "m@1", "--current", "--timeout", "3s", "--config", one.config, check=False)
+        assert (waited.returncode, "m@1 is current on 2 of 3 hosts; not on: node-3" in waited.stderr) == (5, True)
+        three.start()
+        gossipd("wait", "m@1", "--current", "--timeout", "60s", "--config", made[2].config)
+        assert [current(made[number], "m") for number in (1, 2, 3)] == ["1", "1", "1"]
+        shows = "rolled back everywhere  current: 1 on 3"
+        until("the same shown there", lambda: shows in gossipd("status", "m@2", "--config", three.config).stdout)
+        latest = gossipd("latest", "m", "--config", made[2].config).stdout
+        assert latest.strip() == "m@1", "nobody is led to what was taken back"
+        gossipd("rm", "m@2", "--everywhere", "--config", one.config)
+        gossipd("wait", "m@2", "--removed", "--timeout", "60s", "--config", three.config)
+        assert not [number for number in (1, 2, 3) if made[number].tree("m", 2).exists()]
+        three.kill()
+        three.start()
+        until("removed after a restart", lambda: not three.tree("m", 2).exists() and current(three, "m") == "1")
+        made.drop(made.publish(model, "m", 3), one)
+        made.wait_complete("m", 3, at=three, hosts=3)
+        gossipd("wait", "m@3", "--current", "--timeout", "30s", "--config", one.config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _STEPS = "tests/gossipd/deployment/test_deployment_steps.py"
+_ORDERS = "tests/gossipd/deployment/test_orders.py"
 _TABLE = "tests/gossipd/deployment/test_deployment_table.py"
 _PROGRESS = "tests/gossipd/deployment/test_progress_record.py"
 _CLOCK = "tests/gossipd/deployment/test_cluster_clock.py"
@@ -63,16 +64,16 @@ MUTANTS = (
         "anybody-may-pause",
         "A pause needs no right.",
         "gossipd/deployment/statement_rules.py",
-        "    stops = statement.verb in (Verb.CANCEL, Verb.PAUSE)\n",
-        "    stops = statement.verb is Verb.CANCEL\n",
+        "    is_limited = statement.verb is not Verb.DEPLOY\n",
+        "    is_limited = statement.verb not in (Verb.DEPLOY, Verb.PAUSE)\n",
         ("tests/gossipd/deployment/test_orders.py",),
     ),
     Mutant(
         "a-pause-has-the-rank-of-a-deploy",
         "A pause and a deploy of two hosts at once have one rank, and hosts differ for ever.",
         "gossipd/deployment/statement.py",
-        "    return last + 1 if (last + 1) % 2 == is_odd else last + 2\n",
-        "    return last + 1 + 0 * is_odd\n",
+        "        return last + 1 + last % 2\n",
+        "        return last + 1\n",
         ("tests/gossipd/deployment/test_statement.py",),
     ),
     Mutant(
@@ -130,6 +131,38 @@ MUTANTS = (
         "        return (key.node, version / 1000) if is_signed else None\n",
         "        return (key.node, version / 1000) if is_signed or version else None\n",
         (_RULES,),
+    ),
+    Mutant(
+        "a-removal-everywhere-keeps-what-is-published",
+        "A host that has the version complete says removed, and its users go on with it.",
+        "gossipd/deployment/deployment_steps.py",
+        "        self._deletes_next = self._deletes_next or self._is_removed_everywhere\n",
+        "        self._deletes_next = self._deletes_next or self._may_hold_chunks\n",
+        (_STEPS, _ORDERS),
+    ),
+    Mutant(
+        "anybody-rolls-back",
+        "A member without a right takes a version back in the whole cluster.",
+        "gossipd/deployment/statement_rules.py",
+        "    is_limited = statement.verb is not Verb.DEPLOY\n",
+        "    is_limited = statement.verb in (Verb.CANCEL, Verb.PAUSE)\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "two-words-of-one-rank",
+        "A removal may have the rank of a pause: hosts that hear them in another order differ for ever.",
+        "gossipd/deployment/statement.py",
+        "        if epoch % 6 != _EVEN_EPOCHS.get(Verb(verb), epoch % 6):\n",
+        "        if epoch % 2 != _EVEN_EPOCHS.get(Verb(verb), epoch) % 2:\n",
+        ("tests/gossipd/deployment/test_statement.py",),
+    ),
+    Mutant(
+        "a-rollback-everywhere-is-lost-with-one-refusal",
+        "A disk that refuses once leaves users on the version that was taken back.",
+        "gossipd/deployment/current_versions.py",
+        "            self._context.names_moved.setdefault(name, restored)\n",
+        "            self._context.names_moved.pop(name, restored)\n",
+        ("tests/gossipd/deployment/test_current_versions.py",),
     ),
     Mutant(
         "a-wrong-clock-closes-a-deployment",

@@ -30,6 +30,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement import Verb
 from membership.member import NodeId
 
 MIB = 1 << 20
@@ -60,9 +61,9 @@ def toy_table(complete: int = 2, hosts: int = 4) -> ClusterProgress:
     return table
 
 
-def toy_row(complete: int = 2, *, hosts: int = 4, cancelled: bool = False, stall: str | None = None) -> DeploymentRow:
+def toy_row(complete: int = 2, *, hosts: int = 4, verb: Verb = Verb.DEPLOY, stall: str | None = None) -> DeploymentRow:
     facts = DeploymentFacts(
-        id=TOY, name="org/toy", version=3, bytes_total=256 * MIB, chunk_count=1024, cancelled=cancelled, stall=stall
+        id=TOY, name="org/toy", version=3, bytes_total=256 * MIB, chunk_count=1024, verb=verb, stall=stall
     )
     targets = [TargetFacts(node(n), f"node-{n}", f"r{n % 2}", "alive") for n in range(1, hosts)]
     targets.append(TargetFacts(node(hosts), f"node-{hosts}", f"r{hosts % 2}", "dead"))
@@ -164,8 +165,11 @@ class FakeDaemon:
     async def pause(self, name: str, version: int, *, undo: bool) -> Done:
         return self._take("resume" if undo else "pause", name, version)
 
-    async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
-        return self._take("rm", name, version, dry_run)
+    async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
+        return self._take("rm", name, version, dry_run, *(["everywhere"] if everywhere else []))
+
+    async def rollback_everywhere(self, name: str, version: int | None) -> Done:
+        return self._take("rollback", name, version, "everywhere")
 
     async def rollback(self, name: str) -> Done:
         return self._take("rollback", name)

@@ -60,6 +60,12 @@ def test_a_side_of_a_broken_network_gives_no_answer_of_its_own() -> None:
             version("a,b", here, seen)
 
 
+@pytest.mark.parametrize("word", ["roll_back", "remove"])
+def test_what_was_taken_back_is_not_the_latest_though_all_have_it(word: str) -> None:
+    taken = msgspec.structs.replace(row(3, host("a"), host("b"), host("c"), state="complete"), word=word)
+    assert version("everywhere", "a", OLD, taken) == 1
+
+
 def test_a_cancelled_version_is_not_the_latest() -> None:
     assert version("everywhere", "a", OLD, row(3, host("a"), host("b"), host("c"), state="cancelled")) == 1
 

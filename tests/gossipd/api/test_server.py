@@ -25,6 +25,7 @@ from gossipd.api.schema import AlarmRow
 from gossipd.api.server import health_app, read_app, status_app
 from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode
+from gossipd.deployment.statement import Verb
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 
@@ -93,7 +94,7 @@ async def test_a_deployment_row_adds_up(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_deployment_has_no_eta_and_says_so_for_hosts_not_heard(tmp_path: Path) -> None:
-    row = toy_row(cancelled=True)
+    row = toy_row(verb=Verb.CANCEL)
     assert (row.state, row.eta_s, row.hosts[3].state) == ("cancelled", None, "cancelled")
 
 

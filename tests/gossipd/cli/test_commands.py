@@ -290,6 +290,9 @@ def test_orders_are_passed_on(shell: Shell) -> None:
     assert shell("rm", "org/toy@2", "--dry-run").out == "rm org/toy done\n"
     assert shell("cancel", "org/toy@3", "--json").object["changed"] is True
     assert shell("rollback", "org/toy").code == 0
+    assert shell("rollback", "org/toy", "--everywhere").code == 0
+    assert shell("rollback", "org/toy@3", "--everywhere").code == 0
+    assert shell("rm", "org/toy@2", "--everywhere").code == 0
     assert shell("untrust", "org/toy@3").code == 0
     assert shell("untrust", "ab" * 16, "--undo").code == 0
     assert shell("trust", "override", "org/toy").code == 0
@@ -298,11 +301,19 @@ def test_orders_are_passed_on(shell: Shell) -> None:
         ("rm", "org/toy", 2, True),
         ("cancel", "org/toy", 3),
         ("rollback", "org/toy"),
+        ("rollback", "org/toy", None, "everywhere"),
+        ("rollback", "org/toy", 3, "everywhere"),
+        ("rm", "org/toy", 2, False, "everywhere"),
         ("untrust", "org/toy", 3, False),
         ("untrust", "ab" * 16, 0, True),
         ("override", "org/toy"),
         ("forget", "node-4"),
     ]
+    assert shell("rollback", "org/toy@3").code == ExitCode.USAGE, "not one for this host by a slip of the pen"
+    assert shell("wait", "org/toy@3", "--current", "--removed").code == ExitCode.USAGE
+    waited = shell("wait", "org/toy@3", "--removed", "--timeout", "0.1")
+    assert waited.code == ExitCode.TIMEOUT
+    assert "org/toy@3 is removed from 0 of 4 hosts; not on: node-1 complete, " in waited.err
     ended = shell("forget", "node-1")
     assert (ended.code, ended.err) == (1, "E_ALIVE: node-1 is alive; stop it first\n")
 

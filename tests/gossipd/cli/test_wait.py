@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gossipd.cli.wait import progress_words
+from gossipd.cli.wait import CURRENT, REMOVED, progress_words
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.cli.large_clusters import deployment, host
@@ -19,6 +19,12 @@ def test_the_line_says_how_far_and_what_holds_hosts_up() -> None:
         "qwen@1  83.3 %  2/3 hosts  3 GiB/s  2m 10s to go; 1 no_space"
     )
     assert progress_words("qwen@1", None) == "qwen@1  not known here yet"
+
+
+def test_the_line_counts_where_users_are_led_and_where_it_is_gone() -> None:
+    hosts = [{**host(number), "current": number % 2} for number in range(3)] + [host(3, state="removed")]
+    assert progress_words("qwen@1", {**deployment(hosts), "version": 1}, CURRENT) == "qwen@1  current on 1/4 hosts"
+    assert progress_words("qwen@1", deployment(hosts), REMOVED) == "qwen@1  removed from 1/4 hosts"
 
 
 def waited(path: Path, stderr: int) -> None:

@@ -20,6 +20,7 @@ from gossipd.api.request_guard import CLIENTS_MAX
 from gossipd.client import Client, EndedError, NotThereError, TimedOutError
 from gossipd.client.aio import AsyncClient
 from gossipd.core.errors import ExitCode
+from gossipd.deployment.statement import Verb
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import guarded
 
@@ -74,7 +75,7 @@ def test_a_wait_that_takes_too_long_says_who_is_behind(tmp_path: Path) -> None:
 
 
 def test_what_was_cancelled_ends_a_wait_at_once(tmp_path: Path) -> None:
-    daemon = FakeDaemon(rows=[toy_row(1, cancelled=True)])
+    daemon = FakeDaemon(rows=[toy_row(1, verb=Verb.CANCEL)])
     with guarded(tmp_path / "s", daemon), pytest.raises(EndedError) as caught:
         Client(tmp_path / "s").wait("org/toy", 3, hosts="100%")
     assert caught.value.code == "E_CANCELLED"

@@ -78,11 +78,11 @@ class _Store(ChunkStore):
         assert self.may_open.wait(WAIT_S)
         return super().open(manifest)
 
-    def abandon(self, deployment: DeploymentId) -> None:
+    def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
         if self.refusals:
             self.refusals -= 1
             raise StoreWriteError("Input/output error", code="E_STORE_IO")
-        super().abandon(deployment)
+        super().abandon(deployment, even_published=even_published)
         self.abandoned.append(deployment)
 
     def has(self, deployment: DeploymentId) -> bool:
@@ -172,7 +172,7 @@ class _Node:
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
             audit=nothing, reloader=nothing, witness=nothing,
         )  # fmt: skip
-        return await operations.remove("m", 1, dry_run=False)
+        return await operations.remove("m", 1, dry_run=False, everywhere=False)
 
     @property
     def record(self) -> DeploymentRecord:

@@ -224,9 +224,10 @@ class ScriptedHost:
             case commands.PublishModel(work, deployment):
                 self.published.add(deployment)
                 return events.WorkDone(work)
-            case commands.DeleteModel(work, deployment):
-                if deployment not in self.published:
+            case commands.DeleteModel(work, deployment, even_published):
+                if deployment not in self.published or even_published:
                     self.store.pop(deployment, None)
+                    self.published.discard(deployment)
                 return events.WorkDone(work)
             case commands.EvictModel(work, deployment):
                 if deployment in self.held_by_jobs:

@@ -422,6 +422,76 @@ def test_a_paused_deployment_that_is_not_whole_after_all_stays_paused() -> None:
     assert host.all_of(commands.PauseSwarm) == [commands.PauseSwarm(ONE.id, True)]
 
 
+def test_a_removal_everywhere_is_finished_after_a_crash_and_by_a_host_that_was_away() -> None:
+    statements = host_that().statements
+    statements.hear(said(epoch=6, verb=Verb.REMOVE), {said().signer})
+    host = ScriptedHost(statements=statements, published=[ONE])
+    host.files[ONE.id] = ONE.envelope
+    host.tell(events.DaemonStarted())
+    assert states(host) == (HostState.REMOVED, HostReason.REMOVED)
+    assert host.all_of(commands.DeleteModel)[-1].even_published
+    assert ONE.id not in host.store
+
+
+def test_a_removal_everywhere_deletes_what_is_being_published_once_that_has_ended() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=6, verb=Verb.REMOVE))
+    assert not host.all_of(commands.DeleteModel)
+    host.release(commands.PublishModel)
+    assert states(host) == (HostState.REMOVED, HostReason.REMOVED)
+    assert ONE.id not in host.store
+
+
+def test_a_rollback_stops_what_is_not_whole_and_moves_current_of_what_is_published_later() -> None:
+    host = with_a_chunk(host_that())
+    host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
+    assert states(host) == (HostState.CANCELLED, HostReason.NONE)
+    assert not host.all_of(commands.PointCurrent)
+    other = host_that()
+    other.held_back.add(commands.PublishModel)
+    other.tell(FinishModel(ONE.id))
+    other.hear(said(epoch=4, verb=Verb.ROLL_BACK))
+    other.release(commands.PublishModel)
+    assert states(other)[0] is HostState.COMPLETE
+    assert [one.rolled_back for one in other.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
+
+
+def test_a_rollback_is_followed_again_after_a_restart() -> None:
+    statements = host_that().statements
+    statements.hear(said(epoch=4, verb=Verb.ROLL_BACK), {said().signer})
+    host = ScriptedHost(statements=statements, published=[ONE])
+    host.files[ONE.id] = ONE.envelope
+    host.tell(events.DaemonStarted())
+    assert states(host)[0] is HostState.COMPLETE
+    assert [one.rolled_back for one in host.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
+
+
+def opening_again() -> ScriptedHost:
+    """What was complete in the last run is being opened."""
+    host = ScriptedHost(statements=host_that().statements, published=[ONE])
+    host.files[ONE.id] = ONE.envelope
+    host.held_back.add(commands.ReserveSpace)
+    host.tell(events.DaemonStarted())
+    return host
+
+
+@pytest.mark.parametrize(("epoch", "verb"), [(2, Verb.CANCEL), (4, Verb.ROLL_BACK)])
+def test_a_host_that_hears_of_the_end_while_it_opens_what_it_has_keeps_it(epoch: int, verb: Verb) -> None:
+    host = opening_again()
+    host.hear(said(epoch=epoch, verb=verb))
+    host.release(commands.ReserveSpace)
+    assert states(host) == (HostState.COMPLETE, HostReason.NONE)
+    gone = opening_again()
+    gone.hear(said(epoch=epoch, verb=verb))
+    gone.published.clear()
+    gone.store[ONE.id] = set()
+    gone.release(commands.ReserveSpace)
+    assert states(gone) == (HostState.CANCELLED, HostReason.NONE), "what is no longer there is not fetched"
+    assert gone.all_of(commands.DeleteModel)
+
+
 def test_what_is_removed_after_a_cancel_is_deleted_at_once() -> None:
     host = with_a_chunk(host_that())
     host.hear(said(epoch=2, verb=Verb.CANCEL))

@@ -292,6 +292,71 @@ def test_a_trigger_may_pause(host: ScriptedHost) -> None:
     assert host.record().told_state is HostState.PAUSED
 
 
+def complete_of(host: ScriptedHost, *versions: int) -> dict[int, Manifest]:
+    """Versions that are deployed and whole on this host."""
+    made = {version: manifest(version=version) for version in versions}
+    for one in made.values():
+        host.store[one.id] = set(range(one.chunk_count))
+        host.drop(one)
+        host.tell(FinishModel(one.id))
+    return made
+
+
+def pointed(host: ScriptedHost) -> list[tuple[frozenset[int], int | None]]:
+    return [(one.rolled_back, one.restored) for one in host.all_of(commands.PointCurrent)]
+
+
+def test_a_rollback_everywhere_takes_the_newest_back_and_a_deploy_brings_it_again(host: ScriptedHost) -> None:
+    made = complete_of(host, 1, 2)
+    answer = host.request(events.RollbackOrdered, "org/model")
+    assert answer.sentence == (
+        "org/model@2 is rolled back: current leads to org/model@1 on hosts that have it, 1 of 2, "
+        "and no host goes on to fetch org/model@2"
+    )
+    assert pointed(host) == [(frozenset({2}), None)]
+    assert host.record(made[2].id).state is HostState.COMPLETE, "it stays here, and users do not see it"
+    again = host.request(events.RollbackOrdered, "org/model", 2)
+    assert (again.sentence, again.is_changed) == ("org/model@2 is rolled back already", False)
+    host.drop(made[2])
+    assert pointed(host)[1:] == [(frozenset(), 2)]
+    told = [(one.statement.verb, one.statement.epoch) for one in host.all_of(commands.TellStatement)]
+    assert told[2:] == [(Verb.ROLL_BACK, 4), (Verb.DEPLOY, 5)]
+
+
+def test_a_rollback_without_an_older_complete_version_is_refused(host: ScriptedHost) -> None:
+    complete_of(host, 1)
+    assert error_of(host.request(events.RollbackOrdered, "org/model")) == "E_NOT_FOUND"
+    assert error_of(host.request(events.RollbackOrdered, "org/model", 7)) == "E_NOT_FOUND"
+    assert error_of(host.request(events.RollbackOrdered, "org/other")) == "E_NOT_FOUND"
+    assert len(host.all_of(commands.TellStatement)) == 1
+
+
+def test_who_may_not_cancel_may_neither_roll_back_nor_remove_everywhere(host: ScriptedHost) -> None:
+    made = complete_of(host, 1, 2)
+    host.roster.roles = ("client",)
+    for order in ((events.RollbackOrdered, "org/model"), (events.RemoveOrdered, "org/model", 2, False, True)):
+        assert error_of(host.request(*order)) == "E_MAY_NOT_CANCEL"
+    host.hear(said(made[2].id, epoch=4, verb=Verb.ROLL_BACK))
+    host.hear(said(made[2].id, epoch=6, verb=Verb.REMOVE))
+    assert host.record(made[2].id).state is HostState.COMPLETE
+    assert not pointed(host)
+
+
+def test_an_order_to_remove_everywhere_deletes_here_and_is_told_and_leaves_no_mark(host: ScriptedHost) -> None:
+    made = complete_of(host, 1)
+    dry = host.request(events.RemoveOrdered, "org/model", 1, True, True)
+    assert dry.sentence == "would remove org/model@1 everywhere: 1 of 2 hosts have it complete"
+    host.request(events.RemoveOrdered, "org/model", 1, False, True)
+    assert host.record(made[1].id).state is HostState.REMOVED
+    assert made[1].id not in host.store
+    assert host.all_of(commands.TellStatement)[-1].statement.verb is Verb.REMOVE
+    again = host.request(events.RemoveOrdered, "org/model", 1, False, True)
+    assert again.sentence == "org/model@1 is removed everywhere already"
+    assert host.request(events.CancelOrdered, "org/model", 1).sentence == "org/model@1 is removed already"
+    host.hear(said(made[1].id, epoch=7))
+    assert host.record(made[1].id).state is HostState.DOWNLOADING, "a deploy brings it back"
+
+
 def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> None:
     host.drop()
     host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)

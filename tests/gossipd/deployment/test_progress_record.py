@@ -386,3 +386,16 @@ def test_only_readers_that_spoke_lately_are_blamed() -> None:
     [reader, _] = fill(table, auth, replace(halfway(), reason=HostReason.NO_SPACE))
     assert table.readers_in_trouble(KEY, 2, 12.0) == [reader]
     assert table.readers_in_trouble(KEY, 2, 60.0) == []
+
+
+@pytest.mark.parametrize("current", [None, 0, 7, 2**53])
+def test_where_current_leads_travels_in_form_2_and_not_in_form_1(current: int | None) -> None:
+    told = Progress(state=HostState.COMPLETE, subject=b"s" * 8, current=current)
+    assert Progress.from_body(told.to_body()).current == current
+    assert Progress.from_bytes(told.to_bytes()).current is None
+
+
+def test_a_version_of_another_length_is_refused() -> None:
+    body = Progress(state=HostState.COMPLETE, current=7).to_body()
+    with pytest.raises(ProgressFormatError):
+        Progress.from_body(body[:-9] + bytes([7]) + body[-7:])

@@ -69,20 +69,23 @@ def test_a_verb_or_an_epoch_out_of_bounds_is_refused_though_signed() -> None:
         bad = dataclasses.replace(word(), **wrong)  # type: ignore[arg-type]
         assert code_of(bad.encode()) == "E_DECODE"
     wire = bytearray(word().encode())
-    wire[1] = 4
+    wire[1] = 6
     assert code_of(bytes(wire)) == "E_DECODE"
     assert Statement.decode(word(2, Verb.PAUSE).encode()) == word(2, Verb.PAUSE)
     assert code_of(word(3, Verb.PAUSE).encode()) == "E_DECODE", "it would have the rank of a deploy"
+    assert code_of(word(2, Verb.REMOVE).encode()) == "E_DECODE", "it would have the rank of a pause"
+    assert Statement.decode(word(4, Verb.ROLL_BACK).encode()) == word(4, Verb.ROLL_BACK)
 
 
 @pytest.mark.parametrize(
     ("last", "verb", "epoch"),
     [
         (0, Verb.DEPLOY, 1), (1, Verb.DEPLOY, 3), (2, Verb.DEPLOY, 3), (0, Verb.PAUSE, 2), (1, Verb.PAUSE, 2),
-        (2, Verb.PAUSE, 4), (1, Verb.CANCEL, 2), (2, Verb.CANCEL, 3),
+        (2, Verb.PAUSE, 8), (1, Verb.CANCEL, 2), (2, Verb.CANCEL, 3), (1, Verb.ROLL_BACK, 4), (1, Verb.REMOVE, 6),
+        (4, Verb.ROLL_BACK, 10), (6, Verb.REMOVE, 12), (5, Verb.PAUSE, 8),
     ],
 )  # fmt: skip
-def test_a_pause_never_has_the_rank_of_a_deploy(last: int, verb: Verb, epoch: int) -> None:
+def test_no_verb_has_the_rank_of_another(last: int, verb: Verb, epoch: int) -> None:
     assert epoch_after(last, verb) == epoch
     others = {one: word(epoch_after(last, one), one).rank for one in Verb}
     assert len(set(others.values())) == len(Verb), "whatever two hosts say at once, all end at the same"

@@ -195,6 +195,17 @@ def test_an_unfinished_copy_is_given_up_when_a_newer_one_is_complete(steps: list
     assert steps[1].id in host.store
 
 
+def test_a_version_that_was_taken_back_pushes_no_older_one_out(steps: list[Manifest]) -> None:
+    host = ScriptedHost()
+    for one in steps[:2]:
+        complete(host, one)
+    late = step(500)
+    complete(host, late)
+    host.hear(said(late.id, epoch=4, verb=Verb.ROLL_BACK))
+    host.wait(SETTLED_S)
+    assert known(host, [*steps, late]) == [100, 200, 500]
+
+
 def test_a_cancelled_version_is_none_of_the_last_ones(steps: list[Manifest]) -> None:
     host = ScriptedHost()
     for one in steps[:3]:

@@ -254,8 +254,10 @@ class DeploymentRunner:
             case commands.PublishModel(_, deployment):
                 store.finish(deployment)
                 oracle.published(self._daemon, deployment)
-            case commands.DeleteModel(_, deployment):
-                store.abandon(deployment)
+            case commands.PointCurrent(_, name, rolled_back, restored):
+                store.follow_roll_backs(name, rolled_back, restored)
+            case commands.DeleteModel(_, deployment, even_published):
+                store.abandon(deployment, even_published=even_published)
                 oracle.deleted(self._daemon, deployment)
             case commands.RemoveModel(_, name, version):
                 oracle.deleted(self._daemon, store.remove(name, version))

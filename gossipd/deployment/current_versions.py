@@ -1,0 +1,75 @@
+"""Where ``current`` of each name leads on this host, as far as statements say it.
+
+What lives here: when the store is asked to move ``current`` for a roll back, one work at a time for a name, and again
+after the disk has refused. What does not: the link itself, and an operator's roll back of this host alone (the store's
+``publishing``), and which versions are rolled back (``deployment_table``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from gossipd.deployment import events
+from gossipd.deployment.commands import PointCurrent, WorkNumber
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.events import Failure
+from gossipd.deployment.statement import Verb
+
+Versions: TypeAlias = Callable[[str], Iterable[DeploymentRecord]]
+"""The deployments of a name."""
+
+
+class CurrentVersions:
+    """One per brain."""
+
+    def __init__(self, context: BrainContext, versions: Versions) -> None:
+        self._context = context
+        self._versions = versions
+        self._asked: dict[WorkNumber, tuple[str, int | None]] = {}  # at most one for a name
+        self._retry_s = math.inf
+
+    def settle(self) -> None:
+        """Ask for what has become due: ``context.names_moved``."""
+        busy = {name for name, _ in self._asked.values()}
+        if math.isfinite(self._retry_s):
+            return
+        for name in [one for one in self._context.names_moved if one not in busy]:
+            restored = self._context.names_moved.pop(name)
+            self.has_moved(name)
+            rolled_back = self._rolled_back(name)
+            restored = None if restored in rolled_back else restored
+            if rolled_back or restored is not None:
+                work = self._context.next_work(self)
+                self._asked[work] = name, restored
+                self._context.put(PointCurrent(work, name, rolled_back, restored))
+
+    def _rolled_back(self, name: str) -> frozenset[int]:
+        found = [one for one in self._versions(name) if one.statement.verb is Verb.ROLL_BACK]
+        return frozenset(one.manifest.version for one in found if one.manifest is not None)
+
+    def has_moved(self, name: str) -> None:
+        """Hosts are told where ``current`` leads with the progress of each of its versions."""
+        for record in self._versions(name):
+            record.changed = True
+
+    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
+        """See WorkOwner."""
+        name, restored = self._asked.pop(event.work)
+        self.has_moved(name)
+        if isinstance(event, events.WorkFailed) and event.failure is Failure.DISK:
+            self._context.warning("current is not moved yet", name=name, reason=event.error.sentence)
+            self._context.names_moved.setdefault(name, restored)
+            self._retry_s = now + self._context.settings.space_retry_s
+
+    def tick(self, now: float) -> None:
+        """Try again what the disk refused, when it is time."""
+        if now >= self._retry_s:
+            self._retry_s = math.inf
+            self.settle()
+
+    def next_deadline(self) -> float:
+        """When ``tick`` is wanted next."""
+        return self._retry_s

@@ -1,0 +1,47 @@
+"""Where ``current`` of a name leads: one work at a time for a name, asked again when the disk has refused."""
+
+from __future__ import annotations
+
+from gossipd.core.errors import LocalError
+from gossipd.core.events import FinishModel
+from gossipd.deployment import commands
+from gossipd.deployment.events import Failure
+from gossipd.deployment.statement import Verb
+from tests.gossipd.deployment.scripted_host import ONE, ScriptedHost, said
+
+
+def complete() -> ScriptedHost:
+    host = ScriptedHost()
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    return host
+
+
+def asked(host: ScriptedHost) -> list[tuple[set[int], int | None]]:
+    return [(set(one.rolled_back), one.restored) for one in host.all_of(commands.PointCurrent)]
+
+
+def test_what_the_disk_refused_is_asked_for_again_later() -> None:
+    host = complete()
+    host.fail(commands.PointCurrent, Failure.DISK, LocalError("Input/output error", code="E_STORE_IO"))
+    host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
+    assert len(asked(host)) == 1
+    host.wait(6.0)
+    assert asked(host) == [({ONE.version}, None)] * 2
+
+
+def test_a_word_that_comes_while_current_moves_is_followed_after_it() -> None:
+    host = complete()
+    host.held_back.add(commands.PointCurrent)
+    host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
+    host.hear(said(epoch=5))
+    assert asked(host) == [({ONE.version}, None)], "two at once might end in either order"
+    host.release(commands.PointCurrent)
+    assert asked(host)[1:] == [(set(), ONE.version)]
+
+
+def test_every_version_of_the_name_is_told_again_when_current_has_moved() -> None:
+    host = complete()
+    host.record().changed = False
+    host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
+    assert host.record().changed
