@@ -39,9 +39,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from gossipd.core.bits import Bits
 from gossipd.core.ids import DeploymentId
 from gossipd.store.errors import StoreFormatError
-from gossipd.store.journal.bits import Bits
 
 MAGIC = b"gossipdJ"
 FORMAT = 1

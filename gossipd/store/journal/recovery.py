@@ -24,10 +24,10 @@ from contextlib import suppress
 
 from blake3 import blake3
 
+from gossipd.core.bits import Bits
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.disk.disk import FileKind, opened, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
-from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.claims import make_books, start_journal
 from gossipd.store.journal.journal import Header, Replay, replay
 from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger

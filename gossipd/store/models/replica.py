@@ -16,11 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 
+from gossipd.core.bits import Bits
 from gossipd.manifest.equal_chunks import equal_chunks
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.disk.disk import parent
 from gossipd.store.disk.handles import Handle
-from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.ledger import Ledger
 from gossipd.store.models import layout
 

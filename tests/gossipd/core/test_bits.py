@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.store.journal.bits import Bits
+from gossipd.core.bits import Bits
+from gossipd.core.chunkset import ChunkSet
 
 SIZES = st.integers(0, 70)
 
@@ -30,3 +31,18 @@ def test_bytes_past_the_size_name_nothing_and_bytes_that_lack_are_zeros(size: in
     assert list(bits) == expected
     assert bits.count == len(expected)
     assert len(bits.raw) == (size + 7) // 8
+
+
+@given(st.integers(1, 70), st.data())
+def test_each_change_tells_whether_it_changed_anything(size: int, data: st.DataObject) -> None:
+    begun = data.draw(st.sets(st.integers(0, size - 1)))
+    ours, theirs = Bits.of(ChunkSet.of(size, begun)), set(begun)
+    for chunk, is_added in data.draw(st.lists(st.tuples(st.integers(0, size - 1), st.booleans()))):
+        if is_added:
+            assert ours.add(chunk) == (chunk not in theirs)
+            theirs.add(chunk)
+        else:
+            assert ours.discard(chunk) == (chunk in theirs)
+            theirs.discard(chunk)
+        assert len(ours) == len(theirs)
+    assert ours.snapshot() == ChunkSet.of(size, theirs)
