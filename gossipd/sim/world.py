@@ -10,6 +10,7 @@ world and one for membership, so that deaths change nothing before the first of 
 
 from __future__ import annotations
 
+import gc
 from array import array
 from collections.abc import Callable
 from hashlib import blake2b
@@ -142,10 +143,17 @@ class World:
     # ---- time ----------------------------------------------------------------------------------
 
     def run(self, *, limit_s: float | None = None) -> None:
-        """Play until every living host is done, or ``limit_s``."""
+        """Play until every living host is done, or ``limit_s``. Without the collector of cycles: it would look at the
+        whole cluster again and again, a fifth of the time, and the simulation drops its objects by count."""
         end = limit_s if limit_s is not None else 50 * self.scenario.bound_s + 60
-        while self.unfinished and self.clock.step(end):
-            pass
+        step, is_collecting = self.clock.step, gc.isenabled()
+        gc.disable()
+        try:
+            while self.unfinished and step(end):
+                pass
+        finally:
+            if is_collecting:
+                gc.enable()
 
     # ---- messages ------------------------------------------------------------------------------
 
