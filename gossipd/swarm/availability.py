@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
 from membership.member import NodeId
 
@@ -21,25 +22,26 @@ class Availability:
 
     def __init__(self, size: int, held: int) -> None:
         self.size = size
-        self.full_bits = (1 << size) - 1
-        self._bits: dict[NodeId, int] = {}  # the chunks that each peer has said it holds
+        self._holdings: dict[NodeId, Bits] = {}  # the chunks that each peer has said it holds
+        self.counts: dict[NodeId, int] = {}
+        """The number of chunks that each peer holds, where it is not 0; no caller changes it."""
         self.near_full: dict[NodeId, None] = {}  # ordered: the choice among holders must not follow a hash seed
         self.far_full: dict[NodeId, None] = {}
         self.near: dict[int, list[NodeId]] = {}
         self.far: dict[int, list[NodeId]] = {}
-        self._held = held
+        self._held = Bits.of(ChunkSet(size, held))
 
     def stored(self, chunk: int) -> None:
         """This host holds the chunk and asks no peer for it."""
-        self._held |= 1 << chunk
+        self._held.add(chunk)
         self.near.pop(chunk, None)
         self.far.pop(chunk, None)
 
     def lost_here(self, chunk: int, rack_peers: set[NodeId]) -> None:
         """This host wants the chunk again: list the peers that have said they hold it."""
-        self._held &= ~(1 << chunk)
-        for node, bits in self._bits.items():
-            if bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
+        self._held.discard(chunk)
+        for node, holdings in self._holdings.items():
+            if chunk in holdings and node not in self.near_full and node not in self.far_full:
                 (self.near if node in rack_peers else self.far).setdefault(chunk, []).append(node)
 
     def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
@@ -50,37 +52,45 @@ class Availability:
             before = 0
         if chunks.is_full:
             self.forget(node)
-            self._bits[node] = chunks.bits
+            self._know(node, chunks)
             (self.near_full if near else self.far_full)[node] = None
-            return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
+            return tuple(ChunkSet(self.size, chunks.bits & ~self._held.as_int() & ~before))
         return self._add_many(node, chunks.bits & ~before, near=near)
 
     def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
         """A peer holds these chunks too. Returns the new ones that are wanted here."""
-        bits, held, size = self._bits.get(node, 0), self._held, self.size
+        holdings = self._holdings.get(node)
+        if holdings is None:
+            holdings = self._holdings[node] = Bits(self.size)
+        raw, held, size, count = holdings.raw, self._held.raw, self.size, holdings.count
         lists = self.near if near else self.far
         news = []
         for chunk in chunks:
-            bit = 1 << chunk
-            if bits & bit or chunk >= size:
+            at, bit = chunk >> 3, 1 << (chunk & 7)
+            if chunk >= size or raw[at] & bit:
                 continue
-            bits |= bit
-            if not held & bit:
+            raw[at] |= bit
+            count += 1
+            if not held[at] & bit:
                 if (holders := lists.get(chunk)) is None:
                     lists[chunk] = [node]
                 else:
                     holders.append(node)
                 news.append(chunk)
-        self._bits[node] = bits
+        holdings.count = self.counts[node] = count
         return tuple(news)
 
+    def _know(self, node: NodeId, chunks: ChunkSet) -> None:
+        self._holdings[node] = Bits.of(chunks)
+        self.counts[node] = len(chunks)
+
     def _add_many(self, node: NodeId, bits: int, *, near: bool) -> tuple[int, ...]:
-        """As ``add``, for any number: one pass over the bits, while ``add`` copies all bits for each chunk."""
+        """As ``add``, for any number: one pass over the bits."""
         lists = self.near if near else self.far
-        news = tuple(ChunkSet(self.size, bits & ~self._held))
+        news = tuple(ChunkSet(self.size, bits & ~self._held.as_int()))
         for chunk in news:
             lists.setdefault(chunk, []).append(node)
-        self._bits[node] = bits | self.bits_of(node)
+        self._know(node, ChunkSet(self.size, bits | self.bits_of(node)))
         return news
 
     def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
@@ -89,19 +99,23 @@ class Availability:
             near, bits = node in self.near_full, self.bits_of(node)
             self.forget(node)
             self._add_many(node, bits, near=near)
+        if (holdings := self._holdings.get(node)) is None:
+            return
         for chunk in chunks:
-            if self.bits_of(node) >> chunk & 1:
-                self._bits[node] &= ~(1 << chunk)
+            if holdings.discard(chunk):
                 self._unlist(node, chunk)
+        self.counts[node] = holdings.count
 
     def forget(self, node: NodeId) -> None:
         """Drop all that was known of a peer."""
-        bits = self._bits.pop(node, 0)
+        bits = self.bits_of(node)
+        self._holdings.pop(node, None)
+        self.counts.pop(node, None)
         if node in self.near_full or node in self.far_full:
             self.near_full.pop(node, None)
             self.far_full.pop(node, None)
             return
-        for chunk in ChunkSet(self.size, bits & ~self._held):
+        for chunk in ChunkSet(self.size, bits & ~self._held.as_int()):
             self._unlist(node, chunk)
 
     def _unlist(self, node: NodeId, chunk: int) -> None:
@@ -131,19 +145,26 @@ class Availability:
 
     def lacks(self, node: NodeId, chunk: int) -> bool:
         """Whether the peer does not hold the chunk, as far as is known."""
-        return not self.bits_of(node) >> chunk & 1
+        holdings = self._holdings.get(node)
+        return holdings is None or not 0 <= chunk < self.size or chunk not in holdings
+
+    def lacking(self, nodes: Iterable[NodeId], chunk: int) -> list[NodeId]:
+        """Those of the peers that do not hold the chunk, as far as is known."""
+        holdings, at, bit = self._holdings, chunk >> 3, 1 << (chunk & 7)
+        return [node for node in nodes if (one := holdings.get(node)) is None or not one.raw[at] & bit]
 
     def bits_of(self, node: NodeId) -> int:
         """The chunks that the peer holds, as far as is known, as bits."""
-        return self._bits.get(node, 0)
+        holdings = self._holdings.get(node)
+        return holdings.as_int() if holdings is not None else 0
 
     def count_of(self, node: NodeId) -> int:
         """The number of chunks that the peer holds, as far as is known."""
-        return self.bits_of(node).bit_count()
+        return self.counts.get(node, 0)
 
     def union(self) -> int:
         """The chunks that some peer is known to hold, as bits."""
         union = 0
-        for bits in self._bits.values():
-            union |= bits
+        for holdings in self._holdings.values():
+            union |= holdings.as_int()
         return union

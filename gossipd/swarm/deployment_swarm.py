@@ -100,6 +100,8 @@ class DeploymentSwarm:
         self.window_min = self.window_max = self._flows
         self.tick_interval_s = _TICK_S_MIN
         self.measure()
+        self._wanted_of: tuple[Collection[NodeId], int] = ((), -1)  # what ``_wanted_peers`` was computed of
+        self._wanted_peers: set[NodeId] = set()
         self.upkeep_s = -math.inf
         self.upkeep_version = -1
         if not self.replica.missing_count:
@@ -122,7 +124,7 @@ class DeploymentSwarm:
 
     def _present(self) -> int:
         """Bits of the chunks that need not leave storage."""
-        return self.replica.held | self.availability.union() | self._copies
+        return self.replica.held.as_int() | self.availability.union() | self._copies
 
     def want_copies(self, now: float) -> None:
         """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
@@ -163,7 +165,8 @@ class DeploymentSwarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        self._copies &= ~(1 << chunk)
+        if self._copies:
+            self._copies &= ~(1 << chunk)
         self._is_writable = True
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:
@@ -201,17 +204,16 @@ class DeploymentSwarm:
         return chunk in self._promised
 
     def _tell(self, chunk: int, supplier: Supplier) -> None:
-        lacks, roles = self.availability.lacks, self.roles
-        rack_peers = [rack_peer for rack_peer in roles.rack_peers if lacks(rack_peer, chunk)]
+        lacking, roles = self.availability.lacking, self.roles
+        rack_peers = lacking(roles.rack_peers, chunk)
         holders = self.availability.near_count(chunk) + 1
         urgent = list(told_soon(rack_peers, holders, self.settings.early_announcers, self._rng))
         if supplier is SOURCE and self.replica.holds(chunk):  # source readers may begin their next reads
-            urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
+            urgent += lacking(self.reader.readers, chunk)
         bucket = bucket_of(chunk)
         # This host brought the chunk into the rack: the importers of other racks wait for it.
         if supplier not in roles.rack_peers or not roles.places[bucket]:
-            firsts = [roles.first_in_line(rack, bucket) for rack in roles.racks if rack != self.own.rack]
-            urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
+            urgent += lacking(roles.firsts_elsewhere(bucket), chunk)
         self.announcements.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:
@@ -301,10 +303,11 @@ class DeploymentSwarm:
         if event.dropped:
             self._dropped(peer, event.dropped)
             self._consider(event.dropped, now)
-        self.claims_released(self.reader.claimed(peer, event.reading, now))
-        for chunk in event.reading:
-            if not self.replica.holds(chunk):
-                self.reader.recheck_presence(chunk)
+        if event.reading or self.reader.claims(peer):
+            self.claims_released(self.reader.claimed(peer, event.reading, now))
+            for chunk in event.reading:
+                if not self.replica.holds(chunk):
+                    self.reader.recheck_presence(chunk)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.roles.rack_peers), now)
 
@@ -318,28 +321,24 @@ class DeploymentSwarm:
             self.reader.rebuild(self._present())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
-        late_wait_s = self.late_wait_s
+        late_wait_s, wanted, consider = self.late_wait_s, self.demand.wanted, self.demand.consider
         for chunk in chunks:
-            self.demand.consider(chunk, now, late_wait_s)
+            if chunk in wanted:
+                consider(chunk, now, late_wait_s)
 
     def _heard(self, announcements: tuple[int, ...], now: float) -> None:
-        seen, consider, late_wait_s = self.reader.seen, self.demand.consider, self.late_wait_s
-        for chunk in announcements:
-            seen(chunk)
-            consider(chunk, now, late_wait_s)
+        self.reader.seen(announcements)
+        self._consider(announcements, now)
 
     def claims_released(self, chunks: Collection[int]) -> None:
         """No peer says any more that it is reading these chunks: a chunk that has a holder has been read."""
         holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
-        for chunk in chunks:
-            if holds(chunk) or near(chunk) or far(chunk):
-                self.reader.seen(chunk)
+        self.reader.seen(chunk for chunk in chunks if holds(chunk) or near(chunk) or far(chunk))
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer subscribes: answer with all that is held or promised, unless there is no room."""
         if self.announcements.subscribe(peer):
-            promised = sum(1 << chunk for chunk in self._promised)
-            held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
+            held = self.replica.held.snapshot() | ChunkSet.of(self.replica.shape.chunk_count, self._promised)
             self.commands.append(events.SendHoldings(peer, self.deployment, held, max(0, free_slots)))
             self.subscriptions.greeted(peer, now)
 
@@ -372,8 +371,8 @@ class DeploymentSwarm:
 
     def window_of_rack_peers(self) -> int:
         """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us."""
-        count_of, listened = self.availability.count_of, self.subscriptions
-        known = [count_of(node) for node in self.roles.rack_peers if node in listened]
+        counts, listened = self.availability.counts, self.subscriptions.asked_s
+        known = [counts.get(node, 0) for node in self.roles.rack_peers if node in listened]
         return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
@@ -466,8 +465,10 @@ class DeploymentSwarm:
 
     def subscribe(self, now: float) -> None:
         """Subscribe to neighbours while chunks are missing, and no longer."""
-        neighbours = self.roles.neighbours if self.replica.missing_count else ()
-        wanted = {node for node in neighbours if (peer := self.peers.get(node)) and peer.usable(now)}
+        neighbours = self.roles.neighbours if self.replica.missing_count else frozenset[NodeId]()
+        if (key := (neighbours, self.peers.version)) != self._wanted_of:
+            self._wanted_of, self._wanted_peers = key, self.peers.usable(neighbours, now)
+        wanted = self._wanted_peers
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
         ask, drop = self.subscriptions.refresh(
             wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.core.model import Shape
@@ -36,8 +37,9 @@ class LocalReplica:
     def __init__(self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float) -> None:
         self.deployment = deployment
         self.shape = shape
-        self.held = held.bits
-        self.held_count = len(held)
+        self.held = Bits.of(held)
+        self.missing_count = held.size - len(held)
+        """Number of chunks not held, those in flight included."""
         self.flights: dict[int, list[Flight]] = {}
         self.fetches = 0  # flights from peers
         self.reads = 0  # flights from storage
@@ -48,16 +50,16 @@ class LocalReplica:
 
     def holds(self, chunk: int) -> bool:
         """Whether the chunk is verified here."""
-        return bool(self.held >> chunk & 1)
+        return chunk in self.held
 
     def reads_now(self, chunk: int) -> bool:
         """Whether the chunk is on its way here from storage."""
         return any(flight.supplier is SOURCE for flight in self.flights.get(chunk, ()))
 
     @property
-    def missing_count(self) -> int:
-        """Number of chunks not held, those in flight included."""
-        return self.shape.chunk_count - self.held_count
+    def held_count(self) -> int:
+        """Number of chunks that are verified here."""
+        return self.held.count
 
     @property
     def state(self) -> ReplicaState:
@@ -111,22 +113,20 @@ class LocalReplica:
 
     def store(self, chunk: int, now: float) -> bool:
         """A chunk is held now; False when it was held before (the slower of two fetches)."""
-        if self.holds(chunk):
+        if not self.held.add(chunk):
             self.duplicate_chunks += 1
             return False
-        self.held |= 1 << chunk
-        self.held_count += 1
+        self.missing_count -= 1
         self.progress_s = now
         return True
 
     def lose(self, chunk: int) -> bool:
         """A held chunk has rotted; False when it was not held."""
-        if not self.holds(chunk):
+        if not self.held.discard(chunk):
             return False
-        self.held &= ~(1 << chunk)
-        self.held_count -= 1
+        self.missing_count += 1
         return True
 
     def missing(self) -> ChunkSet:
         """The chunks not held, those in flight included."""
-        return ChunkSet.full(self.shape.chunk_count) - ChunkSet(self.shape.chunk_count, self.held)
+        return ChunkSet.full(self.shape.chunk_count) - self.held.snapshot()

@@ -14,7 +14,8 @@ _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this 
 
 def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
     """Recompute roles, neighbours and source readers if the members may have changed."""
-    rack_peers = sum(1 for node in swarm.roles.rack_peers if swarm.availability.count_of(node))
+    counts = swarm.availability.counts
+    rack_peers = sum(1 for node in swarm.roles.rack_peers if counts.get(node))
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
     slow_hosts, replica = swarm.slow_hosts, swarm.replica

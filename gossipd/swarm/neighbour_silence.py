@@ -12,7 +12,6 @@ anything to say while storage is slow.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from gossipd.swarm.settings import PlannerSettings
@@ -28,13 +27,13 @@ class NeighbourSubscriptions:
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._settings = settings
-        self._asked_s: dict[NodeId, float] = {}
+        self.asked_s: dict[NodeId, float] = {}  # when each neighbour to which this host listens was asked last
         self.heard_s: dict[NodeId, float] = {}
         self._greeted: set[NodeId] = set()
         self._silence_s: dict[NodeId, float] = {}  # of neighbours asked because of their silence: how long to wait now
 
     def __contains__(self, node: NodeId) -> bool:
-        return node in self._asked_s
+        return node in self.asked_s
 
     def heard(self, node: NodeId, now: float, *, is_news: bool = True) -> None:
         """Holdings or a delta came; ``is_news`` unless the holdings are what was known."""
@@ -44,14 +43,14 @@ class NeighbourSubscriptions:
 
     def greeted(self, node: NodeId, now: float) -> None:
         """A peer has subscribed here. A second time means that it has forgotten our subscription."""
-        if node in self._greeted and now - self._asked_s.get(node, now) > _AGAIN_S:
-            self._asked_s.pop(node, None)
+        if node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
+            self.asked_s.pop(node, None)
             self._silence_s.pop(node, None)
         self._greeted.add(node)
 
     def forget(self, node: NodeId) -> None:
         """The peer is gone; it is asked again if it comes back."""
-        self._asked_s.pop(node, None)
+        self.asked_s.pop(node, None)
         self.heard_s.pop(node, None)
         self._silence_s.pop(node, None)
         self._greeted.discard(node)
@@ -62,19 +61,18 @@ class NeighbourSubscriptions:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
         ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
         silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
-        ask = []
+        asked_s, heard_s, ask = self.asked_s, self.heard_s, []
         for node in wanted:
-            asked = self._asked_s.get(node)
-            heard = self.heard_s.get(node, -math.inf)
-            wait_s = max(silence_s, self._silence_s.get(node, 0.0))
-            is_silent = asked is not None and heard >= asked and now - heard > wait_s and not is_full(node)
-            if asked is None or is_silent:
-                if asked is not None:
-                    self._silence_s[node] = min(2 * wait_s, _SILENCE_S_MAX)
-                self._asked_s[node] = now
+            if node not in asked_s:
                 ask.append(node)
-        drop = [node for node in self._asked_s if node not in wanted]
-        for known in (self._asked_s, self.heard_s, self._silence_s):
+            elif heard_s.get(node, now) < now - silence_s and heard_s[node] >= asked_s[node]:
+                wait_s = max(silence_s, self._silence_s.get(node, 0.0))
+                if now - heard_s.get(node, asked_s[node]) > wait_s and not is_full(node):
+                    self._silence_s[node] = min(2 * wait_s, _SILENCE_S_MAX)
+                    ask.append(node)
+        asked_s.update(dict.fromkeys(ask, now))
+        drop = asked_s.keys() - wanted
+        for known in (asked_s, heard_s, self._silence_s):
             for node in known.keys() - wanted:
                 del known[node]
         return sorted(ask), sorted(drop)

@@ -12,6 +12,7 @@ evidence about the pair, within a second. Fetches and roles need both.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 from gossipd.core.events import FailReason
@@ -59,7 +60,8 @@ class Peers:
         self._own = own
         self._views: dict[NodeId, PeerView] = {}
         self._views_are_shared = False
-        self._peers: dict[NodeId, Peer] = {}
+        self.records: dict[NodeId, Peer] = {}
+        """Those made so far; no caller changes the mapping."""
         self.version = 0  # changes whenever roles may move
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
@@ -67,9 +69,9 @@ class Peers:
 
     def get(self, node: NodeId) -> Peer | None:
         """The record of a peer; for a while also of a former member."""
-        peer = self._peers.get(node)
+        peer = self.records.get(node)
         if peer is None and (view := self._views.get(node)) is not None and node != self._own:
-            peer = self._peers[node] = Peer(view, self._settings.slots_assumed)
+            peer = self.records[node] = Peer(view, self._settings.slots_assumed)
         return peer
 
     def members(self) -> list[PeerView]:
@@ -78,7 +80,16 @@ class Peers:
 
     def unusable(self, now: float) -> set[NodeId]:
         """Hosts that may not be asked and have no roles."""
-        return {node for node, peer in self._peers.items() if not peer.usable(now)}
+        return {node for node, peer in self.records.items() if not peer.usable(now)}
+
+    def usable(self, nodes: Iterable[NodeId], now: float) -> set[NodeId]:
+        """Those of the nodes that are members and may be asked."""
+        known, found = self.records, set()
+        for node in nodes:
+            peer = known.get(node) or self.get(node)
+            if peer is not None and peer.shunned_until <= now and peer.member and peer.reachable:
+                found.add(node)
+        return found
 
     def are_all_unusable(self, now: float) -> bool:
         """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
@@ -90,7 +101,7 @@ class Peers:
         gone = sorted(node for node in self._views if node not in views)
         self._views, self._views_are_shared = views, True
         self.version += 1
-        for node, peer in self._peers.items():
+        for node, peer in self.records.items():
             if (view := views.get(node)) is None:
                 peer.member = False
                 continue
@@ -111,7 +122,7 @@ class Peers:
             return False
         self._unshared_views()[view.node] = view
         self.version += 1
-        peer = self._peers.get(view.node)
+        peer = self.records.get(view.node)
         if peer is not None:
             peer.view, peer.member = view, True
             if before is None:
@@ -124,10 +135,10 @@ class Peers:
             return
         del self._unshared_views()[node]
         self.version += 1
-        if (peer := self._peers.get(node)) is not None:
+        if (peer := self.records.get(node)) is not None:
             peer.member = False
-        if len(self._peers) > 2 * len(self._views) + _RECORDS_SPARE:
-            self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
+        if len(self.records) > 2 * len(self._views) + _RECORDS_SPARE:
+            self.records = {node: peer for node, peer in self.records.items() if peer.member}
 
     def reached(self, node: NodeId, reachable: bool) -> bool:
         """Evidence about our own connection; True when the peer came back."""
@@ -163,7 +174,7 @@ class Peers:
 
     def released(self, node: NodeId) -> None:
         """This host gave up a fetch from the peer and will not hear how it ends."""
-        if (peer := self._peers.get(node)) is not None:
+        if (peer := self.records.get(node)) is not None:
             peer.asked = max(0, peer.asked - 1)
 
     def delivered(self, node: NodeId, elapsed_s: float) -> None:
@@ -201,7 +212,7 @@ class Peers:
         """Note that the pause of a shunned peer is over, so that roles are computed again."""
         if self._shunned_until and self._shunned_until <= now:
             self.version += 1
-            later = (peer.shunned_until for peer in self._peers.values() if peer.shunned_until > now)
+            later = (peer.shunned_until for peer in self.records.values() if peer.shunned_until > now)
             self._shunned_until = min(later, default=0.0)
 
     def slow_s(self) -> float:

@@ -16,18 +16,19 @@ class Pipelining:
     """The fetches of one deployment."""
 
     def __init__(self) -> None:
-        self._chunks: dict[NodeId, list[int]] = {}
+        self.chunks: dict[NodeId, list[int]] = {}
+        """By peer; no caller changes it."""
 
     def __contains__(self, node: NodeId) -> bool:
-        return node in self._chunks
+        return node in self.chunks
 
     def add(self, node: NodeId, chunk: int) -> None:
         """The fetch of this chunk from this peer is about to end."""
-        self._chunks.setdefault(node, []).append(chunk)
+        self.chunks.setdefault(node, []).append(chunk)
 
     def take(self, node: NodeId) -> int | None:
         """Take a fetch after which the caller requests the next chunk; None when there is none."""
-        chunks = self._chunks.get(node)
+        chunks = self.chunks.get(node)
         if not chunks:
             return None
         chunk = chunks[0]
@@ -36,8 +37,8 @@ class Pipelining:
 
     def drop(self, node: NodeId, chunk: int) -> None:
         """The fetch has ended; no effect when a request follows it, or it was never about to end."""
-        chunks = self._chunks.get(node)
+        chunks = self.chunks.get(node)
         if chunks and chunk in chunks:
             chunks.remove(chunk)
             if not chunks:
-                del self._chunks[node]
+                del self.chunks[node]

@@ -84,6 +84,7 @@ class Planner:
         self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
+        self._by_priority: list[DeploymentSwarm] = []
         self._free_slots = settings.slots_assumed
         self._commands: list[events.Command] = []
         self._window = float(settings.fetches_min)
@@ -107,10 +108,13 @@ class Planner:
         self._heard_s = now
         if self._is_resting:
             self._is_resting, self._tick_s = False, -math.inf
-        if isinstance(event, _PeerEvent):
-            self._peer_changed(event, now)
+        if isinstance(event, events.DeltaHeard):  # most events are deltas
+            if (swarm := self._swarms.get(event.deployment)) is not None:
+                swarm.delta_heard(event, now)
         elif isinstance(event, events.SlotsChanged):
             self._free_slots = event.free_slots
+        elif isinstance(event, _PeerEvent):
+            self._peer_changed(event, now)
         elif isinstance(event, events.DeploymentOpened):
             if event.deployment not in self._swarms:
                 self._open(event, now)
@@ -125,8 +129,6 @@ class Planner:
 
     def _hear(self, swarm: DeploymentSwarm, event: events.Event, now: float) -> None:
         match event:
-            case events.DeltaHeard():
-                swarm.delta_heard(event, now)
             case events.ChunkStored():
                 swarm.stored(event, now)
             case events.ChunkArriving():
@@ -154,10 +156,15 @@ class Planner:
         self._swarms[event.deployment] = DeploymentSwarm(
             event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
         )
+        self._order()
         self._tick_s = -math.inf
+
+    def _order(self) -> None:
+        self._by_priority = sorted(self._swarms.values(), key=lambda swarm: -swarm.priority)
 
     def _close(self, swarm: DeploymentSwarm) -> None:
         del self._swarms[swarm.deployment]
+        self._order()
         for chunk, flights in swarm.replica.flights.items():
             for flight in flights:
                 if not isinstance(flight.supplier, Origin):
@@ -193,7 +200,7 @@ class Planner:
         if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
-        swarms = self._by_priority()
+        swarms = self._by_priority
         read_priority = -1  # the highest priority among deployments that are being read
         for swarm in swarms:
             swarm.measure()
@@ -209,11 +216,14 @@ class Planner:
             if swarm.commands:
                 self._commands += swarm.commands
                 swarm.commands = []
-        self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
+        self._link.expects(sum([len(swarm.replica.flights) for swarm in swarms]), now)
 
     def _plan_fetches(self, swarms: list[DeploymentSwarm], now: float) -> None:
         """Begin fetches from the highest priority to the lowest, see the module's docstring."""
         most = self._fetches_max()  # fetches that deployments of this priority and lower ones may have
+        if len(swarms) == 1:
+            _share_fetches(swarms, most - swarms[0].replica.fetches, now)
+            return
         under_way = sum(swarm.replica.fetches for swarm in swarms)
         for _, group in groupby(swarms, key=lambda swarm: swarm.priority):
             equals = list(group)
@@ -235,9 +245,6 @@ class Planner:
         """Of all deployments together; fewer on a link so slow, or limited so low, that each fetch would only drip."""
         most = self.settings.fetches_max
         return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
-
-    def _by_priority(self) -> list[DeploymentSwarm]:
-        return sorted(self._swarms.values(), key=lambda swarm: -swarm.priority)
 
     def _around(self, now: float) -> Surroundings:
         election = self._election
@@ -264,7 +271,7 @@ class Planner:
         around = self._around(now)
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
-        for swarm in self._by_priority():
+        for swarm in self._by_priority:
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
                 swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
                 refresh_roles(swarm, around, now)
@@ -306,7 +313,9 @@ class Planner:
     def next_deadline(self, now: float) -> float:
         """When ``plan`` must be called though no event has come; may be in the past."""
         deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
-        return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
+        for swarm in self._by_priority:
+            deadline = min(deadline, swarm.next_deadline(now))
+        return deadline
 
     def chunk_time_s(self) -> float:
         """What one of the smallest chunks in flight takes on this host's link; 0 when none is, or that is not known."""
@@ -356,14 +365,15 @@ def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> int:
     """Begin fetches of deployments of one priority, each for the one that has fewest; of a single one all at once.
     Returns how many were begun."""
     before = room
-    able = [swarm for swarm in swarms if swarm.wants_fetches]
-    is_alone = len(swarms) == 1
+    able = [swarm for swarm in swarms if swarm.wants_fetches and (room > 0 or not swarm.replica.fetches)]
+    if len(swarms) == 1:
+        return able[0].plan_fetches(max(1, room), now) if able else 0
     while able:
         swarm = min(able, key=lambda one: one.replica.fetches)
         if room <= 0 and swarm.replica.fetches:
             break
-        begun = swarm.plan_fetches(max(1, room) if is_alone else 1, now)
+        begun = swarm.plan_fetches(1, now)
         room -= begun
-        if is_alone or not begun or not swarm.wants_fetches:
+        if not begun or not swarm.wants_fetches:
             able.remove(swarm)
     return before - room

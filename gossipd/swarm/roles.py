@@ -208,6 +208,11 @@ class Roles:
         lines = self._lines.get(rack)
         return lines[bucket % self._folds][0] if lines else None
 
+    def firsts_elsewhere(self, bucket: int) -> list[NodeId]:
+        """``first_in_line`` of every other rack."""
+        own, at = self._own.rack, bucket % self._folds
+        return [lines[at][0] for rack, lines in self._lines.items() if rack != own and lines]
+
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node
         if size <= self._settings.everyone_max:

@@ -118,12 +118,12 @@ class Scheduler:
         rng = self._rng.random
         asked_max, weight = self.asked_max, self._settings.busy_weight
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
-        get, pipelining = self._peers.get, self._pipelining
+        known, following = self._peers.records, self._pipelining.chunks if may_follow else ()
         for node in holders:
-            peer = get(node)
+            peer = known.get(node) or self._peers.get(node)
             if peer is None:
                 continue
-            if may_follow and node in pipelining and peer.elapsed_s <= slow_s and peer.usable(now):
+            if node in following and peer.elapsed_s <= slow_s and peer.usable(now):
                 cost = _FOLLOW_COST * rng()
                 if best is None or cost < best_cost:
                     best, best_cost = peer, cost
@@ -136,7 +136,7 @@ class Scheduler:
                 if now - peer.free_at < stale_s * (0.5 + rng()):
                     continue
                 free = 0
-            if node == but or not peer.usable(now):
+            if node == but or peer.shunned_until > now or not peer.member or not peer.reachable:
                 continue
             cost = peer.asked + 1 + (weight * (slots - free) if free < slots else 0.0)
             if peer.elapsed_s > slow_s:

@@ -51,16 +51,16 @@ class SlowHosts:
         """
         settings = self._settings
         self._unheard = min(settings.lag_chunks, settings.behind_chunks + int(2 * settings.news_lazy_s / chunk_time_s))
-        count_of, heard = availability.count_of, listened.heard_s
+        counts, heard = availability.counts, listened.heard_s
         self._count(held, now)
         floor, patient_s = self._floor(held), now - 2 * settings.news_lazy_s
-        behind = [node for node in heard if count_of(node) < floor]
+        behind = [node for node in heard if counts.get(node, 0) < floor] if floor > 0 else []
         self.others = frozenset(
-            [node for node in behind if count_of(node) < self._floor(self._held_at(max(heard[node], patient_s)))]
+            [node for node in behind if counts.get(node, 0) < self._floor(self._held_at(max(heard[node], patient_s)))]
             + [node for node in self.others if node not in heard]
         )
-        counts = [count_of(node) for node in rack_peers if node in heard] if missing else []
-        self._rack_peers_held = median(counts) if len(counts) >= 2 else 0.0
+        known = [counts.get(node, 0) for node in rack_peers if node in heard] if missing else []
+        self._rack_peers_held = median(known) if len(known) >= 2 else 0.0
         self.is_own = held < self._floor(self._rack_peers_held)
 
     def _count(self, held: int, now: float) -> None:

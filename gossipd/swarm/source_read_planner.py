@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
@@ -143,10 +143,12 @@ class SourceReadPlanner:
         self.is_reader = self._own in readers
         return free
 
-    def seen(self, chunk: int) -> None:
-        """A peer holds the chunk, or gets it from the reader that reads it now."""
-        if chunk not in self._claim_counts:
-            self.present[chunk] = 1
+    def seen(self, chunks: Iterable[int]) -> None:
+        """A peer holds these chunks, or gets them from the reader that reads them now."""
+        claimed, present = self._claim_counts, self.present
+        for chunk in chunks:
+            if chunk not in claimed:
+                present[chunk] = 1
 
     def recheck_presence(self, chunk: int) -> None:
         """A peer reads this chunk, and it is not here: its "holders" may only have been promised it."""
@@ -156,6 +158,10 @@ class SourceReadPlanner:
             at = bisect_left(self._ahead, position)
             if at == len(self._ahead) or self._ahead[at] != position:
                 self._ahead.insert(at, position)
+
+    def claims(self, peer: NodeId) -> bool:
+        """Whether the peer has said that it reads something."""
+        return peer in self._claims
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
         """A peer says what it is reading now. Returns the chunks that no peer claims any more."""

@@ -201,8 +201,8 @@ MUTANTS = (
         "the-planner-has-a-clock-of-its-own-again",
         "A question without an answer is repeated by the planner beside the sessions.",
         "gossipd/swarm/neighbour_silence.py",
-        "asked is not None and heard >= asked and now - heard",
-        "asked is not None and now - max(asked, heard)",
+        "now) < now - silence_s and heard_s[node] >= asked_s[node]:",
+        "asked_s[node]) < now - silence_s and asked_s[node] < now - silence_s:",
         ("tests/gossipd/swarm/test_neighbour_silence.py",),
     ),
 )

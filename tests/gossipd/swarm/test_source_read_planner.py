@@ -227,14 +227,14 @@ def test_what_somebody_reads_is_present_when_the_read_has_ended_and_not_when_it_
     own, other = storage.nodes
     reader = storage.readers[own]
     assert not reader.claimed(other, (3, 4), storage.now)
-    reader.seen(3)
+    reader.seen([3])
     reader.rebuild(1 << 4)
     assert not reader.present[3]
     assert not reader.present[4]
     assert not reader.claimed(own, (4,), storage.now), "two read it"
     assert list(reader.claimed(other, (), storage.now)) == [3]
     assert list(reader.forget(own)) == [4]
-    reader.seen(3)
+    reader.seen([3])
     assert reader.present[3]
 
 
@@ -243,7 +243,7 @@ def test_a_read_that_hangs_is_taken_over_by_one_who_gets_the_chunk_from_who_read
     hung, awake = storage.nodes
     chunk = storage.plan(hung)[0]
     storage.replicas[awake].start(chunk, hung, storage.now)
-    storage.readers[awake].seen(chunk)
+    storage.readers[awake].seen([chunk])
     begun: list[int] = []
     while storage.now < 100.0 + 8 * SETTINGS.read_takeover_s and chunk not in begun:
         begun = storage.plan(awake)
@@ -261,7 +261,7 @@ def test_a_read_that_hangs_is_taken_over_when_its_chunk_was_promised_before_the_
     hung, awake = storage.nodes
     reader = storage.readers[awake]
     chunk = next(chunk for position, chunk in enumerate(reader._order) if reader._line(position)[0] == hung)
-    reader.seen(chunk)
+    reader.seen([chunk])
     assert chunk not in storage.plan(awake), "it has left the line"
     for _ in range(2):  # what is in line is in line once
         reader.claimed(hung, (chunk,), storage.now)

@@ -302,7 +302,7 @@ class Oracle:
 
     def hear_corrupt(self, daemon: Daemon, event: FetchFailed) -> None:
         """The planner hears of a corrupt chunk; only its sender's standing may change."""
-        records, now = daemon.planner._peers._peers, self._world.now
+        records, now = daemon.planner._peers.records, self._world.now
         before = {node for node, peer in records.items() if peer.shunned_until > now}
         daemon.planner.handle(event, now)
         after = {node for node, peer in records.items() if peer.shunned_until > now}
