@@ -33,7 +33,8 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 class MemberRow(Row, frozen=True, kw_only=True):
     """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack.
-    ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress."""
+    ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress.
+    ``prints``: of what should be the same on all hosts, by name; empty for a host that tells none."""
 
     name: str
     rack: str
@@ -45,6 +46,7 @@ class MemberRow(Row, frozen=True, kw_only=True):
     version: str = ""
     since_s: float | None = None
     clock_ahead_s: float | None = None
+    prints: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class HostRow(Row, frozen=True, kw_only=True):

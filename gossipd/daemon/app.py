@@ -113,7 +113,7 @@ class App:
         self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())
         self._statements, roster = self._state.register(), self._state.roster()
         self._progress = self._state.progress(now=now, wall_s=wall_s)
-        record = settings_mapping.own_record(config, keys.node.public, boot)
+        record = settings_mapping.own_record(config, keys, boot)
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)

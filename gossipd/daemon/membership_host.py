@@ -107,7 +107,7 @@ class MembershipHost:
 
     def publish_capabilities(self) -> None:
         """Put on our record what this host can do; a reload may have changed it."""
-        capabilities = settings_mapping.capabilities(self._live.config, seed_term=self._seed_term)
+        capabilities = settings_mapping.capabilities(self._live.config, self._live.keys, seed_term=self._seed_term)
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()
 

@@ -6,8 +6,9 @@ What lives here: names translated, zero as "no limit". What does not: checks (``
 from __future__ import annotations
 
 from gossipd import __version__
+from gossipd.config.keys import Keys
+from gossipd.config.prints import prints_of
 from gossipd.config.sections import Config
-from gossipd.identity.keys import PublicKey
 from gossipd.sources.settings import SourceSettings
 from gossipd.store.settings import PageCache, StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
@@ -59,15 +60,20 @@ def rate(bytes_per_s: int) -> float | None:
     return float(bytes_per_s) if bytes_per_s else None
 
 
-def capabilities(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
+def capabilities(config: Config, keys: Keys, *, seed_term: int = 0) -> NodeCapabilities:
     """What we say of ourselves."""
-    return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none", signs_progress=True)
+    return NodeCapabilities(
+        config.sources.enabled, seed_term, config.bulk.encryption == "none", signs_progress=True,
+        prints=prints_of(config, keys),
+    )  # fmt: skip
 
 
-def own_record(config: Config, public: PublicKey, boot: int) -> Record:
+def own_record(config: Config, keys: Keys, boot: int) -> Record:
     """Our member record, unsigned."""
+    public = keys.node.public
     return Record(
         public_key=public.ed25519, boot=boot, version=1, name=config.node.name, rack=config.node.rack,
         zone=config.node.zone, host=config.advertised, port=config.net.port, bulk_port=config.bulk_address[1],
-        transport_key=public.curve25519, capacity=0, software=__version__, payload=capabilities(config).to_bytes(),
+        transport_key=public.curve25519, capacity=0, software=__version__,
+        payload=capabilities(config, keys).to_bytes(),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, 
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.local_server import LocalServers
 from gossipd.api.manifest_row import manifest_row
+from gossipd.config.prints import named_prints
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
@@ -154,14 +155,15 @@ class DaemonStatus:
         for member in self.swim.members():
             record = member.record
             ahead = self.clock.ahead_s(record.node) if record.node != own else None
+            capable = NodeCapabilities.from_bytes(record.payload)
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                     address=f"{record.host}:{record.port}", state=member.state.value,
-                    seed=record.node in seeds or NodeCapabilities.from_bytes(record.payload).seed_term > 0,
+                    seed=record.node in seeds or capable.seed_term > 0,
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
-                    clock_ahead_s=None if ahead is None else round(ahead, 1),
+                    clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)

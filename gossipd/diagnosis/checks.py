@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from gossipd.diagnosis.drift import compare
+
 FREE_LEAST_BYTES, FREE_LEAST_SHARE = 1 << 30, 0.05
 INODES_LEAST = 1000
 SYNC_SLOW_S, SYNC_HANGS_S = 0.1, 2.0
@@ -204,6 +206,18 @@ def _clock(readings: HostReadings) -> CheckFinding | None:
     return finding
 
 
+def _agreement(readings: HostReadings) -> CheckFinding | None:
+    """Versions and clocks have checks of their own. Other settings may differ on purpose."""
+    if readings.status is None:
+        return None
+    aspects = [one for one in compare(readings.status["members"]) if one.name not in ("version", "clock")]
+    if not any(len(one.groups) > 1 or (one.groups and one.groups[0].value) for one in aspects):
+        return None
+    told = [f"{one.name}: {', '.join(one.fewest.hosts[:3])}" for one in aspects if one.differs]
+    hard = [one for one in aspects if one.differs and one.name != "settings"]
+    return CheckFinding(CheckVerdict.FAIL if hard else CheckVerdict.WARN, "; ".join(told)) if told else _ok()
+
+
 def _clock_kept(readings: HostReadings) -> CheckFinding | None:
     if readings.clock_is_kept is None:
         return None
@@ -288,6 +302,7 @@ CHECKS = (
     Check("members", _members, "the members are alive", "start them, or `gossipd forget` them"),
     Check("name", _name, "name and address are this host's alone", "rename one: `node.name`, `net.advertise`"),
     Check("versions", _versions, "all hosts run one version", "finish the upgrade"),
+    Check("agreement", _agreement, "hosts have the same keys and settings", "`gossipd members --drift` names them"),
     Check("seeds", _seeds, "somebody reads storage", "`sources.enabled` on a host that is alive"),
     Check("alarms", _alarms, "no alarm is shown", "see `gossipd help runbook`"),
     Check("stalls", _deployments, "nothing stands still here", "`gossipd why NAME@VERSION`"),

@@ -1,8 +1,9 @@
 """What a node says on its member record beside names and addresses: may it read storage, does it claim to be a seed,
-does it sign its progress.
+does it sign its progress, what is it configured with.
 
-What lives here: the application payload of the record, 6 bytes: version (1), flags, seed term (u32, big-endian). What
-does not: the record. Of a payload of a newer version these fields are read; a shorter payload says nothing.
+What lives here: the application payload of the record: version (1), flags, seed term (u32, big-endian), and prints of
+what should be the same on all hosts, if it tells any (``config.prints``). What does not: the record. Of a payload of a
+newer version these fields are read; one under six bytes says nothing. Hosts of 0.1.0 read the first six bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 CAPABILITIES_VERSION = 1
 SEED_TERM_MAX = 2**32 - 1
 _BYTES = 6
+PRINTS_BYTES = 20
 _CAN_READ, _IN_CLEAR, _SIGNS_PROGRESS = 1, 2, 4
 
 
@@ -24,12 +26,13 @@ class NodeCapabilities:
     seed_term: int = 0
     in_clear: bool = False
     signs_progress: bool = False
+    prints: bytes = b""
 
     def to_bytes(self) -> bytes:
         """The record's payload."""
         flags = _CAN_READ * self.can_read_sources | _IN_CLEAR * self.in_clear
         flags |= _SIGNS_PROGRESS * self.signs_progress
-        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
+        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big") + self.prints
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> NodeCapabilities:
@@ -39,5 +42,9 @@ class NodeCapabilities:
         flags = payload[1]
         return cls(
             bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR),
-            bool(flags & _SIGNS_PROGRESS),
+            bool(flags & _SIGNS_PROGRESS), _prints(payload[_BYTES : _BYTES + PRINTS_BYTES]),
         )  # fmt: skip
+
+
+def _prints(told: bytes) -> bytes:
+    return told if len(told) == PRINTS_BYTES else b""

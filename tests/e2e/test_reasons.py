@@ -48,10 +48,19 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
         ended = gossipd("wait", "m@1", "--config", two.config, "--timeout", "20s", check=False)
         assert ended.returncode == 9
         assert "add the key to `security.trust` there" in ended.stderr
+        drift = gossipd("members", "--drift", "--json", "--config", two.config, check=False)
+        assert drift.returncode == 9
+        [apart] = [one for one in json.loads(drift.stdout)["aspects"] if one["differs"]]
+        assert (apart["aspect"], [one["hosts"] for one in apart["groups"]]) == (
+            "trust", [["node-1", "node-2"], ["node-3"]],
+        )  # fmt: skip
+        assert "agreement    fail     trust: node-3" in gossipd("doctor", "--config", two.config, check=False).stdout
         three_.config.write_text(text)
         reload(three_)
         made.wait_complete("m", 1, at=two, hosts=3)
         assert same_tree(model, three_.tree("m", 1))
+        agrees = gossipd("members", "--drift", "--config", two.config)
+        assert "the same on all hosts: version, trust, clients, cluster_key" in agrees.stdout
 
 
 def test_all_that_wait_for_a_reader_show_its_reason_and_name(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from gossipd.config.keys import Keys
 from gossipd.config.load import ConfigError, parse_config
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.daemon import settings_mapping
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.source_policy import SourcePolicy
 from membership.record import sign_record
+from membership.seal import KeyRing
 from tests.fuzz.mutations import any_value, mutate_bytes, mutate_value, pick
 from tests.fuzz.surface import Case
 
@@ -158,8 +160,9 @@ def _use(config: Config) -> None:
     settings_mapping.store_settings(config)
     settings_mapping.bulk_settings(config)
     settings_mapping.source_settings(config)
-    settings_mapping.capabilities(config).to_bytes()
-    sign_record(settings_mapping.own_record(config, _SECRET.public, 1), b"c" * 16, lambda message: bytes(64))
+    keys = Keys(_SECRET, KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
+    settings_mapping.capabilities(config, keys).to_bytes()
+    sign_record(settings_mapping.own_record(config, keys, 1), b"c" * 16, lambda message: bytes(64))
     SourcePolicy.parse(config.sources.allow)
 
 

@@ -26,7 +26,7 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
     text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\nport = {port}\n'
     config = parse_config(text, tmp_path / "gossipd.toml", {})
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
-    record = settings_mapping.own_record(config, keys.node.public, 1)
+    record = settings_mapping.own_record(config, keys, 1)
     membership_host = MembershipHost(
         LiveSettings(config, keys), record=record, roster=[], alarms=cast(Alarms, None), rules=LenientRules()
     )

@@ -34,7 +34,7 @@ WELL = HostReadings(
     config_problem="", keys_problem="", places_problem="", unwritable=(), unreadable_for="", free_bytes=1 << 40,
     disk_bytes=2 << 40, free_inodes=10**6, sync_s=0.001, descriptors_max=65536, threads_max=4096, clock_is_kept=True,
     publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
-    daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n),
+    daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n, prints=lambda n: {"trust": "aa"}),
     peers=(PeerReading(name="b", udp="", udp_large="", control="", bulk=""),),
 )  # fmt: skip
 
@@ -61,6 +61,7 @@ SICK: dict[str, dict[str, Any]] = {
     "members": {"status": of_members(state=lambda n: "dead" if n else "alive")},
     "name": {"status": of_members(name=lambda n: "gpu-h100-dc1-r0-n000")},
     "versions": {"status": of_members(version=lambda n: f"0.{n}")},
+    "agreement": {"status": of_members(prints=lambda n: {"trust": "aa" if n else "bb"})},
     "seeds": {
         "status": of_members(seed=lambda n: False)
         | {"deployments": [deployment([host(0, state="downloading")], state="downloading")]}

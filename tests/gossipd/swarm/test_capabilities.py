@@ -15,6 +15,7 @@ from gossipd.swarm.capabilities import NodeCapabilities
         NodeCapabilities(True, 7),
         NodeCapabilities(False, 2**32 - 1, True),
         NodeCapabilities(in_clear=True),
+        NodeCapabilities(True, 7, prints=bytes(range(20))),
     ],
 )
 def test_what_is_said_is_what_is_heard(capabilities: NodeCapabilities) -> None:
@@ -29,3 +30,9 @@ def test_a_payload_that_is_none_says_nothing(payload: bytes) -> None:
 def test_a_newer_payload_is_read_as_far_as_it_is_known() -> None:
     newer = bytes([9]) + NodeCapabilities(True, 3).to_bytes()[1:] + b"more"
     assert NodeCapabilities.from_bytes(newer) == NodeCapabilities(True, 3)
+
+
+def test_prints_that_are_cut_short_are_none() -> None:
+    told = NodeCapabilities(True, 3, prints=bytes(range(20))).to_bytes()
+    assert NodeCapabilities.from_bytes(told[:-1]) == NodeCapabilities(True, 3)
+    assert NodeCapabilities.from_bytes(told + b"more").prints == bytes(range(20))
