@@ -154,7 +154,7 @@ def test_a_restart_does_not_fetch_a_superseded_version_again(steps: list[Manifes
     after.files = dict(before.files)
     after.tell(events.DaemonStarted())
     after.wait(SETTLED_S)
-    assert steps[0].id not in {one.deployment for one in after.all_of(commands.PullManifest)}
+    assert steps[0].id not in {one.manifest.id for one in after.all_of(commands.ReserveSpace)}
     assert known(after, steps) == [200, 300]
     assert set(after.files) == {steps[1].id, steps[2].id}
 
