@@ -1,6 +1,7 @@
 """``gossipd show`` and ``gossipd lineage``: what a publisher says of a version, and what it came from.
 
-What lives here: printing, and the walk to parents. What does not: the fields (``api.schema.ManifestRow``).
+What lives here: printing. What does not: the fields (``api.schema.ManifestRow``), the walk to parents
+(``client.lineage``).
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from typing import Any
 
 import click
 
-from gossipd.api.client import RefusedByDaemonError, StatusClient
+from gossipd.api.client import StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words
-from gossipd.core.errors import ExitCode
+from gossipd.client.lineage import ancestors
 from gossipd.core.units import show_bytes
-
-GENERATIONS_MAX = 100
-LINEAGE_MAX = 1000  # rows: parents may share parents
 
 
 @click.command(
@@ -50,7 +48,7 @@ def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: boo
 
     Parents are named by their publisher, in 'about'; nobody has proved them.
     """
-    rows = list(_ancestors(client.manifest(*model), client))
+    rows = list(ancestors(client.manifest(*model), client))
     if as_json:
         echo_json({"schema_version": 1, "lineage": rows})
         return 0
@@ -79,37 +77,6 @@ def _row_of_file(path: Path) -> dict[str, Any]:
 
 def _row_of_name(text: str, client: StatusClient) -> dict[str, Any]:
     return client.manifest(*NameVersion(version_needed=False).convert(text, None, click.get_current_context()))
-
-
-def _ancestors(first: dict[str, Any], client: StatusClient) -> Iterator[dict[str, Any]]:
-    """The version, then each parent with its parents, depth first; a version that comes again is not followed again."""
-    from gossipd.manifest.annotations import parents_of
-
-    seen: set[str] = set()
-    ahead: list[tuple[str, int]] = [(first["id"], 0)]
-    rows = {first["id"]: first}
-    for _ in range(LINEAGE_MAX):
-        if not ahead:
-            return
-        deployment, generation = ahead.pop()
-        row = rows.get(deployment) or _known(deployment, client)
-        if row is None:
-            yield {"id": deployment, "generation": generation, "known": False}
-            continue
-        is_repeated = deployment in seen
-        seen.add(deployment)
-        yield {**row, "generation": generation, "known": True, "repeated": is_repeated}
-        if not is_repeated and generation < GENERATIONS_MAX:
-            ahead += [(parent, generation + 1) for parent in reversed(parents_of(row["about"]))]
-
-
-def _known(deployment: str, client: StatusClient) -> dict[str, Any] | None:
-    try:
-        return client.manifest(deployment=deployment)
-    except RefusedByDaemonError as refused:
-        if refused.code_of_exit == ExitCode.NOT_FOUND:
-            return None
-        raise
 
 
 def _lines(row: dict[str, Any]) -> list[str]:

@@ -1,8 +1,9 @@
 """The library for jobs: ``from gossipd.client import Client``.
 
-* ``client`` what a training or serving job asks of its host's daemon: publish, wait, path, latest, hold
+* ``client`` what a training or serving job asks of its host's daemon: publish, wait, path, latest, hold, events
 * ``aio`` the same for coroutines, on any event loop that anyio knows
 * ``holding`` a version that is not evicted while a process lives
+* ``lineage`` what a version came from
 * ``errors`` the daemon's refusals as exceptions
 
 It needs only the standard library and runs in any thread and beside any event loop. The daemon does the work: nothing
@@ -10,7 +11,7 @@ is hashed under the job's interpreter lock, and the job holds no key. ``API_VERS
 begins with another number when something that was promised here changes.
 """
 
-from gossipd.client.client import API_VERSION, Client, Publication, Version
+from gossipd.client.client import API_VERSION, Ancestor, Client, Event, Publication, Version
 from gossipd.client.errors import (
     EndedError,
     NotThereError,
@@ -20,6 +21,6 @@ from gossipd.client.errors import (
 )
 
 __all__ = [
-    "API_VERSION", "Client", "EndedError", "NotThereError", "NotTrustedError", "OutOfSpaceError", "Publication",
-    "TimedOutError", "Version",
+    "API_VERSION", "Ancestor", "Client", "EndedError", "Event", "NotThereError", "NotTrustedError", "OutOfSpaceError",
+    "Publication", "TimedOutError", "Version",
 ]  # fmt: skip

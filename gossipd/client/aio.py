@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from gossipd.client.client import Client, Hosts, Publication, Version, Where
+from gossipd.client.client import Ancestor, Client, Event, Hosts, Publication, Version, Where
 
 
 class AsyncClient:
@@ -40,6 +40,16 @@ class AsyncClient:
 
     async def latest(self, name: str, where: Where = "everywhere") -> Version:
         return await to_thread.run_sync(self._client.latest, name, where, abandon_on_cancel=True)
+
+    async def events(
+        self, name: str | None = None, *, since: str | None = None, follow: bool = True
+    ) -> AsyncIterator[Event]:
+        rows = self._client.events(name, since=since, follow=follow)
+        while (event := await to_thread.run_sync(next, rows, None, abandon_on_cancel=True)) is not None:
+            yield event
+
+    async def lineage(self, name: str, version: int | None = None) -> list[Ancestor]:
+        return await to_thread.run_sync(self._client.lineage, name, version, abandon_on_cancel=True)
 
     async def path(self, name: str, version: int | None = None) -> Path:
         return await to_thread.run_sync(self._client.path, name, version, abandon_on_cancel=True)

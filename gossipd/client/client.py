@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
+from gossipd.client.lineage import ancestors
 from gossipd.core.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-API_VERSION = "1.0"
+API_VERSION = "1.1"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
+EVENTS_ROUND_S = 8  # under the time-out of a request
 RESTART_S = 0.5  # between attempts while the daemon starts again
 
 Hosts: TypeAlias = "str | int"
@@ -55,6 +57,33 @@ class Publication:
     id: str
     bytes_total: int
     file_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that has happened in the cluster, as this host has heard of it."""
+
+    position: str
+    """``BOOT:ID``: where ``events(since=...)`` goes on."""
+    at: str
+    """UTC, as in 2026-11-25T12:00:00Z."""
+    type: str
+    """``member``, ``deployment``, ``host-state``, ``source``, ``store``, ``seed``, ``config``, ``security``,
+    ``alarm``; ``gap``: more has happened than is kept, or the daemon was started again, so ask for the state."""
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A version that another one came from, as its publisher says."""
+
+    id: str
+    generation: int
+    """0: the version that was asked about; 1: its parents."""
+    name: str
+    """Empty when its manifest is not known here any more."""
+    version: int | None
+    about: Mapping[str, Any]
 
 
 class Client:
@@ -185,6 +214,46 @@ class Client:
                 return None
             raise
         return max(int(row["version"]) for row in rows)
+
+    def events(self, name: str | None = None, *, since: str | None = None, follow: bool = True) -> Iterator[Event]:
+        """What has happened, oldest first, as far as the daemon keeps it; then what happens, for ever.
+
+        A daemon that restarts is waited for; its first event is then a gap. Leaving the loop ends it.
+
+        Args:
+            name: only events about deployments of this name, and gaps.
+            since: ``position`` of the last event that is known.
+            follow: False ends with what has happened so far.
+        """
+        has_answered = False
+        while True:
+            try:
+                with typed_refusals():
+                    rows = self._daemon.events(since, wait_s=EVENTS_ROUND_S if follow else 0)["events"]
+                has_answered = True
+            except DaemonUnreachableError:
+                if not has_answered or not follow:
+                    raise
+                time.sleep(RESTART_S)
+                continue
+            for row in rows:
+                since = f"{row['boot']}:{row['id']}"
+                body = dict(row["body"])
+                kind = body.pop("type")
+                if name is None or kind == "gap" or body.get("deployment", "").partition("@")[0] == name:
+                    yield Event(since, row["at"] or "", kind, body)
+            if not follow and not rows:
+                return
+
+    def lineage(self, name: str, version: int | None = None) -> list[Ancestor]:
+        """The version, the newest that is known here without one, then what it came from, parent by parent, depth
+        first. Raises NotThereError."""
+        with typed_refusals():
+            rows = list(ancestors(self._daemon.manifest(name, version), self._daemon))
+        return [
+            Ancestor(row["id"], row["generation"], row.get("name", ""), row.get("version"), row.get("about", {}))
+            for row in rows
+        ]
 
     def path(self, name: str, version: int | None = None) -> Path:
         """The directory of a complete version on this host; without a version, of the one that is current.

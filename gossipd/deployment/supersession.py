@@ -26,6 +26,7 @@ import math
 from collections import defaultdict
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.lineage import parents_of
 from gossipd.deployment.commands import EvictModel, ForgetManifests, ForgetStatement, WorkNumber
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -33,7 +34,7 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import Failure, WorkEnded, WorkFailed
 from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.statement import STOPS
-from gossipd.manifest.annotations import Retention, parents_of
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.retention import live_rule
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from gossipd.core.lineage import PARENTS_MAX, is_id
 from gossipd.core.versions import show_step, split_version
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.names import check_label
@@ -29,10 +30,8 @@ from gossipd.manifest.strict_msgpack import decoding
 ABOUT_BYTES_MAX = 16 * 1024
 LABELS_MAX = 64
 LABEL_BYTES_MAX = 256
-PARENTS_MAX = 16
 KEPT_MAX = 1_000_000
 _WORDS_MAX = 60  # of a row
-_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = frozenset({
     "password", "passwd", "pwd", "passphrase", "secret", "secrets", "credential", "credentials", "authorization",
@@ -97,19 +96,13 @@ def pack_about(about: Mapping[str, Any]) -> bytes:
                 f"about.{path} looks like a secret, and every host would be told; leave it out", code="E_SECRET"
             )
     parents = about.get("parents", [])
-    if not isinstance(parents, list) or len(parents) > PARENTS_MAX or not all(map(_is_id, parents)):
+    if not isinstance(parents, list) or len(parents) > PARENTS_MAX or not all(map(is_id, parents)):
         raise ManifestError(
             f"about.parents must be at most {PARENTS_MAX} ids of deployments, 64 hexadecimal digits each"
         )
     text = msgspec.json.encode(about, order="deterministic") if about else b""
     read_about(text)
     return text
-
-
-def parents_of(about: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ids that it names as parents; what is no id is left out, because readers check nothing of it."""
-    parents = about.get("parents")
-    return tuple(filter(_is_id, parents))[:PARENTS_MAX] if isinstance(parents, list) else ()
 
 
 def step_label(version: int, about: Mapping[str, Any]) -> str:
@@ -123,10 +116,6 @@ def lineage_words(about: Mapping[str, Any]) -> str:
     words = [f"{key} {about[key]}" for key in ("run", "step", "attempt") if isinstance(about.get(key), str | int)]
     text = ", ".join(words)
     return "".join(one if one.isprintable() else "?" for one in text)[:_WORDS_MAX]
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def _is_secret_name(key: str) -> bool:

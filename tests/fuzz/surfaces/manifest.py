@@ -15,10 +15,11 @@ import msgpack
 from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from gossipd.core.lineage import parents_of
 from gossipd.core.targets import Targets
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
-from gossipd.manifest.annotations import Retention, pack_about, parents_of
+from gossipd.manifest.annotations import Retention, pack_about
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.envelope import SIGNATURE_BYTES, _pae, seal
 from gossipd.manifest.manifest import (

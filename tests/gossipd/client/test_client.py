@@ -16,13 +16,17 @@ import msgspec
 import pytest
 
 from gossipd.api.client import DaemonUnreachableError
+from gossipd.api.events import AlarmEvent, DeploymentEvent
+from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
 from gossipd.client import Client, EndedError, NotThereError, TimedOutError
 from gossipd.client.aio import AsyncClient
 from gossipd.core.errors import ExitCode
 from gossipd.deployment.statement import Verb
+from gossipd.manifest.annotations import pack_about
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import guarded
+from tests.gossipd.manifest.making import manifest
 
 
 def test_importing_it_needs_neither_the_daemons_libraries_nor_much_time() -> None:
@@ -181,3 +185,43 @@ def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) 
 
     with guarded(tmp_path / "s", daemon):
         assert asyncio.run(job()) == 4
+
+
+def test_events_are_told_in_order_and_those_of_a_name_alone(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(1)])
+    daemon.ring.append(AlarmEvent(code="E_ALONE", state="begun"), "2026-11-25T12:00:00Z")
+    daemon.ring.append(DeploymentEvent(what="published", deployment="org/toy@3"), "2026-11-25T12:00:01Z")
+    daemon.ring.append(DeploymentEvent(what="published", deployment="org/toy-2@3"), "2026-11-25T12:00:02Z")
+    with guarded(tmp_path / "s", daemon):
+        client = Client(tmp_path / "s")
+        told = list(client.events(follow=False))
+        assert [event.type for event in told] == ["alarm", "deployment", "deployment"]
+        [one] = client.events("org/toy", follow=False)
+        assert (one.at, one.fields["what"]) == ("2026-11-25T12:00:01Z", "published")
+        assert list(client.events(since=told[1].position, follow=False)) == told[2:]
+        following = client.events(since=told[2].position)
+        threading.Timer(0.2, daemon.ring.append, (AlarmEvent(code="E_ALONE", state="ended"), "later")).start()
+        assert next(following).fields["state"] == "ended"
+        [gap, *_] = client.events("org/toy", since="1:1", follow=False)
+        assert gap.type == "gap", "of another life of the daemon"
+
+
+def test_the_async_twin_tells_events_and_lineage_too(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(1)])
+    base = manifest(name="base")
+    child = manifest(name="run", about=pack_about({"parents": [base.id.hex(), "0" * 64], "run": "r7"}))
+    daemon.manifests = [manifest_row(base), manifest_row(child)]
+    daemon.ring.append(AlarmEvent(code="E_ALONE", state="begun"), "2026-11-25T12:00:00Z")
+
+    async def job() -> None:
+        client = AsyncClient(tmp_path / "s")
+        assert [event.type async for event in client.events(follow=False)] == ["alarm"]
+        first, known, unknown = await client.lineage("run")
+        assert (first.name, first.version, first.generation, first.about["run"]) == ("run", 1, 0, "r7")
+        assert (known.id, known.name, known.generation) == (base.id.hex(), "base", 1)
+        assert (unknown.name, unknown.version, unknown.about) == ("", None, {})
+        with pytest.raises(NotThereError):
+            await client.lineage("other")
+
+    with guarded(tmp_path / "s", daemon):
+        asyncio.run(job())

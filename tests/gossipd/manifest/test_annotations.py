@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gossipd.core.lineage import parents_of
 from gossipd.manifest.annotations import (
     Retention,
     check_labels,
     check_retention,
     pack_about,
-    parents_of,
     read_about,
 )
 from gossipd.manifest.errors import ManifestError
