@@ -11,7 +11,8 @@ that they do not teach each other again what they drop.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
-"already". A host that hears version 9 before 8 refuses 8, though another host has it.
+"already". A host that hears version 9 before 8 refuses 8, though another host has it, unless 9's manifest says that 8
+is still to live (``manifest.retention``): then its publisher has just said so, and ``current`` stays 9.
 
 **Removed** marks are this host's own: an operator's ``rm`` outlasts every later statement on the deployment, until the
 operator drops the manifest into this host's inbox again.
@@ -29,8 +30,10 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb, epoch_after
 from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.retention import live_rule
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
@@ -109,6 +112,7 @@ class StatementStore:
     def __init__(self, state: RegisterState | None = None) -> None:
         self.state = state or RegisterState()
         """All that is kept; callers do not change it."""
+        self._keeps: dict[str, tuple[int, Retention | None]] = {}  # of the newest version of a name, since the start
         self.revision = 0
         """Grows with every change that must be kept."""
 
@@ -215,9 +219,11 @@ class StatementStore:
 
     # ---- versions ----
 
-    def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
+    def accept(self, manifest: Manifest, now_s: float, *, is_heard: bool = False) -> Acceptance:
         """Trust this version of its name from now on.
 
+        Args:
+            is_heard: from other hosts, which have it already; nobody has ordered it here.
         Raises:
             ManifestError: ``E_UNTRUSTED``, ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``, or ``E_EQUIVOCATION``, after
                 which ``alarms`` names both contents and the one accepted first stays trusted.
@@ -232,6 +238,7 @@ class StatementStore:
         if trusted == manifest.id or manifest.id in self.state.accepted:
             if self._note_accepted(manifest, now_s):
                 self.revision += 1
+            self._note_keep(manifest)
             return Acceptance.ALREADY
         if trusted is not None:
             alarm = Equivocation(manifest.name, manifest.version, trusted, manifest.id)
@@ -243,7 +250,8 @@ class StatementStore:
                 code="E_EQUIVOCATION",
             )
         is_overridden = manifest.name in self.state.overridden
-        if versions and manifest.version < max(versions) and not is_overridden:
+        is_too_old = bool(versions) and manifest.version < max(versions) and not is_overridden
+        if is_too_old and not (is_heard and self._lives(manifest)):
             raise ManifestError(
                 f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
             )
@@ -261,8 +269,21 @@ class StatementStore:
             del kept[min(kept)]
         self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
         self._note_accepted(manifest, now_s)
+        self._note_keep(manifest)
         self.revision += 1
         return Acceptance.NEW
+
+    def _note_keep(self, manifest: Manifest) -> None:
+        if manifest.version == max(self.state.versions.get(manifest.name, {}), default=-1):
+            self._keeps[manifest.name] = manifest.version, manifest.keep
+
+    def _lives(self, manifest: Manifest) -> bool:
+        """Whether the newest version that is trusted says of an older one that it is still to live."""
+        versions = self.state.versions[manifest.name]
+        newest, keep = self._keeps.get(manifest.name, (-1, None))
+        if keep is None or newest != max(versions):
+            return False
+        return live_rule({*versions, manifest.version}, keep)(manifest.version)
 
     def _note_accepted(self, manifest: Manifest, now_s: float) -> bool:
         accepted = self.state.accepted

@@ -39,6 +39,14 @@ MUTANTS = (
         _SUPERSESSION,
     ),
     Mutant(
+        "an-operator-deploys-an-older-version-unawares",
+        "An old manifest in the inbox is accepted because its successor keeps several versions.",
+        "gossipd/deployment/statement_store.py",
+        "        if is_too_old and not (is_heard and self._lives(manifest)):\n",
+        "        if is_too_old and not self._lives(manifest):\n",
+        _SUPERSESSION,
+    ),
+    Mutant(
         "a-superseded-word-is-a-fault",
         "Hosts that supersede a version a second later are taken for forgers, and their datagrams dropped.",
         "gossipd/daemon/gossip_rules.py",

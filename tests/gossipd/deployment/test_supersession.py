@@ -184,6 +184,34 @@ def test_a_newcomer_drops_words_that_were_superseded_before_it_came(steps: list[
     assert set(newcomer.statements.state.statements) == {steps[2].id, steps[3].id}
 
 
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (3, 0, 2, 1), (0, 1, 2, 3)])
+def test_a_newcomer_takes_all_live_versions_in_whatever_order_it_hears_of_them(
+    steps: list[Manifest], order: tuple[int, ...]
+) -> None:
+    newcomer = ScriptedHost()
+    newcomer.peers_have = {one.id: one.envelope for one in steps}
+    for place in order:
+        newcomer.hear(said(steps[place].id))
+    for one in steps:
+        if newcomer.brain.lifecycle.get(one.id) is not None:
+            newcomer.tell(FinishModel(one.id))
+    newcomer.wait(SETTLED_S)
+    assert newcomer.published == {steps[2].id, steps[3].id}
+
+
+def test_an_older_version_is_still_a_rollback_where_an_operator_orders_it_or_nobody_keeps_it() -> None:
+    host = ScriptedHost()
+    old, new = step(100, last=3), step(200, last=3)
+    complete(host, new)
+    answer = host.drop(old)
+    assert answer.error is not None and answer.error.code == "E_ROLLBACK"
+    unsaid = [manifest(name="m", version=version) for version in (1, 2)]
+    host.peers_have = {one.id: one.envelope for one in unsaid}
+    host.hear(said(unsaid[1].id))
+    host.hear(said(unsaid[0].id))
+    assert host.record(unsaid[0].id).state is HostState.EXPIRED
+
+
 def test_an_unfinished_copy_is_given_up_when_a_newer_one_is_complete(steps: list[Manifest]) -> None:
     host = ScriptedHost()
     for one in steps[:2]:
