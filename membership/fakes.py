@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from random import Random
 
@@ -51,6 +51,10 @@ class OpenSeal:
         tags = [key_tag(ring.cluster_id, key) for key in ring.keys]
         self._tags = frozenset(tags)
         self._head = b"\x01" + tags[0] + b"\x00" + self._node + self._boot.to_bytes(8)
+
+    @property
+    def key_tags(self) -> Collection[bytes]:
+        return self._tags
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         self._counter += 1

@@ -1,4 +1,4 @@
-"""Runs one brain under trio: a UDP socket, a clock, two tasks. The only file of the package that does I/O.
+"""Runs one brain under trio: a UDP socket, a clock, two tasks. With ``socket_filter``, the only file that does I/O.
 
 The tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps until
 the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs: a host
@@ -20,8 +20,10 @@ from typing import Protocol
 import trio
 
 from membership.events import Event, SendDatagram
-from membership.seal import DATAGRAM_BYTES_MAX
+from membership.seal import DATAGRAM_BYTES_MAX, VERSION
+from membership.socket_filter import SocketFilter
 from membership.swim import Swim
+from membership.unsealed_rate import UnsealedRate
 
 # A second of the worst join storm (2,000 datagrams) fits; Linux grants up to net.core.rmem_max.
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
@@ -65,6 +67,8 @@ class SwimRuntime:
         self._attendant = attendant
         self._rest = trio.CancelScope()  # in which the timer's task sleeps
         self._numeric: set[str] = set()
+        self._unsealed = UnsealedRate()
+        self._filter = SocketFilter(udp_socket)
         self.send_errors = 0
 
     def wake(self) -> None:
@@ -115,15 +119,20 @@ class SwimRuntime:
         self._reconsider()
 
     def _drain_socket(self) -> None:
+        now = trio.current_time()
         for _ in range(_BATCH):
             try:
                 datagram, sender = self._socket.recvfrom(DATAGRAM_BYTES_MAX + 1)
             except BlockingIOError:
-                return
+                break
             except OSError:
                 self.send_errors += 1  # an ICMP error of a datagram sent earlier
                 continue
             self._swim.handle_datagram(datagram, (sender[0], sender[1]), trio.current_time())
+        if self._unsealed.is_flood(self._swim.unsealed, now):
+            self._filter.admit(VERSION, self._swim.key_tags)
+        elif dropped := self._filter.admit_all():
+            self._swim.count_filtered(dropped)
 
     def flush(self) -> None:
         """Send and deliver what the brain has queued."""

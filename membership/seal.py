@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -33,7 +34,7 @@ KEY_BYTES = 32
 DATAGRAM_BYTES_MAX = 1400
 """Fits every Ethernet path with tunnels in between; memberlist's packet size too."""
 
-_VERSION = 1
+VERSION = 1
 _HEADER = struct.Struct(">B4sB16sQQ")
 HEADER_BYTES = _HEADER.size
 TAG_BYTES = 16
@@ -81,6 +82,11 @@ class Seal(Protocol):
         """Use these keys from now. Raises SealError when they are another cluster's."""
         ...
 
+    @property
+    def key_tags(self) -> Collection[bytes]:
+        """Of the keys that open; each authentic datagram bears one of them in clear."""
+        ...
+
 
 def key_tag(cluster_id: bytes, key: bytes) -> bytes:
     """Names a key without revealing it."""
@@ -113,10 +119,14 @@ class DatagramSeal:
         for known in [known for known in self._openers if known[0] not in self._keys]:
             del self._openers[known]
 
+    @property
+    def key_tags(self) -> Collection[bytes]:
+        return self._keys
+
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         self._counter += 1
         flags = _TO_ADDRESS if receiver is None else _TO_NODE
-        header = _HEADER.pack(_VERSION, self._tag, flags, self._node, self._boot, self._counter)
+        header = _HEADER.pack(VERSION, self._tag, flags, self._node, self._boot, self._counter)
         bound = header + self._cluster + (receiver or b"")
         return header + self._cipher.encrypt(self._counter.to_bytes(12), body, bound)
 
@@ -124,7 +134,7 @@ class DatagramSeal:
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX:
             raise SealError("size")
         version, tag, flags, node, boot, counter = _HEADER.unpack_from(datagram)
-        if version != _VERSION or flags > _TO_ADDRESS:
+        if version != VERSION or flags > _TO_ADDRESS:
             raise SealError("version")
         key = self._keys.get(tag)
         if key is None:

@@ -9,7 +9,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -154,6 +154,20 @@ class Swim:
         takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the new key
         alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
+
+    @property
+    def key_tags(self) -> Collection[bytes]:
+        """Of the keys that open a datagram (``Seal.key_tags``)."""
+        return self._node.seal.key_tags
+
+    @property
+    def unsealed(self) -> int:
+        """Datagrams until now that no member can have sealed."""
+        return self._node.counts["dropped_unsealed"]
+
+    def count_filtered(self, count: int) -> None:
+        """The kernel has dropped so many datagrams for us, in a flood."""
+        self._node.counts["dropped_filtered"] += count
 
     def has_answered(self, node: NodeId) -> bool:
         """Whether a member has spoken from the address in its record, in this life of ours or an earlier one."""

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from gossipd.api.counters import HistogramFigures, LocalCounters
 from gossipd.api.ports import StatusPort
-from gossipd.api.schema import DeploymentRow, StatusSnapshot
+from gossipd.api.schema import DeploymentRow, LimitsRow, StatusSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
@@ -45,6 +45,7 @@ class _Page(Collector):
         yield _gauge("deployments_left_out", "Deployments not shown here.", len(snapshot.deployments[DEPLOYMENTS_MAX:]))
         yield from _traffic(counters)
         yield from _limits(counters)
+        yield from _rate_limits(snapshot.limits)
 
 
 def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
@@ -161,6 +162,16 @@ def _limits(counters: LocalCounters) -> Iterator[Metric]:
         yield _histogram("chunk_fetch_seconds", text, counters.fetch_seconds)
     if counters.loop_lag_seconds is not None:
         yield _histogram("event_loop_lag_seconds", "How late the loop wakes a due task.", counters.loop_lag_seconds)
+
+
+def _rate_limits(limits: LimitsRow) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "gossipd_limit_bytes_per_second", "The limit in force; 0 is none.", labels=["direction"]
+    )  # fmt: skip
+    family.add_metric(["upload"], limits.upload_bytes_per_s)
+    family.add_metric(["download"], limits.download_bytes_per_s)
+    family.add_metric(["source"], limits.source_bytes_per_s)
+    yield family
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

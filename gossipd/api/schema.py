@@ -148,6 +148,17 @@ class HooksRow(Row, frozen=True, kw_only=True):
     last_failure: str | None = None
 
 
+class LimitsRow(Row, frozen=True, kw_only=True):
+    """Limits of this host that are in force, in bytes a second; 0 is none. ``entry``: of ``limits.schedule``, empty
+    between entries. ``until``: when another entry, or none, comes into force; null without a schedule."""
+
+    upload_bytes_per_s: int = 0
+    download_bytes_per_s: int = 0
+    source_bytes_per_s: int = 0
+    entry: str = ""
+    until: str | None = None
+
+
 class AlarmRow(Row, frozen=True, kw_only=True):
     """A problem that an operator must act upon; it stays until it is solved."""
 
@@ -180,6 +191,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     loop_lag_p99_s: float = 0.0
     hooks: HooksRow = HooksRow()
     refused: list[RefusedRow] = msgspec.field(default_factory=list)
+    limits: LimitsRow = LimitsRow()
 
 
 class ModelRow(Row, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
 @click.option("--no-default-excludes", is_flag=True, help="Also what tools leave beside a model; see below.")
+@click.option("--allow-case-collisions", is_flag=True, help="Names may differ only in case; not every disk can.")
 @click.option("--strict", is_flag=True, help="Refuse what looks wrong instead of warning.")
 @click.option(
     "--chunk-borders", type=click.Choice(["tensors", "plain"]), default="tensors", show_default=True,
@@ -116,6 +117,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         selection=Selection(
             options["include"], options["exclude"], () if options["no_default_excludes"] else DEFAULT_EXCLUDES
         ),
+        allow_case_collisions=options["allow_case_collisions"],
         is_strict=options["strict"],
         is_adopted=options["adopt"],
         created_s=now_s,

@@ -95,10 +95,26 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
         f"store     {_painted(store['condition'], colour)}, {show_bytes(store['free_bytes'])} free"
         + (f"; {store['detail']}" if store["detail"] else ""),
     ]
+    if limits := limits_words(page.get("limits", {})):
+        lines.append(f"limits    {limits}")
     if page["inbox"]["trouble"]:
         lines.append(f"inbox     {page['inbox']['trouble']}")
     lines += [f"ALARM     {alarm['code']}: {alarm['sentence']} (since {alarm['since']})" for alarm in page["alarms"]]
     return lines
+
+
+def limits_words(limits: dict[str, Any]) -> str:
+    """The entry of the timetable and the limits in force; empty where nothing is limited and there is no timetable."""
+    told = [
+        f"{name} {show_bytes(rate)}/s"
+        for name in ("upload", "download", "source")
+        if (rate := limits.get(f"{name}_bytes_per_s", 0))
+    ]
+    if limits.get("until") is None and not limits.get("entry"):
+        return ", ".join(told)
+    entry = " ".join(limits["entry"].split()[:2]) or "between entries"
+    until = f" until {limits['until']}" if limits["until"] else ""
+    return f"{', '.join(told) or 'none'} ({entry}{until})"
 
 
 def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[str]:

@@ -11,8 +11,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import parse_bytes, parse_seconds
@@ -233,6 +235,18 @@ def check_path(text: str) -> None:
         Path(text).expanduser()
     except RuntimeError:
         raise WrongValueError(f"{text[:80]!r} begins with an unknown home directory") from None
+
+
+def time_zone(text: str) -> tzinfo:
+    """The zone of that name; UTC needs no file of zones. Raises WrongValueError."""
+    if text == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise WrongValueError(
+            f"{text[:40]!r} is not a time zone that this host knows, such as Europe/Berlin: install tzdata, if it lacks"
+        ) from None
 
 
 def check_host(text: str) -> None:

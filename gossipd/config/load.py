@@ -27,6 +27,7 @@ from gossipd.config.environment import (
 )
 from gossipd.config.sections import SECTIONS, Config, NetSection
 from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.limit_schedule import LimitEntryError, check_overlaps, parse_entry
 
 # The example has 10 KB, a list of a hundred hosts to join 4 KB. tomllib is slow on nested arrays, and a reload parses
 # on the event loop, between acknowledgements of probes.
@@ -191,6 +192,10 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     for key_file, _ in config.security.trust_names:
         if Path(key_file) not in config.security.trust:
             found.append((("security", "trust_names"), f"names {key_file}, which is not in security.trust"))
+    try:
+        check_overlaps([parse_entry(text) for text in config.limits.schedule])
+    except LimitEntryError as error:
+        found.append((("limits", "schedule"), str(error)))
     socket_bytes = len(os.fsencode(config.status.socket))
     if socket_bytes > _SOCKET_BYTES_MAX:
         found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))

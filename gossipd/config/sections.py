@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gossipd.config import kinds
+from gossipd.core.limit_schedule import parse_entry
 from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
@@ -336,6 +337,20 @@ class LimitsSection:
     )
     source_bytes_per_s: int = setting(
         _RATE, "Model bytes read from external storage, within the limit of downloads; 0 is no limit.", 0, reload=True
+    )
+    schedule: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("DAYS HOURS LIMIT=RATE", parse_entry)),
+        'Other limits at some hours: ["mon-fri 08:00-18:00 upload=200MiB download=1GiB", "sat 22:00-06:00 source=0"];\n'
+        "0 is no limit. What an entry does not name, and what none covers, is as above. None may overlap; those\n"
+        "past midnight belong to the day on which they begin. gossipd 0.1 does not know it.",
+        (),
+        reload=True,
+    )
+    schedule_zone: str = setting(
+        kinds.Text("a time zone such as Europe/Berlin, or UTC", kinds.time_zone),
+        "The time zone of these hours. Hours that its clocks skip or repeat are as on a wall clock.",
+        "UTC",
+        reload=True,
     )
     upload_slots: int = setting(
         kinds.Whole(1, 64),

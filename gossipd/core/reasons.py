@@ -270,6 +270,34 @@ class HostReason(Enum):
         "identity_twice", 48, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
         "two hosts speak with this host's key, so neither's word counts", "see the alarm `E_IDENTITY_TWICE`",
     )  # fmt: skip
+    CASE_FOLDED = (
+        "case_folded", 49, CuredBy.HOST, Heals.NEVER, ExitCode.DISK,
+        "names of the model differ only in case, and this host's file system takes them for one",
+        "move the store to one that tells them apart, or publish with other names", 18,
+    )  # fmt: skip
+    SOURCE_RANGE = (
+        "source_range", 50, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "asked for a part of a file, the server sends something else: a page, or another part",
+        "look at what that address gives; serve the model by a server with ranges, and deploy it again", 5,
+    )  # fmt: skip
+    SOURCE_REFUSED = (
+        "source_refused", 51, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "storage refuses the request, and says no more than a status", "the log of the host that reads it has that", 5,
+    )  # fmt: skip
+    REFUSED_SCHEMA = (
+        "refused_schema", 52, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,
+        "the manifest is of a later gossipd than this host's", "upgrade gossipd on this host, and restart it", 18,
+    )  # fmt: skip
+    VERSION_TAKEN = (
+        "version_taken", 53, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
+        "something else stands in this host's store where the model would be",
+        "move it away there, then `SIGHUP`", 18,
+    )  # fmt: skip
+    STORE_DAMAGED = (
+        "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
+        "a file of this host's store is not as gossipd left it, or of a later version",
+        "the log of that host names it: move it away, then `SIGHUP`", 18,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -304,17 +332,24 @@ _OF_CODES = {
     "SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
     "SOURCE_REDIRECT": HostReason.SOURCE_FORBIDDEN,
     "SOURCE_BUSY": HostReason.SOURCE_BUSY,
-    "SOURCE_RANGE": HostReason.STORAGE,
+    "SOURCE_RANGE": HostReason.SOURCE_RANGE,
+    "SOURCE": HostReason.SOURCE_REFUSED,
     "SOURCE_NO_RANGES": HostReason.NO_RANGES,
     "SOURCE_WHOLE_ONLY": HostReason.STORAGE,
     "SOURCE_ENCODING": HostReason.SOURCE_ENCODED,
     "NO_SPACE": HostReason.NO_SPACE,
     "NO_INODES": HostReason.NO_INODES,
+    "CASE_FOLDED": HostReason.CASE_FOLDED,
     "STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
     "STORE_ACCESS": HostReason.DISK_READ_ONLY,
     "STORE_IO": HostReason.DISK_FAILING,
     "KEY_UNKNOWN": HostReason.REFUSED_KEY,
     "KEY_NAME": HostReason.REFUSED_KEY,
+    "SCHEMA_VERSION": HostReason.REFUSED_SCHEMA,
+    "VERSION_TAKEN": HostReason.VERSION_TAKEN,
+    "STORE_FORMAT": HostReason.STORE_DAMAGED,
+    "STORE_VERSION": HostReason.STORE_DAMAGED,
+    "PATH_SYMLINK": HostReason.STORE_DAMAGED,
     "ROLLBACK": HostReason.REFUSED_ROLLBACK,
     "EXPIRED": HostReason.REFUSED_EXPIRED,
     "UNTRUSTED": HostReason.REFUSED_OPERATOR,

@@ -266,7 +266,7 @@ class App:
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone, hub, self._hooks,
+            alone, hub, self._hooks, self._data_plane.limits,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -6,6 +6,7 @@ What lives here: making them from the configuration, closing them in order, chan
 from __future__ import annotations
 
 import contextlib
+import time
 from random import SystemRandom
 
 from gossipd.config.sections import Config
@@ -17,6 +18,7 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
 from gossipd.daemon.control_delegate import BulkTokens
 from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.limits_schedule import LimitsSchedule
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.rechecks import Rechecks
@@ -50,7 +52,7 @@ class DataPlane:
         self, live: LiveSettings, *, chunk_access: ChunkAccess, tokens: BulkTokens, directory: MemberDirectory,
         driver: PlannerDriver, plane: ControlPlane, reports: Reports,
     ) -> None:  # fmt: skip
-        config, keys, limits = live.config, live.keys, live.config.limits
+        config, keys = live.config, live.keys
         self._live, self._directory, self._driver, self._plane = live, directory, driver, plane
         self.store = store = chunk_access.store
         self.chunk_access = chunk_access
@@ -60,10 +62,12 @@ class DataPlane:
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
-        self.upload = RateLimit(settings_mapping.rate(limits.upload_bytes_per_s))
-        self.download = RateLimit(settings_mapping.rate(limits.download_bytes_per_s))
-        self.external = RateLimit(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
-        self.pool = BufferPool(limits.pool_bytes)
+        self.upload, self.download = RateLimit(), RateLimit()
+        self.external = RateLimit(within=self.download)
+        self.limits = LimitsSchedule(
+            live, {"upload": self.upload, "download": self.download, "source": self.external}, reports.audit
+        )
+        self.pool = BufferPool(config.limits.pool_bytes)
         incoming_chunks = IncomingChunks(driver.post)
         self.server = BulkServer(
             reader=self.chunk_access, settings=bulk, port=self, throttle=self.upload, credentials=credentials,
@@ -120,9 +124,7 @@ class DataPlane:
     def settings_changed(self) -> None:
         """What a reload may change of limits and sources."""
         config = self._live.config
-        self.upload.set_rate(settings_mapping.rate(config.limits.upload_bytes_per_s))
-        self.download.set_rate(settings_mapping.rate(config.limits.download_bytes_per_s))
-        self.external.set_rate(settings_mapping.rate(config.limits.source_bytes_per_s))
+        self.limits.look(time.time())
         self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
 
     def keys_changed(self) -> None:

@@ -1,6 +1,6 @@
 """From the operator's configuration to the settings of each part; no part sees another's.
 
-What lives here: names translated, zero as "no limit". What does not: checks (``config``).
+What lives here: names translated. What does not: checks (``config``).
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ def bulk_settings(config: Config) -> BulkSettings:
 def source_settings(config: Config) -> SourceSettings:
     """External storage."""
     return SourceSettings(read_timeout_s=config.sources.timeout_s)
-
-
-def rate(bytes_per_s: int) -> float | None:
-    """Zero means no limit."""
-    return float(bytes_per_s) if bytes_per_s else None
 
 
 def capabilities(config: Config, keys: Keys, *, seed_term: int = 0) -> NodeCapabilities:

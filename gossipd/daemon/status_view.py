@@ -104,6 +104,7 @@ class DaemonStatus:
                 for one in self.lifecycle
                 if one.manifest is None and one.state is HostState.FAILED
             ],
+            limits=self.data_plane.limits.row(),
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:

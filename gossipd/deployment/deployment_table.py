@@ -30,7 +30,10 @@ from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId, node_id
 
-_JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
+_JUDGED_AGAIN = (
+    HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
+    HostReason.STORE_DAMAGED,
+)  # fmt: skip
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
 
 

@@ -172,6 +172,24 @@ class Layout:
         first = self.packed_chunk + begin // self.chunk_bytes
         return range(first, self.packed_chunk + (begin + size - 1) // self.chunk_bytes + 1)
 
+    def chunks_between(self, file_index: int, begin: int, end: int) -> range:
+        """The chunks that hold bytes ``begin`` to ``end``, not included, of a file; none for no bytes."""
+        chunks = self.chunks_of(file_index)
+        begin, end = max(0, begin), min(end, self.sizes[file_index])
+        if begin >= end:
+            return range(0)
+        if self.sizes[file_index] < self.chunk_bytes:
+            start = self._packed_starts[bisect_right(self._packed_files, file_index) - 1]
+            size, first = self.chunk_bytes, self.packed_chunk
+            return range(first + (start + begin) // size, first + (start + end - 1) // size + 1)
+        at = self._cut_at.get(file_index)
+        if at is None:
+            return range(chunks.start + begin // self.chunk_bytes, chunks.start + (end - 1) // self.chunk_bytes + 1)
+        low, high = at, at + len(chunks)
+        first = bisect_right(self._begins, begin, low, high) - 1 - at
+        last = bisect_right(self._begins, end - 1, low, high) - 1 - at
+        return range(chunks.start + first, chunks.start + last + 1)
+
     def _whole_stop(self, at: int) -> int:
         return self._whole_starts[at + 1] if at + 1 < len(self._whole_starts) else self.packed_chunk
 

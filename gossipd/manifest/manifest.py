@@ -76,6 +76,7 @@ class ManifestDraft:
     keep: Retention | None = None
     about: bytes = b""
     labels: Mapping[str, str] = field(default_factory=dict)
+    case_matters: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +112,8 @@ class Manifest:
     """The version for people: ``300.2`` for a step."""
     lineage: str = ""
     """Run and step, in a few words."""
+    case_matters: bool = False
+    """Whether names differ only in case, so that a disk that folds case cannot hold it."""
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
@@ -216,6 +219,7 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
         labels=payload.labels,
         version_label=step_label(payload.version, about),
         lineage=lineage_words(about),
+        case_matters=payload.case_matters,
         proof=_PROOF,
     )
     if now_s is not None:
@@ -225,9 +229,8 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
 
 def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
     """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it."""
-    check_tree(
-        draft.files, draft.chunk_bytes, draft.cuts, draft.directories
-    )  # before the root, whose fields have fixed widths
+    # Before the root, whose fields have fixed widths.
+    check_tree(draft.files, draft.chunk_bytes, draft.cuts, draft.directories, case_matters=draft.case_matters)
     payload = Payload(
         name=draft.name,
         version=draft.version,
@@ -247,6 +250,7 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
         keep=draft.keep,
         about=draft.about,
         labels=dict(draft.labels),
+        case_matters=draft.case_matters,
     )
     packed = bytes([payload.schema]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes, memoryview)))
     check_payload(parse_payload(memoryview(packed)))

@@ -5,8 +5,9 @@ directory with ``openat2`` and lets the kernel refuse them.
 
 The rules are those of the strictest file system in use, so that every host can store a model that one host can. Paths
 are checked as written and never cleaned up: normalising first and checking after is how ``node-tar`` and Go's
-``os.Root`` were escaped. Twins are found by NFKC and case folding, as some file systems see them. A character that
-folds to a text with a slash (``℀``) separates directories there.
+``os.Root`` were escaped. Twins are found by NFKC and case folding, as some file systems see them; by NFKC alone where
+the manifest says that its names differ only in case, and then each host looks whether its disk can hold them. A
+character that folds to a text with a slash (``℀``) separates directories there.
 
 A publisher that is trusted must still not be able to keep a host busy. No rule keeps a directory in memory: paths are
 sorted by their folded form, where twins, and files of one directory, are neighbours. So the cost is that of the bytes.
@@ -42,15 +43,19 @@ _FORBIDDEN_ANY = re.compile(f"[{re.escape(_FORBIDDEN)}]")
 _FOLDED_SLASH = re.compile("[/\u2100\u2101\u2105\u2106\uff0f]")  # every character whose folded form has a slash
 
 
-def check_paths(paths: Sequence[str]) -> None:
-    """Check each path, and all together. Raises ManifestError with the first rule broken and ``files[i].path``."""
+def check_paths(paths: Sequence[str], *, case_matters: bool = False) -> None:
+    """Check each path, and all together. Raises ManifestError with the first rule broken and ``files[i].path``.
+
+    Args:
+        case_matters: names that differ only in case are two.
+    """
     folded: list[str] = []
     unusual = 0
     for index, path in enumerate(paths):
         check_path(path, f"files[{index}].path")
-        form = _simply_folded(path)
+        form = path if case_matters and path.isascii() else None if case_matters else _simply_folded(path)
         if form is None:
-            form = _folded(path)
+            form = unicodedata.normalize("NFKC", path) if case_matters else _folded(path)
             unusual += len(form)
             if unusual > FOLDED_CHARS_MAX:
                 _refuse("E_LIMIT", f"characters that need normalising={unusual} max={FOLDED_CHARS_MAX}")

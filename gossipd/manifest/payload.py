@@ -27,6 +27,7 @@ is accepted for ever::
     keep         map              {last, every}: which versions of the name live, as in ``annotations``
     about        bytes            lineage: the text of one JSON object, as in ``annotations``
     labels       map              text to text
+    case!        true             names that differ only in case are two; a host whose disk folds case refuses it
     pack         map              reserved for packed forms of chunks: codec, length and hash of each; not read yet
 
 A reader ignores unknown map keys and items past the third of a file, so an addition there must be safe to ignore. In
@@ -102,7 +103,7 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mode: _Natural
 
 
-class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True, rename={"case_matters": "case!"}):
     """The map, typed but not yet checked. The fields with defaults are those of schema 2."""
 
     name: str
@@ -123,18 +124,19 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: Retention | None = None
     about: bytes = b""
     labels: dict[str, str] = {}
+    case_matters: bool = False
 
     @property
     def schema(self) -> int:
         """The lowest version of the schema that can say this."""
         is_second = self.cuts is not None or self.index is not None or self.keep is not None
-        return 2 if is_second or self.directories or self.about or self.labels else 1
+        return 2 if is_second or self.directories or self.about or self.labels or self.case_matters else 1
 
 
 _FILES = msgspec.msgpack.Decoder(tuple[FileEntry, ...])
 _HASHES = msgspec.msgpack.Decoder(memoryview)
 _CUTS = msgspec.msgpack.Decoder(_SentCuts)
-_FIELDS = frozenset(Payload.__struct_fields__)
+_FIELDS = frozenset(Payload.__struct_encode_fields__)
 _FIELDS_1 = frozenset(Payload.__struct_fields__[:12])
 _NONE = memoryview(b"\xc0")
 
@@ -229,7 +231,9 @@ def check_payload(payload: Payload) -> Layout:
     _limit("sources", len(payload.sources), SOURCES_MAX)
     _limit("racks", len(payload.racks), TARGETS_MAX)
     _limit("names", len(payload.names), TARGETS_MAX)
-    layout = check_tree(payload.files, payload.chunk, payload.cuts, payload.directories)
+    layout = check_tree(
+        payload.files, payload.chunk, payload.cuts, payload.directories, case_matters=payload.case_matters
+    )
     _check_hashes(payload, layout)
     for index, rack in enumerate(payload.racks):
         check_label(rack, f"racks[{index}]")
@@ -247,14 +251,19 @@ def check_payload(payload: Payload) -> Layout:
 
 
 def check_tree(
-    files: Sequence[FileEntry], chunk_bytes: int, cuts: Cuts | None = None, directories: Sequence[str] = ()
+    files: Sequence[FileEntry],
+    chunk_bytes: int,
+    cuts: Cuts | None = None,
+    directories: Sequence[str] = (),
+    *,
+    case_matters: bool = False,
 ) -> Layout:
     """Check the rules about files and empty directories, each and together; returns the layout that sizes and cuts
     imply. A path's number in a refusal counts the files first, then the directories."""
     if not files:
         raise ManifestError("a manifest must list at least one file", code="E_EMPTY")
     _limit("files", len(files) + len(directories), FILES_MAX)
-    check_paths([*(entry.path for entry in files), *directories])
+    check_paths([*(entry.path for entry in files), *directories], case_matters=case_matters)
     for index, entry in enumerate(files):
         if entry.mode & ~0o777:
             raise ManifestError(

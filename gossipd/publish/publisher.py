@@ -69,6 +69,8 @@ class PublishOrder:
     targets: Targets = EVERY_HOST
     priority: int = 5
     selection: Selection = EVERYTHING
+    allow_case_collisions: bool = False
+    """Names may differ only in case; hosts whose disk folds case refuse them."""
     is_strict: bool = False
     """Refuse what looks wrong."""
     is_adopted: bool = False
@@ -139,7 +141,7 @@ def publish(
     check_writable(order.out)
     origin = _open(order)
     files = tuple(FileEntry(one.path, one.size, one.mode) for one in origin.found)
-    _check_paths(files)
+    case_matters = _check_paths(files, origin.directories, allow_case_collisions=order.allow_case_collisions)
     sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
     sources = () if order.is_adopted else sources
     findings = inspect(origin.found, origin.left_out, origin.reader.read_piece)
@@ -148,7 +150,7 @@ def publish(
         raise InspectionError(findings)
     bytes_total = sum(entry.size for entry in files)
     chunk_bytes, directories = order.chunk_bytes or default_chunk_bytes(bytes_total), origin.directories
-    check_tree(files, chunk_bytes, None, directories)  # before hours of hashing
+    check_tree(files, chunk_bytes, None, directories, case_matters=case_matters)  # before hours of hashing
     plan = BorderPlan()
     if order.borders is ChunkBorders.TENSORS:
         plan = plan_borders(files, chunk_bytes, origin.reader.read_piece)
@@ -175,6 +177,7 @@ def publish(
         keep=order.keep,
         about=order.about,
         labels=order.labels,
+        case_matters=case_matters,
     )
     envelope = _said_before(order, draft)
     is_new = envelope is None
@@ -189,13 +192,25 @@ def publish(
     )  # fmt: skip
 
 
-def _check_paths(files: Sequence[FileEntry]) -> None:
-    """Every rule on paths. Raises ManifestError that names files by their paths, where the rules have an index."""
+def _check_paths(files: Sequence[FileEntry], directories: Sequence[str], *, allow_case_collisions: bool) -> bool:
+    """Every rule on paths. Returns whether names differ only in case. Raises ManifestError that names files by their
+    paths, where the rules have an index."""
+    paths = [*(entry.path for entry in files), *directories]
     try:
-        check_paths([entry.path for entry in files])
+        try:
+            check_paths(paths)
+        except ManifestError as error:
+            if error.code != "E_PATH_COLLISION":
+                raise
+            check_paths(paths, case_matters=True)
+            if allow_case_collisions:
+                return True
+            cure = "(they differ only in case: --allow-case-collisions, where every host's disk tells them apart)"
+            raise ManifestError(f"{error} {cure}", code=error.code) from None
     except ManifestError as error:
-        named = re.sub(r"files\[(\d+)\](?:\.path)?", lambda found: shown(files[int(found[1])].path), str(error))
+        named = re.sub(r"files\[(\d+)\](?:\.path)?", lambda found: shown(paths[int(found[1])]), str(error))
         raise ManifestError(f"{named}; rename it, or leave it out with --exclude", code=error.code) from None
+    return False
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:

@@ -29,7 +29,8 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
-_PIECES_MIN = 8
+_PIECES_MIN = 4
+_RELAYED_PIECES_MIN = 8  # while a relay waits for them
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
 _LAST_PIECE_S = ENDING_S / 4  # so that the request planned meanwhile leaves in time
 _PIECE_S = 0.25  # well below the 0.5 s at which a relay looks silent, also on a slow link
@@ -55,22 +56,32 @@ class IncomingChunk:
         self._first = (0, 0.0)  # the bytes here at the first look, and its time
         self._filled = 0
         self._users = 1
+        self._is_relayed = False
         self._is_over = False
         self.is_landed = False
 
-    def piece_bytes(self, elapsed_s: float) -> int:
-        """How much the receiver should receive next: the bytes of a quarter of a second, or an eighth of the chunk.
+    def piece_bytes(self, elapsed_s: float, *, asks_between: bool = True) -> int:
+        """How much the receiver should receive next: the bytes of a quarter of a second, at most a quarter of the
+        chunk, and an eighth while it is relayed. Pieces end where the chunk is announced and where its end is told.
 
-        Near the end pieces are smaller, because the next request is sent between two of them. ``elapsed_s``: since the
-        first byte was awaited.
+        ``elapsed_s``: since the first byte was awaited. ``asks_between``: the next request is sent between two pieces,
+        so those near the end are small.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
-        piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
+        at_once = self.length // (_RELAYED_PIECES_MIN if self._is_relayed else _PIECES_MIN)
+        piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), at_once))
         if not rate:
             return piece
-        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
-        most = to_end if to_end > 0 else int(rate * _LAST_PIECE_S)
-        return max(_PIECE_BYTES_MIN, min(piece, most))
+        if (to_told := int(TOLD_SHARE * self.length) - self._filled) > 0:
+            return max(_PIECE_BYTES_MIN, min(piece, to_told))
+        left = self.length - self._filled
+        to_end = left - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
+        if to_end <= 0 and asks_between:
+            return max(_PIECE_BYTES_MIN, min(piece, int(rate * _LAST_PIECE_S)))
+        to_next = to_end if to_end > 0 else left
+        if to_next <= piece + piece // 2 and not self._is_relayed:
+            return max(_PIECE_BYTES_MIN, to_next)  # rather than a small rest
+        return max(_PIECE_BYTES_MIN, min(piece, to_next))
 
     def advance(self, filled: int) -> None:
         """The first ``filled`` bytes are here. For the receiver."""
@@ -114,10 +125,11 @@ class IncomingChunk:
         Yields: bytes valid inside the context; empty after ``timeout_s`` without any; None at the end (``is_landed``).
         """
         with self._changed:
+            self._is_relayed = True
             if not self._is_over and self._ready(at) <= at:
                 self._changed.wait(timeout_s)
             is_over = self._is_over
-            ready = min(self._ready(at), at + max(self.length // _PIECES_MIN, _PIECE_BYTES_MIN))
+            ready = min(self._ready(at), at + max(self.length // _RELAYED_PIECES_MIN, _PIECE_BYTES_MIN))
             if not is_over:
                 self._users += 1
         if is_over:

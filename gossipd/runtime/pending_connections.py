@@ -44,6 +44,7 @@ class PendingConnections(Generic[Connection]):
     def __init__(self) -> None:
         self.turned_away = 0
         self._address_of: dict[Connection, str] = {}
+        self._began_of: dict[Connection, float] = {}  # the oldest first
         self._by_address: dict[str, dict[Connection, float]] = {}
         self._members: set[str] = set()
 
@@ -64,6 +65,7 @@ class PendingConnections(Generic[Connection]):
             self.remove(evicted)
         (self._members.add if is_member else self._members.discard)(address)
         self._address_of[connection] = address
+        self._began_of[connection] = now
         self._by_address.setdefault(address, {})[connection] = now
         return Admission(True, evicted)
 
@@ -72,6 +74,7 @@ class PendingConnections(Generic[Connection]):
         address = self._address_of.pop(connection, None)
         if address is None:
             return
+        del self._began_of[connection]
         del self._by_address[address][connection]
         if not self._by_address[address]:
             del self._by_address[address]
@@ -79,8 +82,10 @@ class PendingConnections(Generic[Connection]):
 
     def forget_older_than(self, began: float) -> None:
         """Forget those that came before this time."""
-        old = [one for own in self._by_address.values() for one, at in own.items() if at < began]
-        for connection in old:
+        while self._began_of:
+            connection, at = next(iter(self._began_of.items()))  # the oldest
+            if at >= began:
+                return
             self.remove(connection)
 
     def is_crowded(self, limits: PendingLimits) -> bool:

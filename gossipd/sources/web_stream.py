@@ -12,7 +12,9 @@ next one.
 from __future__ import annotations
 
 import http.client
+import io
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -214,6 +216,7 @@ class _RatedIncoming(Incoming):
     def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch) -> None:
         super().__init__(sock, settings.read_timeout_s)
         self._watch = watch
+        self._low_water = 0  # a kept connection has what its last range left
         self._settings = settings
         self._clock = clock
         self.what = ""
@@ -227,12 +230,8 @@ class _RatedIncoming(Incoming):
             left_s = min(self.deadline, silent_until) - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            self._sock.settimeout(min(left_s, _WATCHED_S))
             began = self._clock()
-            try:
-                count = self._sock.recv_into(buffer)
-            except TimeoutError:
-                count = None
+            count = self._received(buffer, min(left_s, _WATCHED_S))
             self.waited_s += self._clock() - began
             self.received += count or 0
             self._watch(self.received, self.waited_s)
@@ -241,6 +240,30 @@ class _RatedIncoming(Incoming):
         if count:
             check_rate(self.what, self.received, self.waited_s, self._settings)
         return count
+
+    def _received(self, buffer: WriteableBuffer, timeout_s: float) -> int | None:
+        """All of ``buffer``, or what has come by the end of the time; None: nothing."""
+        self._sleep_until_here(len(memoryview(buffer)))
+        self._sock.settimeout(timeout_s)
+        try:
+            return self._sock.recv_into(buffer)
+        except TimeoutError:
+            if self._low_water == 1:
+                return None
+        self._sock.settimeout(0)
+        try:
+            return self._sock.recv_into(buffer)
+        except BlockingIOError:
+            return None
+
+    def _sleep_until_here(self, want: int) -> None:
+        """SO_RCVLOWAT: otherwise each burst of packets wakes the thread. Only for parts of a body, which are longer
+        than the buffer that reads ahead; not under TLS, where more bytes are on the wire than in the body.
+        """
+        low_water = want if want > io.DEFAULT_BUFFER_SIZE and not isinstance(self._sock, ssl.SSLSocket) else 1
+        if low_water != self._low_water:
+            self._low_water = low_water
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
 
 def _place(location: Location, addresses: Addresses) -> str:

@@ -120,7 +120,7 @@ class ChunkStore:
 
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when the model would fit.
-            StoreFormatError, VersionTakenError: see their docstrings.
+            StoreFormatError, VersionTakenError, CaseFoldedError: see their docstrings.
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
         return self._models.open(manifest)

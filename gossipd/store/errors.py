@@ -58,6 +58,13 @@ class VersionTakenError(StoreError):
     code = "E_VERSION_TAKEN"
 
 
+class CaseFoldedError(StoreError):
+    """Names of the model differ only in case, and the store's file system takes them for one. State: unchanged. Retry:
+    with the store on another file system."""
+
+    code = "E_CASE_FOLDED"
+
+
 class StoreClosingError(StoreWriteError):
     """Opening or deleting during the store's close. Fault: nobody. State: unchanged. Retry: at the next start."""
 

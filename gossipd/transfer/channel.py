@@ -4,14 +4,15 @@ What lives here: every system call on a bulk socket. What does not: deadlines (`
 own thread) and the meaning of heads.
 
 Sockets block without time-outs. So an unencrypted body of any size is one system call without the GIL: ``recv`` with
-MSG_WAITALL into the chunk's buffer, or ``sendfile`` from the store's file. Another thread ends a transfer by ``cut``:
-it shuts the socket down, the blocked call returns, and the owner finds the reason in ``cut_by``. Only the owner closes,
-so no descriptor is reused during a call. Progress is read from the kernel's counters (TCP_INFO), which costs the
-transfer nothing and works under TLS too.
+MSG_WAITALL into the chunk's buffer, or ``sendfile`` from the store's file. Before a piece the thread polls, and
+SO_RCVLOWAT keeps it asleep until all of the piece is here; otherwise each burst of packets wakes it. Another thread
+ends a transfer by ``cut``: it shuts the socket down, the blocked call returns, and the owner finds the reason in
+``cut_by``. Only the owner closes, so no descriptor is reused during a call. Progress is read from the kernel's counters
+(TCP_INFO), which costs the transfer nothing and works under TLS too.
 
 Rejected: time-outs on the socket, because Python then polls before every call and single bytes reset them; a selector
-loop with worker threads, because each request would switch threads once more; SO_RCVLOWAT, because fewer wake-ups saved
-no CPU time.
+loop with worker threads, because each request would switch threads once more; SO_RCVLOWAT without the poll, because
+``recv`` takes what is here and then sleeps until as much comes again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ _USER_TIMEOUT_MS = 10_000
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Long enough not to spin, short enough to recover within 5 s, which the fault table asks for (F29).
 EXHAUSTED_PAUSE_S = 0.25
+# Fewer bytes come in one burst anyway.
+_LOW_WATER_MIN = 16 * 1024
+# Two records of TLS, with their heads: OpenSSL may hold one that is half read, and one may be on its way to it.
+_TLS_AHEAD = 2 * (16 * 1024 + 256)
 
 
 class Cut(Enum):
@@ -85,6 +90,9 @@ class Channel:
         self._closed = False
         self._tls = False
         self._unsent_bytes = 0
+        self._low_water = 1
+        self._arrived = select.poll()
+        self._arrived.register(sock, select.POLLIN)
         self.sends_bodies = sends_bodies
         self.cut_by: Cut | None = None
         # The owner writes these and the watchdog reads them: the monotonic deadline, and the transfer's number.
@@ -130,15 +138,36 @@ class Channel:
         """Fill ``view``. Raises DisconnectedError."""
         want = len(view)
         got = 0
-        flags = 0 if self._tls else socket.MSG_WAITALL
         try:
             while got < want:
+                flags = self._await_at_least(want - got)
                 count = self._socket.recv_into(view[got:] if got else view, 0, flags)
                 if count == 0:
                     raise DisconnectedError(f"closed after {got} of {want} bytes", cut_by=self.cut_by)
                 got += count
         except OSError as error:
             raise self._disconnected(error) from None
+
+    def _await_at_least(self, want: int) -> int:
+        """Sleep until so many bytes are here, or the end; the kernel lowers what its buffer cannot hold. Returns the
+        flags to receive with. Under TLS only OpenSSL sleeps, and may then have part of them: it is asked for less.
+        """
+        if self._tls:
+            want -= _TLS_AHEAD
+            if not 1 < self._low_water <= want:
+                self._set_low_water(want if want >= _LOW_WATER_MIN else 1)
+            return 0
+        if want < _LOW_WATER_MIN:
+            self._set_low_water(1)
+            return socket.MSG_WAITALL
+        self._set_low_water(want)
+        self._arrived.poll()
+        return 0
+
+    def _set_low_water(self, low_water: int) -> None:
+        if low_water != self._low_water:
+            self._low_water = low_water
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def receive_body(
         self, view: memoryview, throttle: RateLimit, *,
@@ -164,6 +193,23 @@ class Channel:
             self._socket.sendall(data, flags)
         except OSError as error:
             raise self._disconnected(error) from None
+
+    @property
+    def is_duplex(self) -> bool:
+        """Whether another thread may send while the owner receives: not under TLS, whose objects belong to one."""
+        return not self._tls
+
+    def try_send(self, data: bytes) -> bool:
+        """Send a head of a few bytes from any thread, if the connection is duplex and has room at once."""
+        if self._tls:
+            return False
+        try:
+            sent = self._socket.send(data, socket.MSG_DONTWAIT)
+            if sent < len(data):
+                self._socket.sendall(data[sent:])
+        except OSError:  # full, or ended: the owner finds out
+            return False
+        return True
 
     def send_memory(
         self, head: bytes, body: bytes | memoryview, throttle: RateLimit, *, whole_bytes: int | None = None

@@ -273,7 +273,7 @@ class BulkClient:
         channel.receive_body(
             incoming.view,
             self._throttle,
-            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began),
+            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began, asks_between=not channel.is_duplex),
             on_piece=advance,
         )
 
@@ -293,7 +293,9 @@ class BulkClient:
                 raise errors.RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
             end = at + length
             while at < end:
-                piece = self._throttle.piece(min(end - at, incoming.piece_bytes(time.monotonic() - began)))
+                elapsed_s = time.monotonic() - began
+                most = incoming.piece_bytes(elapsed_s, asks_between=not channel.is_duplex)
+                piece = self._throttle.piece(min(end - at, most))
                 self._throttle.take(piece)
                 channel.receive(incoming.view[at : at + piece])
                 at += piece

@@ -60,12 +60,18 @@ class Fetch:
         return connection
 
     def admit(self, place: Successor) -> bool:
-        """Let another fetch follow; False when one already does, or this one is not receiving. From any thread."""
+        """Let another fetch follow; False when one already does, or this one is not receiving. From any thread, which
+        sends the request itself if the connection is duplex.
+        """
         with self._lock:
             is_free = self._next is None or (self._next.is_over and not self._next.is_asked)
             if not self._is_receiving or not is_free:
                 return False
+            # Within the lock the chunk does not end; the mark comes first, as our own thread reads it without the lock.
+            place.is_asked = self.channel is not None and self.channel.is_duplex
             self._next = place
+            if place.is_asked and self.channel is not None:
+                place.is_asked = self.channel.try_send(place.request)
             return True
 
     def receives(self) -> None:

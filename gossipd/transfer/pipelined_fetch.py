@@ -3,13 +3,13 @@
 What lives here: passing a connection from one thread to another. What does not: which fetch follows which (the
 planner), and the requests (``client``).
 
-Only the thread of the fetch in progress touches the connection, under TLS too: between two pieces of its own chunk it
-sends the next request, and after the last piece it hands the connection over, while it hashes and writes its chunk. The
-server answers in order and gives its slot to the next request. If the successor gives up after its request was sent,
-the connection is closed, because the answer would be taken for another's.
+Only the thread of the fetch in progress receives, and after the last piece it hands the connection over, while it
+hashes and writes its chunk. In clear the successor's thread sends its request at once. Under TLS the objects of Python
+3.11 belong to one thread, so the one in progress sends it, between two pieces of its own chunk. The server answers in
+order and gives its slot to the next request. If the successor gives up after its request was sent, the connection is
+closed, because the answer would be taken for another's.
 
-Rejected: sending by the successor's thread, because TLS objects of Python 3.11 do not support two threads; one thread
-for both fetches, because its hashing and writing would be a pause between them.
+Rejected: one thread for both fetches, because its hashing and writing would be a pause between them.
 """
 
 from __future__ import annotations

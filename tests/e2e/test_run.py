@@ -15,7 +15,9 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -155,6 +157,32 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     daemon.config.write_text(text)
     assert reload(daemon) == (0, "applied limits.upload_bytes_per_s\n")
     assert alarm_codes(daemon) == []
+    assert daemon.stop() == 0
+
+
+def test_a_timetable_of_limits_is_in_force_and_told(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start()
+    daemon.wait_ready()
+    plain = daemon.config.read_text()
+    entries = '["mon-sun 00:00-12:00 upload=1MiB", "mon-sun 12:00-24:00 upload=2MiB source=3MiB"]'
+    zoned = plain.replace("#schedule_zone =", "schedule_zone =").replace('"UTC"', '"Asia/Kathmandu"')
+    daemon.config.write_text(re.sub("(?m)^#schedule = .*", f"schedule = {entries}", zoned))
+    assert reload(daemon) == (0, "applied limits.schedule, limits.schedule_zone\n")
+    limits = daemon.client.status()["limits"]
+    hour = datetime.now(ZoneInfo("Asia/Kathmandu")).hour
+    assert limits["entry"] == json.loads(entries)[hour >= 12]
+    assert (limits["upload_bytes_per_s"], limits["source_bytes_per_s"]) in ((1 << 20, 0), (2 << 20, 3 << 20))
+    assert limits["until"].endswith(":15:00Z"), "noon and midnight there"
+    said = gossipd("status", "--config", daemon.config).stdout
+    assert f"until {limits['until']}" in said and "limits    upload" in said
+    told = gossipd("events", "--config", daemon.config, "--json").stdout
+    assert any("limits changed" in line and "upload=" in line for line in told.splitlines())
+    twice = f'{entries[:-1]}, "tue 11:00-13:00 upload=1"]'
+    daemon.config.write_text(re.sub("(?m)^#schedule = .*", f"schedule = {twice}", zoned))
+    code, said = reload(daemon)
+    assert code == 2 and "limits.schedule" in said
+    assert daemon.client.status()["limits"] == limits, "what was in force stays"
     assert daemon.stop() == 0
 
 

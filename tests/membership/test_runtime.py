@@ -18,6 +18,7 @@ from membership.runtime import SwimRuntime, open_udp_socket
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
+from membership.unsealed_rate import UNSEALED_PER_S
 
 RING = KeyRing(b"c" * 16, (b"k" * 32,))
 
@@ -173,4 +174,22 @@ async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itse
             await until(lambda: noise() == 3)
             before = agent.swim.next_deadline()
             await until(lambda: agent.swim.next_deadline() > before)  # its timers, too
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_flood_of_noise_is_left_to_the_kernel_and_members_are_still_heard() -> None:
+    async with trio.open_nursery() as nursery:
+        agents = [Agent(0), Agent(1)]
+        for agent in agents:
+            await agent.start(nursery)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+            for _ in range(3):
+                for _ in range(UNSEALED_PER_S):
+                    plain.sendto(b"noise", agents[0].address)
+                await trio.testing.wait_all_tasks_blocked()
+            heard = agents[0].swim.unsealed
+            assert heard < 3 * UNSEALED_PER_S
+            agents[1].call(lambda: agents[1].swim.join([agents[0].address], trio.current_time()))
+            await until(lambda: all(agent.swim.statistics()["members_live"] == 2 for agent in agents))
+            assert agents[0].swim.unsealed == heard
         nursery.cancel_scope.cancel()

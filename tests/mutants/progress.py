@@ -98,8 +98,8 @@ MUTANTS = (
         "a-refusal-for-want-of-a-key-is-final",
         "A reload that brings the key changes nothing.",
         _LIFE,
-        "_JUDGED_AGAIN = (HostReason.REFUSED_KEY, ",
-        "_JUDGED_AGAIN = (",
+        "    HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, ",
+        "    HostReason.REFUSED_EXPIRED, ",
         (_TABLE,),
     ),
     Mutant(

@@ -9,6 +9,14 @@ _CRASHES = f"{_STORE}/test_crashes.py"
 
 MUTANTS = (
     Mutant(
+        "takes-names-that-its-disk-cannot-hold",
+        "A store whose file system folds case takes a model whose names differ only in case.",
+        "gossipd/store/journal/recovery.py",
+        "    if manifest.case_matters and folds_case(context.disk):\n",
+        "    if False:\n",
+        (f"{_STORE}/test_chunk_store.py",),
+    ),
+    Mutant(
         "skips-the-hash-check",
         "The store writes whatever has the right length.",
         "gossipd/store/chunk_store.py",

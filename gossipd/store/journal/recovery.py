@@ -26,8 +26,8 @@ from blake3 import blake3
 
 from gossipd.core.bits import Bits
 from gossipd.manifest.manifest import Manifest
-from gossipd.store.disk.disk import FileKind, opened, read_all, read_file
-from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
+from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file
+from gossipd.store.errors import CaseFoldedError, NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.claims import make_books, start_journal
 from gossipd.store.journal.journal import Header, Replay, replay
 from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger
@@ -48,9 +48,15 @@ def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 
         NoSpaceError: the model does not fit; nothing was made.
         StoreFormatError: the journal is not ours.
         VersionTakenError: something else is where the model would be published.
+        CaseFoldedError: the file system takes names of the model for one.
         StoreClosingError: the store was closed during hashing; the journal still names all suspects.
         OSError: the disk refused.
     """
+    if manifest.case_matters and folds_case(context.disk):
+        raise CaseFoldedError(
+            f"{manifest.name}@{manifest.version} has names that differ only in case, which this host's file system "
+            "takes for one; move the store to one that tells them apart, or publish with other names"
+        )
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, context.clock.boot)
     replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
     said, is_known = _read_journal(context, manifest)
@@ -63,6 +69,12 @@ def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 
         replica.ledger.close()
         raise
     return replica
+
+
+def folds_case(disk: Disk) -> bool:
+    """Whether the store's directory finds names in the wrong case: asked with one that is there, nothing is made. What
+    is made below inherits it, also where a single directory has it (ext4's ``+F``)."""
+    return disk.kind(layout.INCOMING.upper()) is not None
 
 
 def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: bool, lacks_bytes: int) -> None:

@@ -59,6 +59,13 @@ class _Channel:
         self.cut_by: Cut | None = None
         self.is_moving = self.is_waiting = False
 
+    is_duplex = True
+
+    def try_send(self, data: bytes) -> bool:
+        """See Channel."""
+        self.send(data)
+        return True
+
     def begin(self) -> None:
         """See Channel."""
 

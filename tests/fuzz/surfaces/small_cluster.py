@@ -7,7 +7,7 @@ they are sealed. What does not: changing any of it (``datagram``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -42,6 +42,10 @@ class _Recorder:
         self._inner = DatagramSeal(RING, node, boot)
         self._heard = heard
         self.open, self.set_keys = self._inner.open, self._inner.set_keys
+
+    @property
+    def key_tags(self) -> Collection[bytes]:
+        return self._inner.key_tags
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         kept = self._heard.setdefault(body[0], [])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gossipd.core.errors import LocalError
 from gossipd.core.events import StallReason
 from gossipd.core.reasons import (
     FORMAT_1_LAST,
@@ -22,7 +23,9 @@ from gossipd.core.reasons import (
     reason_of_number,
     reason_of_word,
 )
+from gossipd.runtime import ports
 from gossipd.sources import errors as source_errors
+from gossipd.store import errors as store_errors
 
 PAGE = Path(__file__).parents[3] / "gossipd" / "manual" / "reasons.md"
 HEAD = "| reason | what it means | who can cure it, and how | goes on |\n|---|---|---|---|\n"
@@ -75,13 +78,28 @@ def test_every_reason_of_a_stall_is_a_reason() -> None:
 def test_every_failure_of_storage_gives_a_reason() -> None:
     kinds = [one for one in vars(source_errors).values() if isinstance(one, type)]
     for kind in kinds:
-        if issubclass(kind, source_errors.SourceError) and kind.code not in ("E_SOURCE", "E_CANCELLED"):
+        if issubclass(kind, source_errors.SourceError) and kind.code != "E_CANCELLED":
             assert reason_of_code(kind.code, HostReason.OTHER) is not HostReason.OTHER, kind
 
 
 def test_a_broken_connection_is_not_told_as_permanent() -> None:
-    for code in ("E_SOURCE_SHORT", "E_SOURCE_SLOW", "E_SOURCE_BUSY", "E_SOURCE_RANGE", "E_SOURCE_UNREACHABLE"):
+    for code in ("E_SOURCE_SHORT", "E_SOURCE_SLOW", "E_SOURCE_BUSY", "E_SOURCE", "E_SOURCE_UNREACHABLE"):
         assert reason_of_code(code, HostReason.OTHER).heals is Heals.BY_ITSELF
+
+
+def test_every_failure_that_only_another_object_or_server_ends_is_told_by_its_own_reason() -> None:
+    kinds = [one for one in vars(source_errors).values() if isinstance(one, type)]
+    for kind in kinds:
+        if issubclass(kind, source_errors.SourceError) and kind.is_permanent:
+            reason = reason_of_code(kind.code, HostReason.STORAGE)
+            assert reason in READERS, "every host shows the reader's"
+            assert reason.heals is Heals.NEVER or reason.cured_by is CuredBy.PUBLISHER, kind
+
+
+def test_no_failure_of_the_store_is_told_as_the_publishers() -> None:
+    for kind in (*vars(store_errors).values(), *vars(ports).values()):
+        if isinstance(kind, type) and issubclass(kind, LocalError) and kind.code.startswith("E_"):
+            assert reason_of_code(kind.code, HostReason.DISK).cured_by is not CuredBy.PUBLISHER, kind
 
 
 def test_only_a_reader_blames_the_storage() -> None:

@@ -48,9 +48,11 @@ def data_plane_with(config: Config) -> Iterator[tuple[DataPlane, LiveSettings]]:
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     live, nothing = LiveSettings(config, keys), cast(Any, SimpleNamespace(post=lambda event: None))
     store = open_store(config, cast(Any, SimpleNamespace(reported=lambda event: None, before_evict=lambda event: None)))
+    audit = SimpleNamespace(record=lambda *_, **__: None)
+    reports = cast(Any, SimpleNamespace(bugs=nothing, audit=audit))
     data_plane = DataPlane(
         live, chunk_access=ChunkAccess(store, nothing, nothing, nothing), tokens=BulkTokens(None, ReceivedTokens()),
-        directory=nothing, driver=nothing, plane=nothing, reports=cast(Any, SimpleNamespace(bugs=nothing)),
+        directory=nothing, driver=nothing, plane=nothing, reports=reports,
     )  # fmt: skip
     try:
         yield data_plane, live

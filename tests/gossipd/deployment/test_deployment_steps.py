@@ -226,10 +226,20 @@ def test_a_store_that_another_model_stands_in_fails_the_deployment() -> None:
     host = ScriptedHost()
     host.fail(commands.ReserveSpace, Failure.FINAL, LocalError("something else", code="E_VERSION_TAKEN"))
     host.hear(said())
-    assert states(host) == (HostState.FAILED, HostReason.DISK)
+    assert states(host) == (HostState.FAILED, HostReason.VERSION_TAKEN)
     assert not host.all_of(commands.DeleteModel)
     host.hear(said(epoch=2))
     assert host.record().state is HostState.DOWNLOADING, "deployed again after its failure"
+
+
+def test_what_stood_in_the_way_in_the_store_is_looked_at_again_after_a_reload() -> None:
+    for code in ("E_VERSION_TAKEN", "E_STORE_FORMAT", "E_PATH_SYMLINK"):
+        host = ScriptedHost()
+        host.fail(commands.ReserveSpace, Failure.FINAL, LocalError("something else", code=code))
+        host.hear(said())
+        assert host.record().state is HostState.FAILED
+        host.tell(events.TrustReloaded())
+        assert host.record().state is HostState.DOWNLOADING
 
 
 def test_publishing_is_tried_again_until_all_is_whole() -> None:
@@ -258,7 +268,7 @@ def test_something_foreign_in_the_place_of_a_version_fails_the_publication() -> 
     host = host_that()
     host.fail(commands.PublishModel, Failure.FINAL, LocalError("foreign", code="E_VERSION_TAKEN"))
     host.tell(FinishModel(ONE.id))
-    assert states(host) == (HostState.FAILED, HostReason.DISK)
+    assert states(host) == (HostState.FAILED, HostReason.VERSION_TAKEN)
     assert kinds(host)[-2:] == ["CloseSwarm", "DeleteModel"]
 
 

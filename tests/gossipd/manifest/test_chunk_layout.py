@@ -90,3 +90,22 @@ def test_limits_hold_at_the_edge() -> None:
     assert Layout([16 * 2**40], 64 * MIB).bytes_total == 16 * 2**40
     with pytest.raises(ManifestError):
         Layout([1_000_000 * C, 1], C)
+
+
+@given(st.lists(st.integers(0, 400_000), min_size=1, max_size=5), st.booleans(), st.data())
+def test_the_chunks_of_some_bytes_of_a_file_are_those_that_hold_one_of_them(
+    sizes: list[int], has_cuts: bool, data: st.DataObject
+) -> None:
+    cuts = [[size // 3, size - size // 3] if size >= C else None for size in sizes] if has_cuts else None
+    layout = Layout(sizes, C, cuts)
+    file_index = data.draw(st.integers(0, len(sizes) - 1))
+    begin, end = sorted(
+        (data.draw(st.integers(0, sizes[file_index])), data.draw(st.integers(0, sizes[file_index] + 9)))
+    )
+    expected = [
+        chunk
+        for chunk in range(layout.chunk_count)
+        for one in layout.segments(chunk)
+        if one.file_index == file_index and begin < one.offset + one.length and one.offset < end
+    ]
+    assert list(layout.chunks_between(file_index, begin, end)) == (expected if begin < end else [])

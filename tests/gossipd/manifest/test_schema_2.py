@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,16 @@ def test_all_of_schema_2_comes_back() -> None:
     assert opened.about_fields() == {"step": 7}
     assert list(opened.tensors()) == [Tensor(0, "w", "U8", (CHUNK,), 100, 100 + CHUNK)]
     assert [opened.chunk_length(chunk) for chunk in range(opened.chunk_count)] == [100, CHUNK, CHUNK - 100, 10]
+
+
+def test_names_that_differ_only_in_case_are_two_only_where_the_manifest_says_so() -> None:
+    twins = (FileEntry("A.bin", 2 * CHUNK, 0o644), FileEntry("a.bin", 10, 0o644))
+    made = draft(files=twins, digests=fake_digests(Layout([2 * CHUNK, 10], CHUNK).chunk_count), case_matters=True)
+    opened = open_manifest(seal_manifest(made, PUBLISHER), TRUSTED)
+    assert (opened.schema, opened.case_matters) == (2, True)
+    with pytest.raises(ManifestError) as caught:
+        seal_manifest(replace(made, case_matters=False), PUBLISHER)
+    assert caught.value.code == "E_PATH_COLLISION"
 
 
 def test_what_schema_1_can_say_is_said_in_schema_1() -> None:

@@ -108,6 +108,22 @@ def test_names_paths_and_kinds_are_checked_before_anything_is_hashed(
     assert code_of(tree, out) == "E_PATH_CHAR"
 
 
+def test_names_that_differ_only_in_case_are_published_when_that_is_allowed(tree: Path, out: Path) -> None:
+    assert published(tree, out, allow_case_collisions=True)[1].schema == 1, "there are none"
+    (tree / "Config.json").write_text("x")
+    with pytest.raises(GossipdError, match="--allow-case-collisions") as caught:
+        published(tree, out)
+    assert caught.value.code == "E_PATH_COLLISION"
+    manifest = published(tree, out, allow_case_collisions=True)[1]
+    assert manifest.case_matters and manifest.schema == 2
+    assert {"Config.json", "config.json"} <= {entry.path for entry in manifest.files}
+    (tree / "Tokenizer").mkdir()
+    assert code_of(tree, out.with_name("x")) == "E_PATH_COLLISION", "an empty directory, too"
+    (tree / "ﬁsh").write_text("x")
+    (tree / "fish").write_text("x")
+    assert code_of(tree, out.with_name("x"), allow_case_collisions=True) == "E_PATH_COLLISION", "one in NFKC"
+
+
 @pytest.mark.parametrize("change", ["added", "removed", "written"])
 def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
     tree: Path, out: Path, monkeypatch: pytest.MonkeyPatch, change: str

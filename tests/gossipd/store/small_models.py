@@ -34,6 +34,7 @@ def build(
     chunk: int = CHUNK,
     mode: int = 0o644,
     cuts: Cuts | None = None,
+    case_matters: bool = False,
     keep: Retention | None = None,
 ) -> Model:
     """A model of these files. ``cuts``: of each, as in a manifest of schema 2."""
@@ -52,6 +53,7 @@ def build(
         digests=b"".join(blake3(body).digest() for body in chunks),
         sources=("http://localhost/m/",),
         cuts=cuts,
+        case_matters=case_matters,
         keep=keep,
     )
     manifest = open_manifest(seal_manifest(draft, SECRET), [SECRET.public.ed25519])

@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from gossipd.core.errors import NotFoundError
+from gossipd.core.errors import ExitCode, NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import COPIED, LOCAL, SOURCE
 from gossipd.manifest.equal_chunks import equal_chunks
@@ -18,7 +18,14 @@ from gossipd.runtime.ports import DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import Space
 from gossipd.store.disk.durable import PosixDisk
-from gossipd.store.errors import NoSpaceError, StoreFormatError, StoreLockedError, StoreModeError, VersionTakenError
+from gossipd.store.errors import (
+    CaseFoldedError,
+    NoSpaceError,
+    StoreFormatError,
+    StoreLockedError,
+    StoreModeError,
+    VersionTakenError,
+)
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.store.settings import PageCache, StoreSettings, StoreSettingsError
 from tests.gossipd.store.small_models import CHUNK, Model, build, small
@@ -318,6 +325,23 @@ def test_a_foreign_directory_in_a_versions_place_is_not_touched(opened: Opened) 
     with pytest.raises(VersionTakenError):
         opened.store.open(ONE.manifest)
     assert (opened.root / "m/1/notes").read_text() == "mine"
+
+
+@pytest.mark.parametrize("folds", [True, False])
+def test_names_that_differ_only_in_case_need_a_disk_that_tells_them_apart(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, folds: bool
+) -> None:
+    model = build({"Weights.bin": b"one", "weights.bin": b"other"}, case_matters=True)
+    kind = PosixDisk.kind
+    if folds:  # as a file system does for every name
+        monkeypatch.setattr(PosixDisk, "kind", lambda disk, path: kind(disk, path.lower()))
+        with pytest.raises(CaseFoldedError, match="differ only in case") as refused:
+            opened.store.open(model.manifest)
+        assert refused.value.exit_code is ExitCode.DISK
+        assert not list((opened.root / ".incoming").iterdir()), "nothing was made"
+        return
+    opened.deliver(model)
+    assert _tree(opened.root / "m/1") == model.files
 
 
 def test_a_model_that_does_not_fit_is_refused_before_anything_is_made(

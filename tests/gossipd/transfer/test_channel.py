@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import resource
 import socket
+import sys
+import termios
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +15,7 @@ from typing import Any
 import pytest
 
 from gossipd.runtime.rate_limit import RateLimit
-from gossipd.transfer.channel import Channel
+from gossipd.transfer.channel import Channel, Cut, DisconnectedError
 from gossipd.transfer.settings import BulkSettings
 
 
@@ -64,3 +69,65 @@ def test_a_body_that_is_under_way_follows_a_limit_that_is_changed(monkeypatch: p
     assert times[whole // 2] == pytest.approx(0.5, abs=0.05)
     assert times[whole * 3 // 4] == pytest.approx(0.625, abs=0.05)
     assert times[whole] == times[whole * 3 // 4]
+
+
+def in_bursts(sock: socket.socket, bodies: Iterable[bytes], burst_bytes: int) -> None:
+    """Send, each burst when the peer's kernel has the one before it."""
+    for body in bodies:
+        for at in range(0, len(body), burst_bytes):
+            sock.sendall(body[at : at + burst_bytes])
+            while int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder):
+                os.sched_yield()
+
+
+def test_a_piece_wakes_its_thread_once_and_not_for_each_burst() -> None:
+    body, length = os.urandom(512 * 1024), 128 * 1024
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        sender = threading.Thread(target=in_bursts, args=(theirs, [body], 4096))
+        got = bytearray(len(body))
+        sender.start()
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        for at in range(0, len(body), length):
+            channel.receive(memoryview(got)[at : at + length])
+        waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+        sender.join()
+        theirs.close()
+    assert got == body
+    assert waits < 64, "of 128 bursts; a wait for the interpreter's lock counts too"
+
+
+@pytest.mark.parametrize("burst_bytes", [1500, 16 * 1024, 100_000])
+def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_for_ever(burst_bytes: int) -> None:
+    """A small part after a large one, and a part that has come in half when it is asked for."""
+    parts = [os.urandom(size) for size in (21, 64 * 1024, 192 * 1024 + 7, 14, 16 * 1024, 3, 150_000)]
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        ours.settimeout(None)
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        sender = threading.Thread(target=in_bursts, args=(theirs, parts, burst_bytes))
+        watch = threading.Timer(20.0, channel.cut, [Cut.STALLED])
+        watch.start()
+        sender.start()
+        for part in parts:
+            got = bytearray(len(part))
+            channel.receive(memoryview(got))
+            assert got == part
+        watch.cancel()
+        sender.join()
+        theirs.close()
+
+
+def test_a_cut_ends_the_wait_for_a_piece() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        theirs.sendall(bytes(1000))
+        cutter = threading.Timer(0.05, channel.cut, [Cut.CANCELLED])
+        cutter.start()
+        with pytest.raises(DisconnectedError) as caught:
+            channel.receive(memoryview(bytearray(64 * 1024)))
+        assert caught.value.cut_by is Cut.CANCELLED
+        cutter.join()
+        theirs.close()

@@ -158,9 +158,19 @@ def test_behind_what_is_not_on_its_way_it_is_asked_for_as_ever() -> None:
         assert running.fetch(NEXT, behind=CHUNK) == running.bodies[NEXT]
 
 
+def test_in_clear_it_is_asked_for_at_once_though_no_piece_ends() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running):
+        await_relayed(running, CHUNK_BYTES // 2)
+        (first,) = running.client._fetches
+        assert first.admit(place := Successor(b""))
+        assert place.is_asked
+        assert place.wait(0.0, lambda: True) is None
+        land(running, incoming)
+
+
 def test_what_nobody_waits_for_any_more_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running):
+    with pair(Encryption.TLS) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running):
         await_relayed(running, CHUNK_BYTES // 2)
         (first,) = running.client._fetches
         place = Successor(b"request")

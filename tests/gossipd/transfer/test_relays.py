@@ -216,8 +216,12 @@ def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     assert incoming.piece_bytes(0.0) == incoming.piece_bytes(1.0) == 64 * 1024, "nothing is known yet"
     incoming.advance(1 << 20)
     assert incoming.piece_bytes(1.0) == 1 << 18
-    assert incoming.piece_bytes(0.0001) == length // 8
+    assert incoming.piece_bytes(0.0001) == length // 8 - (1 << 20), "it ends where the chunk is announced"
+    incoming.advance(length // 8)
+    assert incoming.piece_bytes(0.0001) == length // 4
     assert incoming.piece_bytes(100.0) == 64 * 1024
+    with incoming.piece(0, 0.0):
+        assert incoming.piece_bytes(0.0001) == length // 8, "a relay waits for less"
     incoming.release()
 
 

@@ -284,7 +284,10 @@ class Operations:
 
     def _join(self, newcomer: Daemon, model: Model, fault: Fault) -> None:
         world = self._world
-        if self._origin.deployments.records.get(model.manifest.id) is not None:  # else it was told to nobody
+        known = self._origin.deployments.records.get(model.manifest.id)
+        if (
+            known is not None and known.manifest is not None
+        ):  # else nobody was told, or only a liar ever had the manifest
             world.opened.append(model.manifest.id)
             fault.has_struck = True
         world.faults.starts(newcomer)
