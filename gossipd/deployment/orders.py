@@ -151,7 +151,7 @@ class Orders:
                 yield from self._deploy(manifest, hear, running)
             else:
                 if statement.verb is Verb.CANCEL:
-                    kept = self._what_is_kept(self._lifecycle.get(statement.deployment), is_forced=False)
+                    kept = _what_is_kept(self._lifecycle, self._lifecycle.get(statement.deployment), is_forced=False)
                 self._dissemination.tell(hear(manifest), running.wall_s)
         except _KnownAlready:
             is_news = False
@@ -170,24 +170,11 @@ class Orders:
             raise NotFoundError(f"no deployment {name}@{version} is known here")
         return found[0]
 
-    def _what_is_kept(self, record: DeploymentRecord | None, *, is_forced: bool) -> str:
-        """What a cancel leaves complete, in words. Raises LocalError ``E_COMPLETE`` when there is nothing to stop."""
-        if record is None or record.manifest is None:
-            return ""
-        complete, removed, hosts = self._lifecycle.count_complete(record)
-        if complete and complete + removed == hosts and not is_forced:
-            raise LocalError(
-                f"{record.label} is complete on all {complete} hosts that were to have it: there is nothing to stop; "
-                "`gossipd rm` removes it from one, `gossipd cancel --force` keeps it from hosts that join later",
-                code="E_COMPLETE",
-            )
-        return f"; {complete} of {hosts} hosts have it complete and keep it" if complete else ""
-
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
         record = self._one(order.name, order.version)
         if record.statement.verb in STOPS:
             return f"{record.label} is {_DONE[record.statement.verb]} already", False
-        kept = self._what_is_kept(record, is_forced=order.is_forced)
+        kept = _what_is_kept(self._lifecycle, record, is_forced=order.is_forced)
         yield from self._say(record, Verb.CANCEL, running)
         self._context.audit("cancelled", name=order.name, version=order.version)
         return f"{record.label} is cancelled{kept}", True
@@ -365,3 +352,17 @@ class _Order:
         """The same; False when the disk refuses."""
         ended = yield self._context.keep_statements(self)
         return not isinstance(ended, events.WorkFailed)
+
+
+def _what_is_kept(lifecycle: DeploymentTable, record: DeploymentRecord | None, *, is_forced: bool) -> str:
+    """What a cancel leaves complete, in words. Raises LocalError ``E_COMPLETE`` when there is nothing to stop."""
+    if record is None or record.manifest is None:
+        return ""
+    complete, removed, hosts = lifecycle.count_complete(record)
+    if complete and complete + removed == hosts and not is_forced:
+        raise LocalError(
+            f"{record.label} is complete on all {complete} hosts that were to have it: there is nothing to stop; "
+            "`gossipd rm` removes it from one, `gossipd cancel --force` keeps it from hosts that join later",
+            code="E_COMPLETE",
+        )
+    return f"; {complete} of {hosts} hosts have it complete and keep it" if complete else ""
