@@ -1,8 +1,10 @@
 """How many requests per second a host takes, learned from its refusals (status 429).
 
 Values only. There is no limit until the first refusal. Then requests go out at even distances, first at the rate that
-the host had taken in the second before. Afterwards the rate is searched between the highest that was taken and the
-lowest that was refused. When these are close, the rate is held, and tried a little higher after a time that doubles.
+the host had taken in the second before. Where it had taken one or two, that second says nothing: one request asks
+after a moment, and after twice the time since the last that was taken, until one is taken; the right rate lies
+between the last two times. Afterwards the rate is searched between the highest that was taken and the lowest that was
+refused. When these are close, the rate is held, and tried a little higher after a time that doubles.
 
 Rejected: halving and adding, because a host that counts strictly from one request to the next refuses every second one
 when it is asked a little too often, so time is lost on either side of the right rate. A host that refuses some requests
@@ -20,6 +22,8 @@ _BELOW = 0.96  # of that count, because our distances are not exact
 _CLOSE = 1.12  # refused over taken, at which searching ends
 _SHRINK = 0.7
 _GROW = 2.0
+_ASKED_AFTER_S = 1 / 16  # a host that takes as many has no limit that is worth finding sooner
+_ASKED_MAX = 10  # doubled so often it is half a minute
 _GROW_AFTER_HOLD = 1.1
 _TRIED = 2  # requests that must be taken at a rate before it counts as taken
 _HELD_S_MIN = 2.0
@@ -53,6 +57,9 @@ class RequestRate:
         self._grow = _GROW
         self._held_s = _HELD_S_MIN
         self._held_until: float | None = None
+        self._last_taken_s = 0.0  # when the last request that was taken was sent
+        self._asked = 0  # of the first search: requests that were refused, and the last distance of one
+        self._refused_after_s = 0.0
 
     def wait_s(self, now: float) -> float:
         """0: a request may go out; ``sent`` must follow."""
@@ -66,7 +73,11 @@ class RequestRate:
     def answered(self, sent_s: float, now: float) -> None:
         """A request was taken."""
         self._taken.append(now)
+        before_s, self._last_taken_s = self._last_taken_s, max(self._last_taken_s, sent_s)
         if self.rate is None or sent_s < self._since_s:
+            return
+        if self._asked:
+            self._found(max(sent_s - before_s, 1 / _RATE_MAX), now)
             return
         self._run += 1
         self._taken_since_cut += 1
@@ -93,9 +104,13 @@ class RequestRate:
         """A request was refused for the number of requests. One that was sent before the last change says nothing."""
         if self.rate is None:
             if now >= self._ignored_until:
-                self._begin(now)
+                self._begin(now, retry_after_s)
             return
         if sent_s < self._since_s:
+            return
+        if 0 < self._asked < _ASKED_MAX:
+            self._refused_after_s = sent_s - self._last_taken_s
+            self._ask(now)
             return
         self._cuts = 1 if self._taken_since_cut >= _TAKEN_BETWEEN else self._cuts + 1
         self._taken_since_cut = 0
@@ -112,15 +127,34 @@ class RequestRate:
             self._held_until = now + self._held_s
         self._set(self._low or self.rate * _SHRINK, now)
 
-    def _begin(self, now: float) -> None:
+    def _ask(self, now: float) -> None:
+        """One request, when twice the time since the last that was taken is over."""
+        self._asked += 1
+        self._set(1 / max(_ASKED_AFTER_S, now - self._last_taken_s), now)
+
+    def _found(self, after_s: float, now: float) -> None:
+        """The first search has ended: a request was taken so long after the one before."""
+        self._asked = 0
+        self._low = 1 / after_s
+        if self._refused_after_s:
+            self._high = 1 / self._refused_after_s
+            self._set((self._low * self._high) ** 0.5, now)
+        else:
+            self._set(self._low, now)
+
+    def _begin(self, now: float, retry_after_s: float) -> None:
         count = sum(at > now - _WINDOW_S for at in self._taken)
         if not count:
             return  # a host that takes nothing is left alone for growing pauses
         rate = _BELOW * count
         self._low, self._high, self._grow, self._held_s = 0.0, None, _GROW, _HELD_S_MIN
         self._held_until = now + _WINDOW_S if count >= _TRUSTED else None
-        self._cuts = self._taken_since_cut = 0
-        self._set(rate, now)
+        self._cuts = self._taken_since_cut = self._asked = 0
+        self._refused_after_s = 0.0
+        if count < _TRUSTED and not retry_after_s:
+            self._ask(now)
+        else:
+            self._set(rate, now)
 
     def _set(self, rate: float, now: float) -> None:
         if rate > _RATE_MAX:

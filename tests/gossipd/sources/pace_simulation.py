@@ -18,7 +18,6 @@ from gossipd.sources.settings import SourceSettings
 
 ROUND_TRIP_S = 0.002
 WORKERS = 8  # the default of ``sources.connections``
-WORKERS = 8  # the default of ``sources.connections``
 
 
 @dataclass

@@ -73,3 +73,21 @@ def test_refusals_at_any_rate_end_the_search() -> None:
     assert rate.rate is None
     rate.refused(now, now)
     assert rate.rate is None, "it is not searched again at once"
+
+
+def test_of_a_host_that_has_taken_one_request_the_time_until_the_next_is_found_by_asking() -> None:
+    rate = RequestRate()
+    taken(rate, [10.0])
+    rate.refused(10.001, 10.002)
+    now, asked = 10.002, 0
+    while True:
+        now += rate.wait_s(now)
+        rate.sent(now)
+        asked += 1
+        if now >= 10.2:  # five a second, counted from one request to the next
+            break
+        rate.refused(now, now + 0.002)
+        now += 0.002
+    rate.answered(now, now + 0.002)
+    assert asked <= 4 and now <= 10.45, "the wait doubles"
+    assert rate.rate is not None and 2.5 <= rate.rate <= 10.0
