@@ -51,35 +51,66 @@ def main(config_path: str) -> int:
     code = int(ExitCode.OTHER)
     limit_arenas()
     use_batch_policy()
+    ending = _Ending()
     try:
-        code = trio.run(_live, config, keys)
+        code = trio.run(_live, config, keys, ending)
     except* (GossipdError, OSError) as group:
-        code = _failed(group)
+        ending.tell(group)
+        code = ending.code
     return code
 
 
-def _failed(group: BaseExceptionGroup[GossipdError | OSError]) -> int:
-    code = int(ExitCode.OTHER)
-    for error in _leaves(group):
-        if isinstance(error, GossipdError):
-            log.error("cannot run", code=error.code, reason=str(error.args[0]))
-            code = 3 if isinstance(error, StoreLockedError) else int(error.exit_code)
-        elif isinstance(error, OSError):
-            where = f"{error.filename}: " if error.filename else ""
-            log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")
-    return code
+class _Ending:
+    """The end of the daemon: what led to it, told at once, because closing may take too long to say it afterwards."""
+
+    def __init__(self) -> None:
+        self.code = int(ExitCode.OTHER)
+        """Of the first cause; for an end that is cut short, too."""
+        self._told: list[BaseException] = []
+
+    def begin(self) -> None:
+        """From now on five seconds; a second signal must not wait for anything. Tells the error that is on its way."""
+        cause = sys.exception()
+        if cause is not None:
+            self.tell(cause)
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            return
+        signal.signal(signal.SIGALRM, self._too_slow)
+        signal.setitimer(signal.ITIMER_REAL, STOP_S)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _at_once)
+
+    def tell(self, cause: BaseException) -> None:
+        """Log each error once. The first decides the exit code."""
+        for error in _leaves(cause):
+            if error in self._told or not isinstance(error, GossipdError | OSError):
+                continue
+            if isinstance(error, GossipdError):
+                log.error("cannot run", code=error.code, reason=str(error.args[0]))
+                code = 3 if isinstance(error, StoreLockedError) else int(error.exit_code)
+            else:
+                where = f"{error.filename}: " if error.filename else ""
+                log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")
+                code = int(ExitCode.OTHER)
+            self.code = self.code if self._told else code
+            self._told.append(error)
+
+    def _too_slow(self, number: int, frame: object) -> None:
+        """The disk or a thread holds up the end: nothing verified is lost by leaving, so leave."""
+        del number, frame
+        log.error("not stopped in time; exiting", limit_s=STOP_S, code=self.code)
+        os._exit(self.code)
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for one in error.exceptions for leaf in _leaves(one)]
 
 
-async def _live(config: Config, keys: Keys) -> int:
+async def _live(config: Config, keys: Keys, ending: _Ending) -> int:
     try:
-        await _serve_until_a_signal(config, keys)
+        await _serve_until_a_signal(config, keys, ending)
     finally:
         # The interpreter takes its handlers away before it ends: on a busy host it would die of the alarm, with that
         # code.
@@ -88,7 +119,7 @@ async def _live(config: Config, keys: Keys) -> int:
     return int(ExitCode.DONE)
 
 
-async def _serve_until_a_signal(config: Config, keys: Keys) -> None:
+async def _serve_until_a_signal(config: Config, keys: Keys, ending: _Ending) -> None:
     notifier = Notifier()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
@@ -96,7 +127,7 @@ async def _serve_until_a_signal(config: Config, keys: Keys) -> None:
             threading.excepthook = lambda args: node.reports.bugs.report(
                 args.exc_value or AssertionError(args.exc_type.__name__)
             )
-            async with node.serving(ending=_limit_the_end):
+            async with node.serving(ending=ending.begin):
                 notifier.ready(f"{config.node.name} serves on port {config.net.port}")
                 nursery.start_soon(notifier.run_watchdog)
                 log.info("ready", node=config.node.name, rack=config.node.rack, port=config.net.port)
@@ -109,25 +140,8 @@ async def _serve_until_a_signal(config: Config, keys: Keys) -> None:
                     notifier.ready()
                 notifier.stopping()
                 log.info("stopping")
-                _limit_the_end()
+                ending.begin()
             nursery.cancel_scope.cancel()
-
-
-def _limit_the_end() -> None:
-    """From now on five seconds; a second signal must not wait for anything."""
-    if signal.getitimer(signal.ITIMER_REAL)[0]:
-        return
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.setitimer(signal.ITIMER_REAL, STOP_S)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _at_once)
-
-
-def _too_slow(number: int, frame: object) -> None:
-    """The disk or a thread holds up the end: nothing verified is lost by leaving, so leave."""
-    del number, frame
-    log.error("not stopped in time; exiting", limit_s=STOP_S)
-    os._exit(int(ExitCode.OTHER))
 
 
 def _at_once(number: int, frame: object) -> None:

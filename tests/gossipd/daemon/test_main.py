@@ -1,0 +1,65 @@
+"""How a daemon that cannot run ends, as a process: its cause is in the log and the exit code, however slow the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import contextlib, sys, time
+from types import SimpleNamespace
+import trio
+from gossipd.daemon import main
+from gossipd.core.errors import LocalError
+from gossipd.runtime.worker_threads import run_blocking
+from gossipd.store.errors import StoreLockedError, StoreModeError
+
+cause = {"mode": StoreModeError("the store's directory belongs to another user"),
+         "locked": StoreLockedError("another daemon uses the store"),
+         "system": OSError(28, "No space left on device", "state/boot")}[sys.argv[1]]
+
+class App:
+    def __init__(self, config, keys, nursery):
+        self.reports = SimpleNamespace(bugs=None)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, *, ending):
+        try:
+            async with trio.open_nursery():
+                await trio.sleep(0.01)
+                raise cause
+            yield
+        finally:
+            ending()
+            if sys.argv[2] == "hangs":
+                await run_blocking(time.sleep, 60)
+            if sys.argv[2] == "fails":
+                raise LocalError("the end failed, too")
+
+main.App, main.STOP_S = App, 0.3
+main.load_checked = lambda path: (SimpleNamespace(log=SimpleNamespace(format="text", level="info")), None)
+sys.exit(main.main("x"))
+"""
+
+
+@pytest.mark.parametrize("end", ["well", "hangs", "fails"])
+@pytest.mark.parametrize(
+    ("cause", "code", "words"),
+    [
+        ("mode", 8, "E_STORE_MODE"),
+        ("locked", 3, "E_STORE_LOCKED"),
+        ("system", 1, "state/boot: No space left on device"),
+    ],
+)
+def test_a_start_that_fails_names_its_first_cause_though_its_end_is_slow_or_fails_too(
+    end: str, cause: str, code: int, words: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, cause, end], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    said = ended.stdout + ended.stderr
+    assert said.count(words) == 1
+    assert ("not stopped in time" in said) == (end == "hangs")
