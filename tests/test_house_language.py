@@ -110,7 +110,9 @@ def test_long_classes_become_fewer() -> None:
         f"{module}.{node.name}"
         for module in MODULES
         for node in ast.walk(tree(module))
-        if isinstance(node, ast.ClassDef) and (node.end_lineno or 0) - node.lineno + 1 > CLASS_LINES_MAX
+        if isinstance(node, ast.ClassDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > CLASS_LINES_MAX
+        and "Enum" not in [ast.unparse(base) for base in node.bases]  # a table is as long as its rows
     ]
     assert len(long) <= LONG_CLASSES_MAX, long
 
