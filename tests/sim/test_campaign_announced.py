@@ -20,7 +20,8 @@ def pair() -> tuple[Announcements, Announcements, Any]:
     teller, listener = Announcements(), Announcements()
     teller.say(SendHoldings(B, MODEL, ChunkSet.of(8, [1]), 4))
     listener.hear(HoldingsHeard(A, MODEL, ChunkSet.of(8, [1]), 4))
-    return teller, listener, cast(Any, SimpleNamespace(told_by=lambda peer, deployment: teller.told.get((B, MODEL))))
+    plane = SimpleNamespace(quiet_peers=lambda: {A}, told_by=lambda peer, deployment: teller.told.get((B, MODEL)))
+    return teller, listener, cast(Any, plane)
 
 
 def test_what_was_heard_as_it_was_announced_is_no_hole() -> None:

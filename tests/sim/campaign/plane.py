@@ -244,18 +244,24 @@ class Plane:
         connection = self._connections.get(peer)
         return connection is not None and connection.is_up
 
+    def quiet_peers(self) -> set[NodeId]:
+        """The peers that run, and have nothing for this host that waits or is on its way, nor this host for them."""
+        own, quiet = self._daemon, set[NodeId]()
+        for index, connection in self._connections.items():
+            daemon = self._world.daemons[index]
+            if connection.is_up and not connection.under_way and daemon.is_up and not daemon.is_stopped:
+                channel = daemon.plane.sessions._channels.get(own.node)
+                if channel is not None and not channel.queue and daemon.plane.is_quiet_to(own.index):
+                    quiet.add(daemon.node)
+        return quiet
+
     def told_by(self, peer: NodeId, deployment: DeploymentId) -> int | None:
-        """What the peer has announced to this host; None while either has a reason to doubt that it arrived."""
-        daemon, own = self._world.daemons[self._world.index_of[peer]], self._daemon
+        """What a quiet peer has announced to this host; None while this host has a reason to doubt that it arrived."""
         subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
-        if subscription is None or subscription.number is None or not daemon.is_up or daemon.is_stopped:
+        if subscription is None or subscription.number is None:
             return None
-        channel = daemon.plane.sessions._channels.get(own.node)
-        if channel is None or channel.queue or not self.is_quiet_to(daemon.index):
-            return None
-        return (
-            daemon.plane.announcements.told.get((own.node, deployment)) if daemon.plane.is_quiet_to(own.index) else None
-        )
+        teller = self._world.daemons[self._world.index_of[peer]].plane
+        return teller.announcements.told.get((self._daemon.node, deployment))
 
     def is_quiet_to(self, peer: int) -> bool:
         """Whether there is a connection up to that peer, with nothing on its way."""
