@@ -35,22 +35,22 @@ def scores(name: bytes, salt: bytes, count: int) -> tuple[int, ...]:
     return struct.unpack(f"<{count}Q", blake3(salt + name).digest(length=8 * count))
 
 
-@lru_cache(maxsize=16)  # some 100 kB each for 40 members: the lists of source readers; ``roles`` keeps those of racks
+@lru_cache(maxsize=64)  # some 100 kB each for 40 members: the lists of source readers; ``roles`` keeps those of racks
 def bucket_lines(members: tuple[NodeId, ...], salt: bytes, count: int = BUCKETS) -> tuple[tuple[NodeId, ...], ...]:
     """For each of ``count`` buckets, its preference list of the members. ``members`` must be sorted."""
     if not members:
         return ((),) * count
-    scored = {member: scores(member, salt, count) for member in members}
-    room = dict.fromkeys(members, -(-count // len(members)))
+    room = [-(-count // len(members))] * len(members)
     lines = []
-    for bucket in range(count):
-        line = sorted(members, key=lambda member: scored[member][bucket], reverse=True)
-        first = next(member for member in line if room[member] > 0)
-        room[first] -= 1
-        if first is not line[0]:
+    for scored in zip(*(scores(member, salt, count) for member in members), strict=True):
+        line = sorted(range(len(members)), key=scored.__getitem__, reverse=True)
+        first = line[0]
+        if not room[first]:
+            first = next(place for place in line if room[place])
             line.remove(first)
             line.insert(0, first)
-        lines.append(tuple(line))
+        room[first] -= 1
+        lines.append(tuple([members[place] for place in line]))
     return tuple(lines)
 
 
