@@ -14,7 +14,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
-from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, progress_key
+from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
 from gossipd.deployment.statement import STOPS, Verb
 from membership.member import NodeId
@@ -155,7 +155,7 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         chunks, age_s = 0, None
     else:
         state, (reason, subject) = row.progress.state, reasons.of(target, row)
-        held = 0 if state is HostState.REMOVED else row.progress.chunks_verified
+        held = 0 if state in DELETED else row.progress.chunks_verified
         chunks, age_s = min(held, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
@@ -174,9 +174,9 @@ def _stands_still(hosts: Sequence[HostRow]) -> bool:
 
 def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow], rate_in_bytes_per_s: int) -> float | None:
     """The rest over the cluster's present rate; None when complete, cancelled or standing still, or when a host waits
-    for what no rate brings. Hosts from which it was removed are not waited for.
+    for what no rate brings. Hosts that have deleted it are not waited for.
     """
-    coming = [host for host in hosts if host.state != HostState.REMOVED.value]
+    coming = [host for host in hosts if HostState(host.state) not in DELETED]
     rest = facts.bytes_total * len(coming) - totals.bytes_verified
     if any(reason_of_word(host.reason) in _STANDING for host in coming if host.state != HostState.COMPLETE.value):
         return None

@@ -69,6 +69,13 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
     yield condition
     yield _gauge("disk_free_bytes", "Free for models.", store.free_bytes)
     yield _gauge("disk_need_bytes", "Missing for what is deployed.", store.need_bytes)
+    yield _gauge("disk_used_ratio", "Of the file system, by anybody.", snapshot.watermark.used_percent / 100)
+    yield _gauge(
+        "disk_high_watermark_ratio", "Where eviction begins; 0 is never.", snapshot.watermark.high_percent / 100
+    )
+    evicted = CounterMetricFamily("gossipd_versions_evicted", "By the high watermark or prune, since the start.")
+    evicted.add_metric([], snapshot.watermark.evicted)
+    yield evicted
     if store.oldest_unchecked_s is not None:
         yield _gauge("oldest_unchecked_seconds", "Age of the oldest check of a chunk.", store.oldest_unchecked_s)
     inbox = CounterMetricFamily("gossipd_inbox_files", "Files judged in the inbox.", labels=["result"])

@@ -16,7 +16,7 @@ import msgspec
 from gossipd import __version__
 from gossipd.api.events import EventRow
 from gossipd.api.long_poll import WaitRow
-from gossipd.api.ports import Done, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Done, Pruned, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     SCHEMA_VERSION,
     DeploymentRow,
@@ -160,6 +160,9 @@ OPERATIONS = (
         body=("name",),
         optional=("version", "everywhere"),
     ),
+    _Operation("post", "/v1/pin", "Keep a version from eviction here.", Done, body=("name",), optional=("version",)),
+    _Operation("post", "/v1/unpin", "Keep it no longer.", Done, body=("name",), optional=("version",)),
+    _Operation("post", "/v1/prune", "Evict what is not needed here.", Pruned, optional=("dry_run",)),
     _Operation("post", "/v1/forget", "Take a host that is gone off the roster.", Done, body=("node",)),
     _Operation(
         "post", "/v1/untrust", "Stop using a key's models, or one version.", Done, optional=("key", *_MODEL, "undo")

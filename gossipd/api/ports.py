@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gossipd.api.counters import LocalCounters
-from gossipd.api.schema import DeploymentRow, HealthRow, ManifestRow, ModelRow, PeerRow, Row, StatusSnapshot
+from gossipd.api.schema import DeploymentRow, HealthRow, ManifestRow, ModelRow, PeerRow, PrunedRow, Row, StatusSnapshot
 
 
 class Done(Row, frozen=True, kw_only=True):
@@ -27,6 +27,13 @@ class Reloaded(Done, frozen=True, kw_only=True):
 
     applied: list[str]
     needs_restart: list[str]
+
+
+class Pruned(Done, frozen=True, kw_only=True):
+    """The answer to ``prune``: what was evicted, or would be, and what something keeps."""
+
+    evicted: list[PrunedRow]
+    kept: list[PrunedRow]
 
 
 class VerifyStep(Row, frozen=True, kw_only=True):
@@ -95,6 +102,14 @@ class AdminPort(Protocol):
     async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
         """Remove it from this host; it stays removed. Or from every host, until it is deployed again; then raises
         ManifestError ``E_MAY_NOT_CANCEL`` where this host may not. Raises NotFoundError."""
+
+    async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
+        """Keep a version, or the current one of a name, from eviction on this host; or no longer. Raises NotFoundError;
+        GossipdError when the disk refuses, or there are too many."""
+
+    async def prune(self, *, dry_run: bool) -> Pruned:
+        """Evict what is not current, and more down to the low watermark, if there is one. Raises GossipdError when the
+        disk refuses."""
 
     async def rollback(self, name: str) -> Done:
         """Point ``current`` at the version before, here. Raises NotFoundError when there is none."""

@@ -19,7 +19,7 @@ from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageErro
 HERE, ANYWHERE, EVERYWHERE = "here", "anywhere", "everywhere"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
 _AWAY = ("dead", "left")
-_OVER = ("failed", "expired")
+_OVER = ("failed", "expired", "removed", "evicted")
 _TAKEN_BACK = ("roll_back", "remove")
 _FORBIDDEN = "source_forbidden"
 
@@ -81,7 +81,7 @@ def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
         if not own:
             raise DeploymentEndedError(f"{here} is not among the targets of {label}")
         if own[0].state in (*_OVER, "cancelled"):
-            code = "E_GONE" if own[0].reason == "removed" else "E_PARTIAL"
+            code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
             raise DeploymentEndedError(f"{label} has ended on this host: {_words(own[0], row)}", code=code)
     elif row.state in _OVER:
         raise DeploymentEndedError(f"{label} has ended; {lacking(row, row.hosts)}")

@@ -121,6 +121,29 @@ class StoreRow(Row, frozen=True, kw_only=True):
     oldest_unchecked_s: float | None = None
 
 
+class WatermarkRow(Row, frozen=True, kw_only=True):
+    """Making room on the disk. ``used_percent``: of the file system, by anybody. The marks are shares of it; ``high``
+    is 0 when nothing is evicted by it. ``pinned``: NAME, for its current version, or NAME@VERSION. ``evicted``: since
+    the start, by the high mark or ``gossipd prune``."""
+
+    used_percent: float = 0.0
+    high_percent: int = 0
+    low_percent: int = 0
+    pinned: list[str] = msgspec.field(default_factory=list)
+    evicted: int = 0
+
+
+class PrunedRow(Row, frozen=True, kw_only=True):
+    """A complete version. ``last_used_at``: read by others, to a day. ``kept``: pinned, held, open, deploying, gone; or
+    empty."""
+
+    model: str
+    bytes_total: int
+    last_used_at: str | None
+    current: bool
+    kept: str = ""
+
+
 class InboxRow(Row, frozen=True, kw_only=True):
     """The drop folder since the start. ``trouble`` is null while it works."""
 
@@ -192,6 +215,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     hooks: HooksRow = HooksRow()
     refused: list[RefusedRow] = msgspec.field(default_factory=list)
     limits: LimitsRow = LimitsRow()
+    watermark: WatermarkRow = WatermarkRow()
 
 
 class ModelRow(Row, frozen=True, kw_only=True):

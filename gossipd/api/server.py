@@ -18,7 +18,8 @@ GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are comple
 GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
-         override
+         override, pin, unpin
+POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
@@ -78,6 +79,9 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
         Route("/v1/pause", orders.pause, methods=["POST"]),
         Route("/v1/resume", orders.resume, methods=["POST"]),
         Route("/v1/rm", orders.remove, methods=["POST"]),
+        Route("/v1/pin", orders.pin, methods=["POST"]),
+        Route("/v1/unpin", orders.unpin, methods=["POST"]),
+        Route("/v1/prune", orders.prune, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
         Route("/v1/override", orders.override, methods=["POST"]),
@@ -190,6 +194,21 @@ class _AdminRoutes:
         dry_run, everywhere = (_is_set(fields, key) for key in ("dry_run", "everywhere"))
         name, version = fields["name"], _version(fields["version"])
         return _json(await self._operations.remove(name, version, dry_run=dry_run, everywhere=everywhere))
+
+    async def pin(self, request: Request) -> Response:
+        return await self._pinned(request, undo=False)
+
+    async def unpin(self, request: Request) -> Response:
+        return await self._pinned(request, undo=True)
+
+    async def _pinned(self, request: Request, *, undo: bool) -> Response:
+        fields = await _fields(request, "name", optional=("version",))
+        version = _version(fields["version"]) if "version" in fields else None
+        return _json(await self._operations.pin(fields["name"], version, undo=undo))
+
+    async def prune(self, request: Request) -> Response:
+        fields = await _fields(request, optional=("dry_run",))
+        return _json(await self._operations.prune(dry_run=fields.get("dry_run", "false") == "true"))
 
     async def rollback(self, request: Request) -> Response:
         fields = await _fields(request, "name", optional=("version", "everywhere"))

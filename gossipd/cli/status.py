@@ -95,12 +95,28 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
         f"store     {_painted(store['condition'], colour)}, {show_bytes(store['free_bytes'])} free"
         + (f"; {store['detail']}" if store["detail"] else ""),
     ]
+    if watermark := watermark_words(page.get("watermark", {})):
+        lines.append(f"disk      {watermark}")
     if limits := limits_words(page.get("limits", {})):
         lines.append(f"limits    {limits}")
     if page["inbox"]["trouble"]:
         lines.append(f"inbox     {page['inbox']['trouble']}")
     lines += [f"ALARM     {alarm['code']}: {alarm['sentence']} (since {alarm['since']})" for alarm in page["alarms"]]
     return lines
+
+
+def watermark_words(watermark: dict[str, Any]) -> str:
+    """The marks of the disk, and what is pinned; empty when neither is set."""
+    told = []
+    if watermark.get("high_percent"):
+        told.append(
+            f"{watermark['used_percent']:g} % used, evicts at {watermark['high_percent']} % down to "
+            f"{watermark['low_percent']} %, {watermark['evicted']} evicted"
+        )
+    pinned = watermark.get("pinned", [])
+    if pinned:
+        told.append(f"pinned {', '.join(pinned[:5])}" + (f" and {len(pinned) - 5} more" if len(pinned) > 5 else ""))
+    return "; ".join(told)
 
 
 def limits_words(limits: dict[str, Any]) -> str:

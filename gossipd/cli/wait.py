@@ -53,7 +53,7 @@ REMOVED = Goal("removed from", lambda _, host: bool(host["state"] == "removed"))
 
 POLL_S = 0.5  # the records behind the answer change once a second
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the command
-_OVER = ("failed", "expired", "removed")
+_OVER = ("failed", "expired", "removed", "evicted")
 
 
 class WaitTimeoutError(GossipdError):

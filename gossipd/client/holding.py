@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gossipd.core.errors import NotFoundError
+
+LOCK_WAIT_S, LOCK_RETRY_S = 1.0, 0.02
 
 
 @contextmanager
@@ -29,7 +32,7 @@ def held(directory: Path) -> Iterator[Path]:
         raise gone from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            _lock(descriptor)
             is_there = os.path.samestat(os.fstat(descriptor), directory.stat())
         except OSError as error:  # it is being evicted
             raise gone from error
@@ -38,3 +41,17 @@ def held(directory: Path) -> Iterator[Path]:
         yield directory
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """The daemon locks a version for a moment to see whether it is held, and for longer to evict it. Raises
+    BlockingIOError: it evicts it."""
+    until = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(LOCK_RETRY_S)

@@ -192,10 +192,6 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     for key_file, _ in config.security.trust_names:
         if Path(key_file) not in config.security.trust:
             found.append((("security", "trust_names"), f"names {key_file}, which is not in security.trust"))
-    try:
-        check_overlaps([parse_entry(text) for text in config.limits.schedule])
-    except LimitEntryError as error:
-        found.append((("limits", "schedule"), str(error)))
     socket_bytes = len(os.fsencode(config.status.socket))
     if socket_bytes > _SOCKET_BYTES_MAX:
         found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
@@ -203,6 +199,18 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
         found.append((("status", "read_socket"), "must differ from status.socket, which takes commands"))
     if config.store.inbox == config.store.models:
         found.append((("store", "inbox"), "must not be the same directory as store.models"))
+    return found + _across_limits(config)
+
+
+def _across_limits(config: Config) -> list[tuple[tuple[str, str], str]]:
+    found = []
+    high, low = config.store.high_watermark_percent, config.store.low_watermark_percent
+    if high and low >= high:
+        found.append((("store", "low_watermark_percent"), f"must be under store.high_watermark_percent, {high}"))
+    try:
+        check_overlaps([parse_entry(text) for text in config.limits.schedule])
+    except LimitEntryError as error:
+        found.append((("limits", "schedule"), str(error)))
     return found
 
 

@@ -203,6 +203,17 @@ class StoreSection:
         "Complete versions of a model to keep. More: quicker rollback, more shared chunks; fewer: more disk space.",
         2,
     )
+    high_watermark_percent: int = setting(
+        kinds.Whole(0, 99),
+        "Used share of the disk, by anybody, at which complete versions are evicted, down to the low watermark; 0 is\n"
+        "never. Those that are not current go first, then those not read for longest. What is pinned (gossipd pin),\n"
+        "held, open or still being deployed stays. gossipd 0.1 does not know it.",
+        0,
+        reload=True,
+    )
+    low_watermark_percent: int = setting(
+        kinds.Whole(1, 99), "Used share of the disk at which eviction ends.", 80, reload=True
+    )
     reserve_bytes: int = setting(kinds.ByteSize(0, 1024**5), "Free disk space to leave to the rest of the host.", GIB)
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),

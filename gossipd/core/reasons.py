@@ -132,7 +132,7 @@ class HostReason(Enum):
     )  # fmt: skip
     REMOVED = (
         "removed", 16, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
-        "an operator removed it from this host or from all, or `keep_versions` or its publisher's `--keep-last` did",
+        "an operator removed it from this host or from all, or its publisher's `--keep-last` did",
         "drop the manifest into this host's inbox, if it shall come back",
     )  # fmt: skip
     REFUSED_ROLLBACK = (
@@ -297,6 +297,11 @@ class HostReason(Enum):
         "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
         "a file of this host's store is not as gossipd left it, or of a later version",
         "the log of that host names it: move it away, then `SIGHUP`", 18,
+    )  # fmt: skip
+    EVICTED = (
+        "evicted", 55, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
+        "its host made room: newer versions (`keep_versions`), the disk's high watermark, or `gossipd prune`",
+        "drop the manifest into this host's inbox, if it shall come back; `gossipd pin` keeps a version", 16,
     )  # fmt: skip
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import trio
 
-from gossipd.api.ports import Done, Reloaded, VerifyStep
+from gossipd.api.ports import Done, Pruned, Reloaded, VerifyStep
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
+from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import (
@@ -56,6 +57,7 @@ class AdminOperations:
     audit: AuditLog
     reloader: Reloader
     witness: Witness
+    watermarks: Watermarks
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version, force)))
@@ -68,6 +70,12 @@ class AdminOperations:
 
     async def rollback_everywhere(self, name: str, version: int | None) -> Done:
         return _done(await self.driver.ask(lambda request: RollbackOrdered(request, name, version)))
+
+    async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
+        return await self.watermarks.pin(name, version, undo=undo)
+
+    async def prune(self, *, dry_run: bool) -> Pruned:
+        return await self.watermarks.prune(dry_run=dry_run)
 
     async def rollback(self, name: str) -> Done:
         if not self.store.versions(name):

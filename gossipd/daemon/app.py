@@ -72,6 +72,7 @@ from gossipd.daemon.status_view import DaemonStatus
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
+from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.context import BrainContext, HostIdentity
@@ -204,6 +205,9 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
+        self._watermarks = Watermarks(
+            self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit
+        )
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._local_servers = LocalServers()
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
@@ -212,13 +216,13 @@ class App:
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
-            local_servers=self._local_servers, clock=self._cluster_clock,
+            watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
-            reloader=self.reloader,
+            reloader=self.reloader, watermarks=self._watermarks,
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
@@ -267,6 +271,7 @@ class App:
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
             alone, hub, self._hooks, self._data_plane.limits,
+            self._watermarks,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

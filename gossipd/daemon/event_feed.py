@@ -24,6 +24,7 @@ TYPE_OF_RECORD = {
     "removed": "deployment", "superseded": "deployment", "rolled back": "deployment",
     "rolled back everywhere": "deployment", "removed everywhere": "deployment",
     "source trouble": "source", "evicted": "store",
+    "pinned": "store", "unpinned": "store",
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",
     "untrust": "security", "statement refused": "security", "stranger refused": "security",

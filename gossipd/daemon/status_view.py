@@ -27,6 +27,7 @@ from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
+from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -61,6 +62,7 @@ class DaemonStatus:
     lag: LoopLag
     hooks: Hooks
     identities: IdentityWatch
+    watermarks: Watermarks
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -105,6 +107,7 @@ class DaemonStatus:
                 if one.manifest is None and one.state is HostState.FAILED
             ],
             limits=self.data_plane.limits.row(),
+            watermark=self.watermarks.row(),
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:

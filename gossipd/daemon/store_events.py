@@ -52,7 +52,7 @@ class StoreEvents:
                     assert isinstance(event, ModelEvicted)
                     nursery.start_soon(_evict, deployments, event, remembered)
                 elif isinstance(event, ModelEvicted):
-                    deployments.post(VersionEvicted(event.deployment, event.name, event.version))
+                    deployments.post(VersionEvicted(event.deployment, event.name, event.version, event.cause))
                 elif isinstance(event, StoreConditionChanged):
                     _condition_changed(deployments, audit, event)
 

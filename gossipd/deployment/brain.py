@@ -42,8 +42,8 @@ class DeploymentBrain:
             case events.DaemonStarted():
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():
-                self.lifecycle.remove(event.deployment)
-                self._context.audit("evicted", name=event.name, version=event.version)
+                self.lifecycle.evicted(event.deployment)
+                self._context.audit("evicted", name=event.name, version=event.version, reason=event.cause)
             case _ if isinstance(event, events.WorkEnded):
                 self._context.work_ended(event, now, wall_s)
             case _ if isinstance(event, events.Order):

@@ -26,7 +26,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState
+from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState
 from gossipd.deployment.statement import STOPS, Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
@@ -35,6 +35,7 @@ from gossipd.manifest.manifest import Manifest
 # What a flipped bit in a manifest that was right when it was kept can look like.
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
 _TOO_OLD = ("E_ROLLBACK", "E_EXPIRED")
+_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)
 _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.READ: commands.ReadManifest,
     Step.PULL: commands.PullManifest,
@@ -138,7 +139,7 @@ class DeploymentSteps:
         """End the life. A complete model stays on disk, and the chunks of a cancelled one; else it is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
-        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED_OPERATOR):
+        if was_complete and reason not in _ENDS_COMPLETE:
             return
         if state is HostState.CANCELLED and self.step is Step.PUBLISH and self._work is not None:
             return
@@ -152,9 +153,9 @@ class DeploymentSteps:
             if state is HostState.CANCELLED:
                 self._deletes_next = was_open and not record.chunks_verified
             else:
-                self._deletes_next = state is HostState.REMOVED or was_open or self._may_hold_chunks
+                self._deletes_next = state in DELETED or was_open or self._may_hold_chunks
         self._deletes_next = self._deletes_next or self._is_removed_everywhere
-        if state is HostState.REMOVED:
+        if state in DELETED:
             record.chunks_verified = 0
         record.enter(state, reason, sentence)
         self._look_for_superseded()

@@ -23,7 +23,7 @@ from gossipd.deployment.current_versions import CurrentVersions
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
+from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.deployment.states import FINAL
@@ -34,7 +34,7 @@ _JUDGED_AGAIN = (
     HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
     HostReason.STORE_DAMAGED,
 )  # fmt: skip
-_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
+_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, *DELETED)
 
 
 class DeploymentTable:
@@ -61,7 +61,9 @@ class DeploymentTable:
         # One that was complete when it was cancelled stays, after a restart too, also while it is being opened again.
         is_opening = is_new or life.record.state is HostState.INIT
         is_kept = is_opening and statement.deployment in self._context.complete_before
-        if self._context.statements.is_removed(statement.deployment) or statement.verb is Verb.REMOVE:
+        if self._context.statements.is_evicted(statement.deployment) and statement.verb is not Verb.REMOVE:
+            life.close(HostState.EVICTED, HostReason.EVICTED)
+        elif self._context.statements.is_removed(statement.deployment) or statement.verb is Verb.REMOVE:
             life.close(HostState.REMOVED, HostReason.REMOVED)
         elif self._context.statements.is_superseded(statement.deployment) and not is_kept:
             if is_new:
@@ -123,10 +125,16 @@ class DeploymentTable:
                 del self._lives[life.id]
 
     def remove(self, deployment: DeploymentId) -> None:
-        """It is marked as removed from this host, or was evicted."""
+        """It is marked as removed from this host."""
         life = self._lives.get(deployment)
         if life is not None:
             life.close(HostState.REMOVED, HostReason.REMOVED)
+
+    def evicted(self, deployment: DeploymentId) -> None:
+        """The store has deleted it to make room; it is marked so."""
+        life = self._lives.get(deployment)
+        if life is not None:
+            life.close(HostState.EVICTED, HostReason.EVICTED)
 
     def let_go(self, deployment: DeploymentId) -> bool:
         """Its publisher no longer keeps it: give up what is not complete. True when nothing of it is left here, and it
@@ -326,7 +334,7 @@ class DeploymentTable:
         return bool(holders) and not any(node in context.roster.live() for node in holders)
 
     def count_complete(self, record: DeploymentRecord) -> tuple[int, int, int]:
-        """Of its targets: those that have it, those from which it was removed, and all, as far as this host knows."""
+        """Of its targets: those that have it, those that have deleted it, and all, as far as this host knows."""
         assert record.manifest is not None
         context, key = self._context, progress_key(record.id)
         targets = context.roster.targets(record.manifest)
@@ -335,7 +343,21 @@ class DeploymentTable:
         if context.identity.node in targets:
             is_whole = record.told_state in (HostState.COMPLETE, HostState.VERIFYING)
             states.append(HostState.COMPLETE if is_whole else record.told_state)
-        return states.count(HostState.COMPLETE), states.count(HostState.REMOVED), len(targets)
+        return states.count(HostState.COMPLETE), sum(state in DELETED for state in states), len(targets)
+
+    def is_under_way(self, record: DeploymentRecord) -> bool:
+        """Whether it is not complete here, or another living target has it neither whole nor given it up."""
+        if record.manifest is None or record.told_state is not HostState.COMPLETE:
+            return True
+        if record.statement.verb is Verb.CANCEL:
+            return False
+        context, key = self._context, progress_key(record.id)
+        for node in context.roster.targets(record.manifest):
+            if node != context.identity.node and node in context.roster.live():
+                row = context.progress.host(node, key)
+                if row is None or row.progress.state not in FINAL:
+                    return True
+        return False
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -211,7 +211,7 @@ class OverrideOrdered:
 
 @dataclass(frozen=True, slots=True)
 class EvictionBegun:
-    """``keep_versions`` is about to delete an old version: remember that, durably, before it does."""
+    """The store is about to delete a version to make room: remember that, durably, before it does."""
 
     request: RequestNumber
     deployment: DeploymentId
@@ -219,11 +219,12 @@ class EvictionBegun:
 
 @dataclass(frozen=True, slots=True)
 class VersionEvicted:
-    """``keep_versions`` has deleted it."""
+    """The store has deleted it to make room; ``cause`` says what for, in a word."""
 
     deployment: DeploymentId
     name: str
     version: int
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)

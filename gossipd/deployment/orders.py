@@ -117,13 +117,16 @@ class Orders:
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
         self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
+        was_evicted = statements.is_evicted(deployment)
         statement = take_in(manifest)
         statements.clear_removed(deployment)
         try:
             yield from running.keep_statements()
         except GossipdError:
             statements.withdraw(statement, before)
-            if was_removed:
+            if was_evicted:
+                statements.mark_evicted(deployment)
+            elif was_removed:
                 statements.mark_removed(deployment)
             raise
         self._dissemination.tell(statement, running.wall_s, manifest)
@@ -287,7 +290,7 @@ class Orders:
 
     def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
         """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""
-        self._context.statements.mark_removed(order.deployment)
+        self._context.statements.mark_evicted(order.deployment)
         is_kept = yield from running.try_to_keep_statements()
         return "", is_kept
 

@@ -77,13 +77,22 @@ class HostState(Enum):
     EXPIRED = "expired"
     REMOVED = "removed"
     PAUSED = "paused"
+    EVICTED = "evicted"
 
 
-# The last two have no number: older hosts read what stands in their place, and their reason tells them from it.
+# Hosts that have deleted it for good: nobody waits for them.
+DELETED = frozenset({HostState.REMOVED, HostState.EVICTED})
+# The last three have no number: older hosts read what stands in their place, and their reason tells them from it.
 _STATES = tuple(HostState)[:7]
-_IN_PLACE_OF = {HostState.REMOVED: HostState.CANCELLED, HostState.PAUSED: HostState.DOWNLOADING}
+_IN_PLACE_OF = {
+    HostState.REMOVED: HostState.CANCELLED,
+    HostState.EVICTED: HostState.CANCELLED,
+    HostState.PAUSED: HostState.DOWNLOADING,
+}
 _BY_REASON = {
     (HostState.CANCELLED, HostReason.REMOVED): HostState.REMOVED,
+    (HostState.CANCELLED, HostReason.EVICTED): HostState.EVICTED,
+    (HostState.REMOVED, HostReason.EVICTED): HostState.EVICTED,  # form 1 has the nearest reason that it knows
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2

@@ -28,6 +28,7 @@ from gossipd.core.reasons import reason_of_number
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
 from gossipd.deployment.progress_record import (
+    DELETED,
     HostState,
     Progress,
     ProgressFormatError,
@@ -250,12 +251,13 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
         one_copy: the planner knows a holder of every chunk.
         cancelled: the last statement about the deployment is a cancel; what all had by then is complete all the same.
     Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under way.
-        In the end ``complete`` when all targets are, else the worst of their final states. A host from which it was
-        removed counts only when all are such.
+        In the end ``complete`` when all targets are, else the worst of their final states. A host that has
+        deleted it, removed or evicted, counts only when all have.
     """
-    if states and all(state is HostState.REMOVED for state in states):
-        return HostState.REMOVED.value
-    states = [state for state in states if state is not HostState.REMOVED]
+    if states and all(state in DELETED for state in states):
+        deleted = HostState.REMOVED if HostState.REMOVED in states else HostState.EVICTED
+        return str(deleted.value)
+    states = [state for state in states if state not in DELETED]
     if states and all(state in FINAL for state in states):
         endings = [HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED, HostState.COMPLETE]
         worst = next(ending for ending in endings if ending in states)
@@ -270,7 +272,7 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
 
 def _peak(row: HostProgress, chunk_count: int) -> int:
     """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none."""
-    if row.progress.state is HostState.REMOVED:
+    if row.progress.state in DELETED:
         return 0
     return chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
 

@@ -62,6 +62,7 @@ class _Kept(msgspec.Struct, frozen=True):
     untrusted: list[_Id] = []
     overridden: list[str] = []
     superseded: list[_Id] = []
+    evicted: list[_Id] = []
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
@@ -77,6 +78,7 @@ def register_to_bytes(register: StatementStore) -> bytes:
         "overridden": list(state.overridden),
         "removed": list(state.removed),
         "superseded": list(state.superseded),
+        "evicted": list(state.evicted),
         "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
         "last_signed": state.last_signed_s,
     }
@@ -123,6 +125,7 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     state.overridden = dict.fromkeys(found.overridden)
     state.removed = {DeploymentId(one): None for one in found.removed}
     state.superseded = {DeploymentId(one): None for one in found.superseded}
+    state.evicted = {DeploymentId(one): None for one in found.evicted}
     state.alarms = {
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None
         for name, version, trusted, offered in found.alarms

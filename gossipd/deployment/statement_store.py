@@ -94,6 +94,8 @@ class RegisterState:
     deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
     """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
+    evicted: dict[DeploymentId, None] = field(default_factory=dict)
+    """Those of them that the host itself has deleted to make room."""
     superseded: dict[DeploymentId, None] = field(default_factory=dict)
     """Their publishers keep newer versions: words on them are not heard any more."""
     untrusted_keys: dict[bytes, None] = field(default_factory=dict)
@@ -385,14 +387,25 @@ class StatementStore:
 
     def mark_removed(self, deployment: DeploymentId) -> None:
         """An operator removed the deployment from this host: later statements do not bring it back here."""
+        self.state.evicted.pop(deployment, None)
         self._keep(self.state.removed, deployment, REMOVED_MAX)
+
+    def mark_evicted(self, deployment: DeploymentId) -> None:
+        """The same, but the host did it to make room."""
+        self._keep(self.state.removed, deployment, REMOVED_MAX)
+        self._keep(self.state.evicted, deployment, REMOVED_MAX)
 
     def clear_removed(self, deployment: DeploymentId) -> None:
         """An operator dropped the manifest into this host's inbox again."""
         if deployment in self.state.removed:
             del self.state.removed[deployment]
+            self.state.evicted.pop(deployment, None)
             self.revision += 1
 
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
         return deployment in self.state.removed
+
+    def is_evicted(self, deployment: DeploymentId) -> bool:
+        """Whether it must not be fetched here because this host made room."""
+        return deployment in self.state.evicted and deployment in self.state.removed

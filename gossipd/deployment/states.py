@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.progress_record import DELETED, HostState
 
 
 class Step(Enum):
@@ -62,7 +62,7 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.DELETE: frozenset({Step.DELETE, Step.IDLE}),
 }
 
-FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
+FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, *DELETED)
 _HERE = frozenset(HostState) - {HostState.PAUSED}
 
 STATES: dict[HostState, frozenset[HostState]] = {
@@ -70,11 +70,12 @@ STATES: dict[HostState, frozenset[HostState]] = {
     # A publication that finds chunks lost goes back to downloading, and may succeed from there.
     HostState.DOWNLOADING: _HERE - {HostState.INIT, HostState.EXPIRED},
     HostState.VERIFYING: _HERE - {HostState.INIT, HostState.EXPIRED},
-    # Removed here, or no longer trusted; a cancel leaves it as it is.
-    HostState.COMPLETE: frozenset({HostState.REMOVED, HostState.FAILED}),
-    HostState.FAILED: frozenset({HostState.INIT, HostState.CANCELLED, HostState.REMOVED}),
-    HostState.CANCELLED: frozenset({HostState.INIT, HostState.REMOVED}),
-    HostState.EXPIRED: frozenset({HostState.INIT, HostState.CANCELLED, HostState.REMOVED}),
+    # Removed or evicted here, or no longer trusted; a cancel leaves it as it is.
+    HostState.COMPLETE: DELETED | {HostState.FAILED},
+    HostState.FAILED: DELETED | {HostState.INIT, HostState.CANCELLED},
+    HostState.CANCELLED: DELETED | {HostState.INIT},
+    HostState.EXPIRED: DELETED | {HostState.INIT, HostState.CANCELLED},
     HostState.REMOVED: frozenset({HostState.INIT}),
+    HostState.EVICTED: frozenset({HostState.INIT, HostState.REMOVED}),
     HostState.PAUSED: frozenset(),
 }

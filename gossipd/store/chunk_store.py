@@ -25,7 +25,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker, StoreCondition
-from gossipd.store.disk.disk import Disk, read_file, write_all
+from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.durable import PosixDisk
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.whole_sync import WholeSync
@@ -35,6 +35,7 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
+from gossipd.store.models.eviction import ModelUse
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
@@ -63,9 +64,9 @@ class ChunkStore:
             root: an existing directory that only we may write to.
             disk: another implementation of the port, for tests; then ``root`` is not touched.
             background: start the threads; without them the caller calls ``upkeep.step`` and ``scrubber.step``.
-            before_evict: called by ``finish`` in its thread, without a lock held, before an old version is deleted. It
-                must durably remember the version as removed, else the host fetches it again after a kill. May block,
-                must not raise.
+            before_evict: called by ``finish`` and ``make_room`` in their thread, without a lock, before a version is
+                deleted. It must durably remember the version as removed, else the host fetches it again after a kill.
+                May block, must not raise.
         Raises:
             StoreLockedError, StoreFormatError, StoreModeError, StorePathError: see their docstrings.
             StoreWriteError: the disk refused.
@@ -189,6 +190,42 @@ class ChunkStore:
         this led it away. May be repeated. Raises StoreWriteError: the disk refused.
         """
         self._models.follow_roll_backs(name, rolled_back, restored)
+
+    # ---- making room ------------------------------------------------------------------------------
+
+    def pins(self) -> tuple[str, ...]:
+        """What the operator keeps here: ``NAME``, for its current version, or ``NAME@VERSION``."""
+        return self._models.pins.all()
+
+    def pin(self, pin: str, *, is_undone: bool = False) -> bool:
+        """Add a pin, or take it away, durably. Returns whether it changed anything. Raises PinLimitError;
+        StoreWriteError: the disk refused.
+        """
+        try:
+            return self._models.pins.change(pin, is_undone=is_undone)
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
+
+    def space(self) -> Space:
+        """Of the file system. Raises StoreWriteError: the disk does not say."""
+        try:
+            return self._disk.space()
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
+
+    def uses(self) -> list[ModelUse]:
+        """Every complete version, how lately it was used and what keeps it. Looks at every file."""
+        return self._models.evictions.uses()
+
+    def make_room(self, deployment: DeploymentId, cause: str) -> str:
+        """Delete a complete version to make room, unless something keeps it: that is returned in a word, else an empty
+        one. ``cause``: see ``ModelEvicted``. ``before_evict`` is called first. Raises StoreWriteError: the disk
+        refused, call again.
+        """
+        try:
+            return self._models.evictions.evict(deployment, cause)
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
 
     # ---- chunks -----------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.condition import StoreCondition
 
+KEEP_VERSIONS = "keep_versions"
+
 
 @dataclass(frozen=True, slots=True)
 class StoreConditionChanged:
@@ -27,11 +29,13 @@ class SpaceFreed:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvicted:
-    """An old version was deleted by ``keep_versions``: it must not be fetched again."""
+    """A version was deleted to make room: it must not be fetched again."""
 
     deployment: DeploymentId
     name: str
     version: int
+    cause: str = KEEP_VERSIONS
+    """``keep_versions``, ``watermark`` or ``prune``."""
 
 
 StoreEvent: TypeAlias = ChunkStored | ChunkLost | StoreConditionChanged | SpaceFreed | ModelEvicted

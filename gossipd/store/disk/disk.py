@@ -48,6 +48,13 @@ class Disk(Protocol):
     def lock_directory(self, path: str) -> int | None:
         """Lock a directory against those who hold it until ``close``; None while somebody holds it."""
 
+    def is_open_elsewhere(self, descriptor: int) -> bool:
+        """Whether the file is open, or mapped, by another descriptor of any process; True where that is not told."""
+
+    def last_read_s(self, descriptor: int) -> float:
+        """When others last read the file, by the wall clock; as exact as the mount's ``relatime`` is, a day. Reads
+        through this port do not count, where the daemon owns the file."""
+
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         """Write some bytes, possibly fewer than given. Returns how many."""
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from gossipd.store.disk.disk import FileKind, Space, parent
 from gossipd.store.errors import StoreModeError
 
 _RWF_DONTCACHE = 0x80
+_SET_SIGNAL = 10  # F_SETSIG of fcntl.h
 _COPY_BYTES_MAX = 1 << 30  # the kernel's own limit is just under 2 GiB
 _FALLBACK_BYTES = 1 << 20
 _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
@@ -78,6 +80,11 @@ class PosixDisk:
         os.close(self._root)
 
     def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
+        if not write and not create:
+            try:  # what the daemon reads says nothing about the model's use
+                return syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_NOATIME)
+            except PermissionError:
+                pass  # another user's file
         flags = os.O_RDWR if write else os.O_RDONLY
         return syscalls.open_beneath(self._root, path, flags | (os.O_CREAT if create else 0), mode)
 
@@ -108,6 +115,20 @@ class PosixDisk:
                 return None
             raise
         return descriptor
+
+    def is_open_elsewhere(self, descriptor: int) -> bool:
+        """A write lease is granted only to a file's one opener: the kernel counts those of all users. Should another
+        open it in this moment, it waits for the lease's end, and the signal is one that does nothing."""
+        try:
+            fcntl.fcntl(descriptor, _SET_SIGNAL, signal.SIGURG)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError:
+            return True  # EAGAIN; or no leases here
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        return False
+
+    def last_read_s(self, descriptor: int) -> float:
+        return os.fstat(descriptor).st_atime
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         return os.pwrite(descriptor, data, offset)

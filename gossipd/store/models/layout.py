@@ -9,6 +9,7 @@
     .manifests/<id>/checked      when each chunk was last read and compared (``scrub``)
     .incoming/<id>/<path>        files of a model that is not whole yet
     .trash/<n>                   what is being deleted
+    .pinned                      models that the operator keeps, a line each (``pins``)
     .pins/<org>%<name>           a rollback: the version, and the version above which it ends
     <name>/<version>/<path>      a complete model
     <name>/current               symbolic link to one of them
@@ -28,6 +29,7 @@ INCOMING = ".incoming"
 TRASH = ".trash"
 PINS = ".pins"
 PROBE = ".probe"
+PINNED = ".pinned"
 DIRECTORIES = (MANIFESTS, INCOMING, TRASH, PINS)
 
 

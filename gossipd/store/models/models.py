@@ -11,7 +11,6 @@ users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -28,6 +27,8 @@ from gossipd.store.journal.windows import commit
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
+from gossipd.store.models.eviction import Evictions
+from gossipd.store.models.pins import Pins
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_from_files, copy_shared
@@ -42,7 +43,8 @@ class Models:
         """``before_evict``: see ``ChunkStore``."""
         self._context = context
         self._disk = context.disk
-        self._before_evict = before_evict
+        self.pins = Pins(context.disk)
+        self.evictions = Evictions(context, self.pins, self, before_evict)
         self._changing = RLock()
         self._showing = Lock()
         self._replicas: dict[DeploymentId, ModelReplica] = {}
@@ -139,7 +141,7 @@ class Models:
                 mend_tree(self._context, replica)
                 raise NotWholeError(f"files of {name} were removed or cut short; they are fetched again") from None
             for version in self._show(replica, durably=True):
-                self._evict(name, version)
+                self.evictions.evict_surplus(name, version)
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
@@ -169,6 +171,8 @@ class Models:
         try:
             if publishing.current_version(self._disk, model.name) == model.version:
                 raise VersionHeldError(f"{label} is the current version")
+            if self.pins.is_pinned(model.name, model.version, is_current=False):
+                raise VersionHeldError(f"{label} is pinned")
             lock = self._disk.lock_directory(layout.version(model.name, model.version))
             if lock is None:
                 raise VersionHeldError(f"a job holds {label}")
@@ -181,30 +185,13 @@ class Models:
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
-    def _evict(self, name: str, version: int) -> None:
-        with self._changing:
-            known = [] if self._context.stopping.is_set() else list_models(self._disk)
-        for model in known:
-            if (model.name, model.version, model.is_published) != (name, version, True):
-                continue
-            lock = None
-            with suppress(FileNotFoundError):  # removed meanwhile
-                lock = self._disk.lock_directory(layout.version(name, version))
-            if lock is None:
-                continue  # or a job holds it: the next version that is complete looks again
-            try:
-                self._evict_unheld(model)
-            finally:
-                self._disk.close(lock)
-
-    def _evict_unheld(self, model: StoredModel) -> None:
-        evicted = ModelEvicted(model.deployment, model.name, model.version)
-        self._before_evict(evicted)
+    def remove_evicted(self, model: StoredModel) -> bool:
+        """See ModelRemover."""
         with self._changing:
             if self._context.stopping.is_set():
-                return
+                return False
             self._remove(model)
-        self._context.emit(evicted)
+        return True
 
     def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
         self._context.tracker.forget(deployment)

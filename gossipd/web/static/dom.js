@@ -78,6 +78,7 @@ export const toDeployment = (row) =>
 
 // A state is a shape and a word; colour only repeats it.
 const SHAPES = { complete: "●", verifying: "◆", downloading: "▶", init: "○", failed: "✕", cancelled: "–", expired: "–",
+  removed: "–", evicted: "–", paused: "‖",
   alive: "●", suspect: "?", dead: "✕", left: "–" };
 // What a table says of a word of another host's: "__proto__" is no word of it.
 export const own = (words, key) => (Object.hasOwn(words, key) ? words[key] : undefined);

@@ -10,7 +10,7 @@ import msgspec
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Done, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Done, Pruned, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -20,6 +20,7 @@ from gossipd.api.schema import (
     ModelRow,
     NodeRow,
     PeerRow,
+    PrunedRow,
     SecurityRow,
     StatusSnapshot,
     StoreRow,
@@ -170,6 +171,14 @@ class FakeDaemon:
 
     async def rollback_everywhere(self, name: str, version: int | None) -> Done:
         return self._take("rollback", name, version, "everywhere")
+
+    async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
+        return self._take("unpin" if undo else "pin", name, version)
+
+    async def prune(self, *, dry_run: bool) -> Pruned:
+        done = self._take("prune", "", dry_run)
+        kept = PrunedRow(model="org/toy@3", bytes_total=5, last_used_at=None, current=True, kept="pinned")
+        return Pruned(changed=done.changed, sentence=done.sentence, evicted=[], kept=[kept])
 
     async def rollback(self, name: str) -> Done:
         return self._take("rollback", name)

@@ -119,6 +119,9 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         assert client.order("cancel", name="org/toy", version=3)["changed"]
         client.order("rm", name="org/toy", version=2, dry_run=True)
         client.order("rollback", name="org/toy")
+        client.order("pin", name="org/toy")
+        client.order("unpin", name="org/toy", version=3)
+        assert client.order("prune", dry_run=True)["kept"][0]["kept"] == "pinned"
         client.order("forget", node="node-4")
         with pytest.raises(RefusedByDaemonError, match="node-1 is alive") as refusal:
             client.order("forget", node="node-1")
@@ -133,6 +136,9 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         ("cancel", "org/toy", 3),
         ("rm", "org/toy", 2, True),
         ("rollback", "org/toy"),
+        ("pin", "org/toy", None),
+        ("unpin", "org/toy", 3),
+        ("prune", "", True),
         ("forget", "node-4"),
     ]
 
@@ -500,7 +506,7 @@ async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path:
         client = StatusClient(path)
         page = await trio.to_thread.run_sync(client.status)
         refusals = []
-        for verb in ("cancel", "rm", "rollback", "forget", "verify", "anything"):
+        for verb in ("cancel", "rm", "pin", "prune", "rollback", "forget", "verify", "anything"):
             with pytest.raises(RefusedByDaemonError) as refused:
                 await trio.to_thread.run_sync(partial(client.order, verb, name="toy", version=1))
             refusals.append((refused.value.code, refused.value.code_of_exit))

@@ -170,7 +170,7 @@ class _Node:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing, reloader=nothing, witness=nothing,
+            audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False, everywhere=False)
 

@@ -38,4 +38,4 @@ async def test_each_event_reaches_its_brain() -> None:
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert planner == [ChunkLost(MODEL, 3)]
-    assert deployments[1:] == [VersionEvicted(MODEL, "m", 1)]
+    assert deployments[1:] == [VersionEvicted(MODEL, "m", 1, "keep_versions")]

@@ -424,8 +424,8 @@ def test_an_eviction_is_remembered_on_disk_before_its_answer(host: ScriptedHost)
     assert not [one for one in host.all_of(commands.Answer) if one.request == number]
     host.release(commands.KeepStatements)
     assert host.answer(number).is_changed
-    host.tell(events.VersionEvicted(ONE.id, "org/model", 1))
-    assert host.record().reason is HostReason.REMOVED
+    host.tell(events.VersionEvicted(ONE.id, "org/model", 1, "watermark"))
+    assert (host.record().state, host.record().reason) == (HostState.EVICTED, HostReason.EVICTED)
     assert host.audited()[-1] == "evicted"
 
 

@@ -290,7 +290,7 @@ def test_a_host_forgotten_and_heard_again_is_a_host() -> None:
     assert table.host(nodes[0], KEY) is not None
 
 
-I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
+I, D, V, C, F, X, E, R, P, G = HostState  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,10 @@ I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
         ([F, I], False, "downloading"),
         ([C, R], False, "complete"),
         ([R, R], False, "removed"),
+        ([G, G], False, "evicted"),
+        ([R, G], False, "removed"),
+        ([C, G], False, "complete"),
+        ([D, G], False, "downloading"),
         ([D, R], False, "downloading"),
         ([F, R], False, "failed"),
         ([I, R], False, "init"),
@@ -322,7 +326,7 @@ I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
 )
 def test_a_deployment_is_in_the_end_what_its_hosts_are(states: list[HostState], one_copy: bool, expected: str) -> None:
     assert deployment_state(states, one_copy=one_copy) == expected
-    is_over = expected in ("complete", "removed")
+    is_over = expected in ("complete", "removed", "evicted")
     assert deployment_state(states, one_copy=one_copy, cancelled=True) == expected if is_over else "cancelled"
 
 

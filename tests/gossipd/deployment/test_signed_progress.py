@@ -182,6 +182,7 @@ def test_signing_at_most_doubles_the_bytes() -> None:
 @given(st.sampled_from(HostState), st.sampled_from(HostReason), st.sampled_from([b"", b"12345678"]))
 def test_every_state_reason_and_subject_survives_the_wire(state: HostState, reason: HostReason, subject: bytes) -> None:
     own = {HostState.REMOVED: HostReason.REMOVED, HostState.PAUSED: HostReason.PAUSED}
+    own[HostState.EVICTED] = HostReason.EVICTED
     reason = own.get(state, reason)
     said = replace(TRUE, state=state_with(state, reason), reason=reason, subject=subject)
     assert Progress.from_body(said.to_body()) == said

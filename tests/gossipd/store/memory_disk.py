@@ -79,6 +79,8 @@ class MemoryDisk:
         self.used_bytes = 0  # by others
         self.lock_owner: int | None = None
         self.held: set[str] = set()  # directories that somebody holds
+        self.open_elsewhere: set[str] = set()  # files that another process has open
+        self.last_reads: dict[str, float] = {}  # files, and when others read them last
         self.can_allocate = True
         self.write_backs = 0
         self._pending: list[list[Change]] = []
@@ -139,6 +141,14 @@ class MemoryDisk:
 
     def lock_directory(self, path: str) -> int | None:
         return None if path in self.held else self._descriptor(self._directory(path), False)
+
+    def is_open_elsewhere(self, descriptor: int) -> bool:
+        node, _ = self._open[descriptor]
+        return any(self.file(path) is node for path in self.open_elsewhere)
+
+    def last_read_s(self, descriptor: int) -> float:
+        node, _ = self._open[descriptor]
+        return next((at for path, at in self.last_reads.items() if self.file(path) is node), 0.0)
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         self._call("write", "")

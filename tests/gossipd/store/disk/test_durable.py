@@ -6,6 +6,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,3 +173,20 @@ def test_a_directory_is_locked_only_while_nobody_holds_it(disk: PosixDisk, tmp_p
     lock = disk.lock_directory("v")
     assert lock is not None
     disk.close(lock)
+
+
+def test_a_file_is_open_elsewhere_while_anybody_has_it(disk: PosixDisk, tmp_path: Path) -> None:
+    path = tmp_path / "root" / "f"
+    path.write_bytes(b"x")
+    ours = disk.open("f")
+    assert not disk.is_open_elsewhere(ours)
+    with path.open("rb") as read:
+        process = subprocess.Popen(["sleep", "60"], stdin=read)
+    try:
+        assert disk.is_open_elsewhere(ours)
+    finally:
+        process.kill()
+        process.wait()
+    assert not disk.is_open_elsewhere(ours)
+    assert disk.last_read_s(ours) == path.stat().st_atime
+    disk.close(ours)

@@ -1,0 +1,57 @@
+"""Which complete versions make room on a disk that is too full, in which order.
+
+What lives here: the choice, from what the store and the cluster tell. What does not: looking (``daemon.watermarks``),
+and deleting (``store.models.eviction``).
+
+A version that is not ``current`` goes before one that is, and then that which was used longest ago: a job may still
+roll back to the former, and loads the latter by its name. What anything keeps is never chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gossipd.core.ids import DeploymentId
+
+DEPLOYING = "deploying"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionCandidate:
+    """A complete version on this host. ``kept``: what keeps it, a word such as ``pinned``; empty when nothing does."""
+
+    deployment: DeploymentId
+    label: str
+    byte_count: int
+    last_used_s: float
+    is_current: bool
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """``chosen`` in the order of eviction; ``kept``: all that something keeps, the longest unused first."""
+
+    chosen: tuple[EvictionCandidate, ...]
+    kept: tuple[EvictionCandidate, ...]
+
+
+def plan_eviction(
+    candidates: Sequence[EvictionCandidate], *, used_bytes: int, target_bytes: int | None, is_prune: bool = False
+) -> EvictionPlan:
+    """What to evict until no more than ``target_bytes`` of the disk are used.
+
+    Args:
+        used_bytes: of the file system, by anybody.
+        target_bytes: None for no target.
+        is_prune: also every version that is not current, whatever is used.
+    """
+    ordered = sorted(candidates, key=lambda one: (one.is_current, one.last_used_s, one.label))
+    chosen, left_bytes = [], used_bytes
+    for one in ordered:
+        is_too_full = target_bytes is not None and left_bytes > target_bytes
+        if not one.kept and (is_too_full or (is_prune and not one.is_current)):
+            chosen.append(one)
+            left_bytes -= one.byte_count
+    return EvictionPlan(tuple(chosen), tuple(one for one in ordered if one.kept))

@@ -1,0 +1,147 @@
+"""The disk's marks: what is asked of the store and when, the alarm, and what is deploying."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gossipd.core.errors import NotFoundError
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.watermarks import Watermarks
+from gossipd.store.disk.disk import Space
+from gossipd.store.models.eviction import ModelUse
+
+
+def use(version: int, *, kept: str = "") -> ModelUse:
+    return ModelUse(DeploymentId(bytes([version]) * 32), "m", version, 10, float(version), version == 9, kept)
+
+
+class Store:
+    """A disk of 100 bytes. ``busy``: versions that somebody opens after the look."""
+
+    def __init__(self, *uses: ModelUse, used_bytes: int) -> None:
+        self.there = list(uses)
+        self.used_bytes = used_bytes
+        self.busy: set[int] = set()
+        self.evicted: list[tuple[int, str]] = []
+        self.pinned: tuple[str, ...] = ()
+
+    def space(self) -> Space:
+        return Space(100 - self.used_bytes, 100)
+
+    def uses(self) -> list[ModelUse]:
+        return list(self.there)
+
+    def make_room(self, deployment: DeploymentId, cause: str) -> str:
+        found = next(one for one in self.there if one.deployment == deployment)
+        if found.version in self.busy:
+            return "open"
+        self.there.remove(found)
+        self.used_bytes -= found.byte_count
+        self.evicted.append((found.version, cause))
+        return ""
+
+    def pins(self) -> tuple[str, ...]:
+        return self.pinned
+
+    def pin(self, pin: str, *, is_undone: bool) -> bool:
+        is_news = (pin in self.pinned) is is_undone
+        self.pinned = () if is_undone else (pin,)
+        return is_news
+
+
+class Lifecycle:
+    def __init__(self) -> None:
+        self.under_way: set[int] = set()
+
+    def get(self, deployment: DeploymentId) -> int:
+        return deployment[0]
+
+    def is_under_way(self, version: int) -> bool:
+        return version in self.under_way
+
+    def find(self, name: str, version: int | None) -> list[str]:
+        return ["m"] if name == "m" and version in (None, 1) else []
+
+
+class Alarms:
+    def __init__(self) -> None:
+        self.told = ""
+
+    def ring_as(self, code: str, sentence: str) -> None:
+        assert code == "E_WATERMARK"
+        self.told = sentence
+
+    def cured(self, code: str) -> None:
+        self.told = ""
+
+
+class Watched:
+    def __init__(self, *uses: ModelUse, used_bytes: int, high: int = 90, low: int = 70) -> None:
+        self.store, self.lifecycle, self.alarms = Store(*uses, used_bytes=used_bytes), Lifecycle(), Alarms()
+        self.records: list[tuple[str, str]] = []
+        self.settings = SimpleNamespace(high_watermark_percent=high, low_watermark_percent=low)
+        live = SimpleNamespace(config=SimpleNamespace(store=self.settings))
+        audit = SimpleNamespace(record=lambda event, subject: self.records.append((event, subject)))
+        self.watch = Watermarks(
+            cast(Any, live), cast(Any, self.store), cast(Any, self.lifecycle), cast(Any, self.alarms), cast(Any, audit)
+        )
+
+
+async def test_below_the_high_mark_nothing_is_evicted() -> None:
+    watched = Watched(use(1), use(9), used_bytes=89)
+    await watched.watch.look()
+    assert watched.store.evicted == []
+    watched.settings.high_watermark_percent = 0
+    watched.store.used_bytes = 100
+    await watched.watch.look()
+    assert (watched.store.evicted, watched.alarms.told) == ([], ""), "off"
+
+
+async def test_at_the_high_mark_it_evicts_down_to_the_low_one() -> None:
+    watched = Watched(use(9), use(2), use(1), use(3, kept="pinned"), used_bytes=90)
+    await watched.watch.look()
+    assert watched.store.evicted == [(1, "watermark"), (2, "watermark")]
+    row = watched.watch.row()
+    assert (row.used_percent, row.evicted, row.high_percent, row.low_percent) == (70.0, 2, 90, 70)
+    assert watched.alarms.told == ""
+
+
+async def test_what_is_deploying_or_becomes_busy_stays_and_is_named() -> None:
+    watched = Watched(use(1), use(2), use(3, kept="held"), used_bytes=95)
+    watched.lifecycle.under_way, watched.store.busy = {2}, {1}
+    await watched.watch.look()
+    assert watched.store.evicted == []
+    assert "m@2 (deploying), m@3 (held)" in watched.alarms.told
+    watched.store.busy = set()
+    watched.lifecycle.under_way = set()
+    await watched.watch.look()
+    assert watched.store.evicted == [(1, "watermark"), (2, "watermark")]
+    watched.store.used_bytes = 50
+    await watched.watch.look()
+    assert watched.alarms.told == ""
+
+
+async def test_prune_needs_no_marks_and_a_dry_run_changes_nothing() -> None:
+    watched = Watched(use(1), use(9), use(2, kept="open"), used_bytes=50, high=0)
+    dry = await watched.watch.prune(dry_run=True)
+    assert ([one.model for one in dry.evicted], dry.changed, watched.store.evicted) == (["m@1"], False, [])
+    assert dry.sentence == "would evict 1 versions, 10 B"
+    done = await watched.watch.prune(dry_run=False)
+    assert ([one.model for one in done.evicted], done.changed) == (["m@1"], True)
+    assert [(one.model, one.kept) for one in done.kept] == [("m@2", "open")]
+    assert (await watched.watch.prune(dry_run=False)).sentence == "nothing to evict"
+
+
+async def test_pins_are_told_once_and_only_of_models_that_are_known() -> None:
+    watched = Watched(use(1), used_bytes=50)
+    assert (await watched.watch.pin("m", None, undo=False)).changed
+    assert watched.watch.row().pinned == ["m"]
+    assert not (await watched.watch.pin("m", None, undo=False)).changed
+    assert (await watched.watch.pin("m", None, undo=True)).sentence == "m is unpinned on this host"
+    assert watched.records == [("pinned", "m"), ("unpinned", "m")]
+    with pytest.raises(NotFoundError):
+        await watched.watch.pin("m", 2, undo=False)
+    assert not (await watched.watch.pin("gone", 2, undo=True)).changed
