@@ -42,6 +42,7 @@ class DeploymentFacts:
     """The planner knows that every chunk is held by some host, before any host has all of them."""
     stall: str | None = None
     """Why no chunk arrives here, as in ``core.events.StallReason``; the row shows the reason that this host tells."""
+    source_budget_bytes: int | None = None
     own: NodeId | None = None
     version_label: str = ""
     lineage: str = ""
@@ -104,6 +105,7 @@ def deployment_row(
         cluster_bytes_total=facts.bytes_total * totals.hosts_total,
         cluster_bytes_verified=totals.bytes_verified,
         priority=facts.priority,
+        source_budget_bytes=facts.source_budget_bytes,
         stall="".join(told_here) or facts.stall if facts.stall is not None else None,
         signed_by=facts.signed_by,
         version_label=facts.version_label or str(facts.version),

@@ -101,6 +101,7 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
     stalled = family("deployment_stalled", "1 while no chunk arrives here.", "reason")
     source = family("deployment_source_bytes", "Read from external storage by the whole cluster.")
     source_ratio = family("source_bytes_ratio", "Read from external storage, in sizes of the model; 1 is best.")
+    budget = family("deployment_source_budget_bytes", "What may be read from external storage; 0 is no limit.")
     corrupt = family("deployment_corrupt_chunks", "Chunks with a wrong digest, found by any host.")
     for row in rows:
         label = f"{row.name}@{row.version}"
@@ -116,8 +117,9 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
             stalled.add_metric([label, row.stall], 1)
         source.add_metric([label], row.source_bytes)
         source_ratio.add_metric([label], row.source_bytes / row.bytes_total if row.bytes_total else 0.0)
+        budget.add_metric([label], row.source_budget_bytes or 0)
         corrupt.add_metric([label], row.corrupt_chunks)
-    yield from (size, ratio, hosts, ready, done, stalled, source, source_ratio, corrupt)
+    yield from (size, ratio, hosts, ready, done, stalled, source, source_ratio, budget, corrupt)
 
 
 def _traffic(counters: LocalCounters) -> Iterator[Metric]:

@@ -69,7 +69,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
     model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, so they equal the totals exactly
     when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall. ``word``: the
-    last one that was said of it, deploy, cancel, pause, roll_back or remove."""
+    last one that was said of it, deploy, cancel, pause, roll_back or remove.
+    ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit."""
 
     id: str
     name: str
@@ -96,6 +97,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     cluster_bytes_total: int
     cluster_bytes_verified: int
     priority: int = 5
+    source_budget_bytes: int | None = None
     stall: str | None = None
     signed_by: str = ""
     version_label: str = ""

@@ -140,8 +140,10 @@ def percent_words(part: int, whole: int) -> str:
 def traffic_words(row: dict[str, Any]) -> str:
     """The origins of a deployment's bytes, and what was wasted: one line of the plain and of the live status page."""
     ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
+    limit = row.get("source_budget_bytes")
+    budget = "" if limit is None else f" of at most {show_bytes(limit)}"
     return (
-        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "
+        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x){budget}  "
         f"same rack {show_bytes(row['peer_bytes_same_rack'])}  "
         f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
         f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"

@@ -222,6 +222,29 @@ class Seconds:
         return json.dumps(_seconds(value))
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number, whole or not."""
+
+    least: float
+    most: float
+
+    @property
+    def wanted(self) -> str:
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def read(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or _is_absurd(value):
+            raise WrongValueError(f"must be {self.wanted}")
+        if not self.least <= value <= self.most:
+            raise WrongValueError(f"is {value:g}, must be {self.wanted}")
+        return float(value)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, float)
+        return repr(value)
+
+
 def check_address(text: str) -> None:
     try:
         ipaddress.ip_address(text)

@@ -254,6 +254,22 @@ class SourcesSection:
         "Requests to external storage at once. More: faster over distance; fewer: less load on it.",
         8,
     )
+    budget_bytes: int = setting(
+        kinds.ByteSize(0, 1024**5),
+        "Bytes of one deployment that all hosts together may read from external storage; 0 is no limit. Then reads\n"
+        "are held, and hosts go on with what others hold. Every host needs the same. gossipd 0.1 does not know it.",
+        0,
+        reload=True,
+    )
+    budget_money: float = setting(
+        kinds.Amount(0, 1e9),
+        "The same in money, at money_per_gb; 0 is no limit. The lower of both counts.",
+        0.0,
+        reload=True,
+    )
+    money_per_gb: float = setting(
+        kinds.Amount(0, 1e6), "What 1,000,000,000 bytes read from external storage cost.", 0.0, reload=True
+    )
     timeout_s: float = setting(
         kinds.Seconds(1, 600), "Silence after which a request is given up and repeated, with growing pauses.", 10.0
     )

@@ -303,6 +303,11 @@ class HostReason(Enum):
         "its host made room: newer versions (`keep_versions`), the disk's high watermark, or `gossipd prune`",
         "drop the manifest into this host's inbox, if it shall come back; `gossipd pin` keeps a version", 16,
     )  # fmt: skip
+    SOURCE_BUDGET = (
+        "source_budget", 56, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
+        "the budget for reads of storage is spent, and no living host holds the rest",
+        "raise `sources.budget_bytes` or `sources.budget_money` on every host, then `SIGHUP`", 5,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -337,6 +342,7 @@ _OF_CODES = {
     "SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
     "SOURCE_REDIRECT": HostReason.SOURCE_FORBIDDEN,
     "SOURCE_BUSY": HostReason.SOURCE_BUSY,
+    "SOURCE_BUDGET": HostReason.SOURCE_BUDGET,
     "SOURCE_RANGE": HostReason.SOURCE_RANGE,
     "SOURCE": HostReason.SOURCE_REFUSED,
     "SOURCE_NO_RANGES": HostReason.NO_RANGES,

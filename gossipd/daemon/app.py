@@ -38,6 +38,7 @@ from gossipd.control.trigger_server import TriggerServer
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
+from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.clock_watch import ClockWatch
 from gossipd.daemon.contacts import keep_joining
@@ -172,6 +173,7 @@ class App:
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,
             deployments=self._deployments, membership_host=self._membership_host, reports=self.reports,
+            budget=BudgetCheck(self.live, self._progress, lifecycle, self._directory.own),
         )  # fmt: skip
         actions = SwarmActions(
             live=self.live, driver=self._driver, plane=self._plane, executor=self._executor,

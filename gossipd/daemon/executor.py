@@ -20,6 +20,7 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.driver import PlannerDriver
@@ -48,6 +49,7 @@ class CommandExecutor:
     deployments: DeploymentDriver
     membership_host: MembershipHost
     reports: Reports
+    budget: BudgetCheck
 
     def __post_init__(self) -> None:
         # What an adapter may raise is caught where it is called: anything else is our own bug and stops the node.
@@ -73,10 +75,8 @@ class CommandExecutor:
                 self._fetchers.submit(self._fetch, command)
             case events.CancelFetch():
                 self.data_plane.client.cancel(command.peer, command.deployment, command.chunk)
-            case events.StartSourceRead():
-                self._readers.submit(self._read, command)
-            case events.ProbeSource():
-                self._chores.submit(self._probe, command.deployment)
+            case events.StartSourceRead() | events.ProbeSource():
+                self._begin_reading(command)
             case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
                 self.plane.hear(command)
             case events.ClaimSeed():
@@ -85,6 +85,23 @@ class CommandExecutor:
                 self.deployments.post(command)
             case events.LimitUploads():
                 self.data_plane.server.limit_uploads(command.slots)
+
+    def _begin_reading(self, command: events.StartSourceRead | events.ProbeSource) -> None:
+        """A budget that is spent is told as storage that refuses: it is asked again now and then."""
+        chunks = command.chunks if isinstance(command, events.StartSourceRead) else ()
+        refusal = self.budget.refusal(command.deployment, chunks)
+        if refusal is not None:
+            log.warning("reads are held", reason=refusal.sentence)
+            self.deployments.post(SourceTroubled(command.deployment, refusal))
+        if isinstance(command, events.ProbeSource):
+            if refusal is not None:
+                self.driver.post(events.SourceProbed(command.deployment, False, False))
+            else:
+                self._chores.submit(self._probe, command.deployment)
+        elif refusal is not None:
+            self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.SOURCE))
+        else:
+            self._readers.submit(self._read, command)
 
     # ---- in threads --------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from gossipd import __version__
 from gossipd.config.keys import Keys
 from gossipd.config.prints import prints_of
 from gossipd.config.sections import Config
+from gossipd.deployment.source_budget import SourceBudget
 from gossipd.sources.settings import SourceSettings
 from gossipd.store.settings import PageCache, StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
@@ -53,6 +54,12 @@ def bulk_settings(config: Config) -> BulkSettings:
 def source_settings(config: Config) -> SourceSettings:
     """External storage."""
     return SourceSettings(read_timeout_s=config.sources.timeout_s)
+
+
+def source_budget(config: Config) -> SourceBudget:
+    """What may be read of one deployment."""
+    section = config.sources
+    return SourceBudget(section.budget_bytes, section.budget_money, section.money_per_gb)
 
 
 def capabilities(config: Config, keys: Keys, *, seed_term: int = 0) -> NodeCapabilities:

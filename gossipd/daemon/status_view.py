@@ -22,6 +22,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
+from gossipd.daemon import settings_mapping
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
@@ -148,6 +149,7 @@ class DaemonStatus:
             started_s=float(deployment.started_s),
             verb=deployment.statement.verb, one_copy=one_copy,
             stall=deployment.stall.value if deployment.stall is not None else None,
+            source_budget_bytes=settings_mapping.source_budget(self.live.config).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)

@@ -180,6 +180,10 @@ class ClusterProgress:
         rows = self._rows.get(key, {}).items()
         return [node for node, row in rows if row.progress.state is HostState.COMPLETE]
 
+    def source_bytes(self, key: bytes) -> int:
+        """What all hosts have read of it from storage; forgotten ones among them."""
+        return sum(row.progress.source_bytes for row in self._rows.get(key, {}).values())
+
     def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
         """Hosts that have lately said that they cannot read the deployment's storage."""
         stale_s = STALE_REFRESHES * refresh_interval_s(hosts)

@@ -223,6 +223,13 @@ class SourceForbiddenError(SourceError):
     code = "E_SOURCE_FORBIDDEN"
 
 
+class SourceBudgetError(SourceError):
+    """The cluster has read as much of the deployment as the operator allows. Fault: nobody. Retry: when the budget is
+    raised."""
+
+    code = "E_SOURCE_BUDGET"
+
+
 class SourceSlowError(SourceError):
     """No byte within the read time-out, or below the least rate. Retry: once here, on another connection."""
 

@@ -195,7 +195,7 @@ class _Bench:
             directory=cluster, plane=nothing, data_plane=cast(DataPlane, data_plane),
             driver=cast(PlannerDriver, SimpleNamespace(post=self._post)),
             deployments=cast(DeploymentDriver, SimpleNamespace(lifecycle=lifecycle)), membership_host=nothing,
-            reports=cast(Reports, reports),
+            reports=cast(Reports, reports), budget=nothing,
         )  # fmt: skip
         stack.callback(executor.close)
         stack.callback(client.close)

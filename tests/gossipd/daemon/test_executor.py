@@ -9,14 +9,23 @@ from typing import Any, cast
 
 import pytest
 
-from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
+from gossipd.core.events import (
+    Event,
+    FailReason,
+    FetchFailed,
+    ProbeSource,
+    SourceProbed,
+    SourceReadFailed,
+    StartFetch,
+    StartSourceRead,
+)
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
-from gossipd.sources.errors import SourceAuthError, SourceWholeOnlyError
+from gossipd.sources.errors import SourceAuthError, SourceBudgetError, SourceWholeOnlyError
 from gossipd.sources.reader import ReadOutcome
 from gossipd.transfer.errors import PeerBusyError, PeerGoneError, PeerProtocolError, PeerSlowError
 from membership.member import NodeId
@@ -38,6 +47,7 @@ class Bench:
         self.troubles: list[tuple[DeploymentId, str]] = []
         self.put: Any = True
         self.fetched: Exception | None = None
+        self.refusal: SourceBudgetError | None = None
         self.outcome: ReadOutcome | None = None
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
@@ -50,6 +60,7 @@ class Bench:
         deployments = SimpleNamespace(
             lifecycle=SimpleNamespace(manifest_of={self.manifest.id: self.manifest}.get),
             post_from_thread=lambda event: self.troubles.append((event.deployment, event.error.code)),
+            post=lambda event: self.troubles.append((event.deployment, event.error.code)),
         )
         audit = SimpleNamespace(record=lambda event, **fields: self.audited.append((event, fields)))
         self.executor = CommandExecutor(
@@ -57,6 +68,7 @@ class Bench:
             data_plane=cast(Any, data_plane), driver=cast(Any, SimpleNamespace(post=self.events.put)),
             deployments=cast(Any, deployments), membership_host=cast(Any, None),
             reports=cast(Any, SimpleNamespace(audit=audit, bugs=SimpleNamespace(report=self.bugs.put))),
+            budget=cast(Any, SimpleNamespace(refusal=lambda deployment, chunks: self.refusal)),
         )  # fmt: skip
 
     def _fetch_chunk(
@@ -146,6 +158,16 @@ def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench
     bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
+
+
+def test_a_budget_that_is_spent_is_told_as_trouble_and_storage_is_not_asked(bench: Bench) -> None:
+    bench.refusal = SourceBudgetError("m@1", "the budget is spent")
+    bench.outcome = ReadOutcome((0, 1), ())
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1), False))
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (0, 1), FailReason.SOURCE)
+    bench.executor.perform(ProbeSource(bench.manifest.id))
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceProbed(bench.manifest.id, False, False)
+    assert bench.troubles == [(bench.manifest.id, "E_SOURCE_BUDGET")] * 2
 
 
 def test_a_server_without_ranges_is_no_trouble_but_is_read_in_another_way(bench: Bench) -> None:

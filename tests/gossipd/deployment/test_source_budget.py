@@ -1,0 +1,54 @@
+"""What a budget allows, by values, and what counts as spent."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.counters import Counters
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.source_budget import GB, SourceBudget, spent_bytes, why_held
+from gossipd.deployment.statement import Statement, Verb
+from membership.member import NodeId
+
+MODEL = DeploymentId(b"m" * 32)
+OWN, OTHER = NodeId(b"a" * 16), NodeId(b"b" * 16)
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit"),
+    [
+        (SourceBudget(), None),
+        (SourceBudget(bytes_max=7), 7),
+        (SourceBudget(money=5.0), None),
+        (SourceBudget(money=5.0, money_per_gb=0.5), 10 * GB),
+        (SourceBudget(3 * GB, 5.0, 0.5), 3 * GB),
+        (SourceBudget(30 * GB, 5.0, 0.5), 10 * GB),
+    ],
+)
+def test_the_lower_of_bytes_and_money_counts(budget: SourceBudget, limit: int | None) -> None:
+    assert budget.limit_bytes == limit
+
+
+def test_a_read_that_does_not_fit_is_held_and_says_what_is_spent() -> None:
+    assert why_held(SourceBudget(), 10**15, 1) is None
+    assert why_held(SourceBudget(bytes_max=100), 90, 10) is None
+    assert "90 B of 100 B are read; raise it" in (why_held(SourceBudget(bytes_max=100), 90, 11) or "")
+    assert "4.90 of 5.00 in money" in (why_held(SourceBudget(money=5.0, money_per_gb=0.5), 9_800_000_000, GB) or "")
+
+
+def test_all_hosts_and_what_this_one_read_since_it_told_are_spent() -> None:
+    table = ClusterProgress()
+    said = Statement(MODEL, 1, Verb.DEPLOY, 10, 0, b"s" * 32, b"")
+    record = DeploymentRecord(MODEL, said, counters=Counters(source_bytes=50))
+    assert spent_bytes(table, record, OWN) == 50
+    for node, bytes_read in ((OWN, 30), (OTHER, 400)):
+        told = Progress(state=HostState.DOWNLOADING, source_bytes=bytes_read)
+        table.record(node, progress_key(MODEL), 1, told, now=0.0)
+    assert spent_bytes(table, record, OWN) == 450
+    table.forget(OTHER)
+    assert spent_bytes(table, record, OWN) == 450, "what a host has read that is gone is paid, too"
+    record.counters.source_bytes = 10
+    assert spent_bytes(table, record, OWN) == 430, "counters of an earlier run"
