@@ -17,6 +17,7 @@ from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
 from gossipd.deployment.statement import STOPS, Verb
+from gossipd.manifest.manifest import FileEntry
 from membership.member import NodeId
 
 RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
@@ -46,6 +47,7 @@ class DeploymentFacts:
     own: NodeId | None = None
     version_label: str = ""
     lineage: str = ""
+    files: Sequence[FileEntry] = ()
 
     @property
     def cancelled(self) -> bool:
@@ -74,7 +76,7 @@ def deployment_row(
     totals = table.totals(key, single, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
     if len(single) < len(targets):
         totals = replace(totals, hosts_total=len(targets), completed_s=0)
-    reasons = _Reasons(table, key, targets)
+    reasons = _Reasons(table, key, targets, facts.files)
     hosts = [_host_row(each, reasons, facts, now) for each in targets]
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
     states = [HostState(each.state) for each in hosts]
@@ -118,28 +120,38 @@ def deployment_row(
 class _Reasons:
     """The one reason of each target, with whom it is about."""
 
-    def __init__(self, table: ClusterProgress, key: bytes, targets: Sequence[TargetFacts]) -> None:
+    def __init__(
+        self, table: ClusterProgress, key: bytes, targets: Sequence[TargetFacts], files: Sequence[FileEntry]
+    ) -> None:
         self._table = table
+        self._files = files
         self._key = key
         self._by_subject = {each.node[:SUBJECT_BYTES]: each for each in targets}
 
     def row(self, target: TargetFacts) -> HostProgress | None:
         return self._table.host(target.node, self._key)
 
-    def of(self, target: TargetFacts, row: HostProgress) -> tuple[HostReason, str]:
-        """A host that is gone can change nothing; a host that waits for a reader has that reader's reason."""
+    def of(self, target: TargetFacts, row: HostProgress) -> tuple[HostReason, str, str]:
+        """The reason, whom it is about, and the file. A host that is gone can change nothing; a host that waits for a
+        reader has that reader's reason.
+        """
         reason, subject = row.progress.reason, row.progress.subject
         away = _AWAY.get(target.member_state, HostReason.NONE)
         if away in (HostReason.DEAD, HostReason.LEFT) or reason is HostReason.NONE:
-            return away, ""
-        if reason is not HostReason.WAITS_FOR_READER:
-            return reason, subject.hex()
-        reader = self._by_subject.get(subject)
+            return away, "", ""
+        if reason.is_the_readers:
+            return reason, "", self._file(subject)
+        reader = self._by_subject.get(subject) if reason is HostReason.WAITS_FOR_READER else None
         if reader is None:
-            return reason, subject.hex()
+            return reason, subject.hex(), ""
         said = self.row(reader)
-        is_told = said is not None and said.progress.reason.is_the_readers
-        return said.progress.reason if said is not None and is_told else reason, reader.name
+        if said is None or not said.progress.reason.is_the_readers:
+            return reason, reader.name, ""
+        return said.progress.reason, reader.name, self._file(said.progress.subject)
+
+    def _file(self, subject: bytes) -> str:
+        index = int.from_bytes(subject, "big")
+        return self._files[index].path if subject and index < len(self._files) else ""
 
 
 _AWAY = {one.value: one for one in (HostReason.SUSPECT, HostReason.DEAD, HostReason.LEFT)}
@@ -149,6 +161,7 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     row = reasons.row(target)
     chunks: int
     age_s: float | None
+    file = ""
     if target.is_twice:
         state, reason, subject, chunks, age_s = HostState.INIT, HostReason.IDENTITY_TWICE, "", 0, None
     elif row is None:
@@ -156,12 +169,12 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         state, reason, subject = HostState.CANCELLED if facts.cancelled else HostState.INIT, away, ""
         chunks, age_s = 0, None
     else:
-        state, (reason, subject) = row.progress.state, reasons.of(target, row)
+        state, (reason, subject, file) = row.progress.state, reasons.of(target, row)
         held = 0 if state in DELETED else row.progress.chunks_verified
         chunks, age_s = min(held, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
-        reason=reason.value, subject=subject,
+        reason=reason.value, subject=subject, file=file,
         reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
         current=None if row is None else row.progress.current,
     )  # fmt: skip

@@ -50,9 +50,10 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 
 class HostRow(Row, frozen=True, kw_only=True):
-    """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
-    reads storage and cannot, else the head of a key's id. ``reason_s``: for how long it has been heard. ``current``:
-    the version of that name that users see there, told by hosts that have this one complete."""
+    """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host
+    that reads storage and cannot, else the head of a key's id. ``file``: that storage does not give. ``reason_s``:
+    for how long it has been heard. ``current``: the version of that name that users see there, told by hosts that
+    have this one complete."""
 
     name: str
     rack: str
@@ -61,6 +62,7 @@ class HostRow(Row, frozen=True, kw_only=True):
     age_s: float | None
     reason: str
     subject: str = ""
+    file: str = ""
     reason_s: float | None = None
     current: int | None = None
 

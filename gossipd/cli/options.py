@@ -40,11 +40,12 @@ def daemon_options(function: F) -> F:
 
 
 def reason_words(host: dict[str, Any]) -> str:
-    """A host's reason, and whom it is about."""
+    """A host's reason, the file and whom it is about."""
     reason, subject = host["reason"], host.get("subject", "")
+    known = reason_of_word(reason)
+    reason += f" of {host['file']}" if host.get("file") else ""
     if not subject:
         return str(reason)
-    known = reason_of_word(reason)
     is_of_a_host = known.is_the_readers or known is HostReason.WAITS_FOR_READER
     return f"{reason}, says {subject}" if is_of_a_host else f"{reason} key={subject[:12]}"
 

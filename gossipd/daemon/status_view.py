@@ -151,6 +151,7 @@ class DaemonStatus:
             stall=deployment.stall.value if deployment.stall is not None else None,
             source_budget_bytes=settings_mapping.source_budget(self.live.config).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
+            files=manifest.files,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())

@@ -43,6 +43,8 @@ class DeploymentRecord:
     stall: StallReason | None = None
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it."""
+    source_file: bytes = b""
+    """The subject of that trouble: the index of the file that it is about, or nothing."""
     disk_trouble: HostReason = HostReason.NONE
     """What the disk refuses at present; it explains a stall for the disk."""
     started_s: int = 0
@@ -91,9 +93,12 @@ class DeploymentRecord:
         """The record that gossip carries."""
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
+        reason = self._why()
+        is_trouble = self.reason is HostReason.NONE and reason is self.source_trouble and reason.is_the_readers
         is_moving = self.state not in FINAL and self.stall is None and not self.is_paused
         return Progress(
-            state=self.told_state, reason=self._why(), subject=self.subject, chunks_verified=self.chunks_verified,
+            state=self.told_state, reason=reason, subject=self.source_file if is_trouble else self.subject,
+            chunks_verified=self.chunks_verified,
             rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
             rate_out_bytes_per_s=int(self.rate_out.bytes_per_s), started_s=self.started_s,
             elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),

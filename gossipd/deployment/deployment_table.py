@@ -13,7 +13,7 @@ from dataclasses import replace
 from operator import itemgetter
 from random import Random
 
-from gossipd.core.errors import QueueFullError
+from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.core.reasons import HostReason, reason_of_code
@@ -290,6 +290,7 @@ class DeploymentTable:
             if trouble is not record.source_trouble:
                 self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
             record.source_trouble = trouble
+            record.source_file = _file_subject(record.manifest, error)
             record.sentence = error.sentence
             record.changed = True
 
@@ -386,3 +387,11 @@ class DeploymentTable:
         if wanted not in live and len(live) >= live_max:
             sentence = f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
             raise QueueFullError(sentence)
+
+
+def _file_subject(manifest: Manifest | None, error: GossipdError) -> bytes:
+    """The index of the file that an error of storage is about, as the subject of a record; every host has the manifest
+    and can name it."""
+    path = getattr(error, "path", "")
+    found = [index for index, entry in enumerate(manifest.files) if entry.path == path] if manifest and path else []
+    return found[0].to_bytes(SUBJECT_BYTES, "big") if found else b""

@@ -36,6 +36,8 @@ class SourceError(RemoteError):
     def __init__(self, what: str, why: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
         self.what = what
+        self.path = ""
+        """Of the file in the manifest, where the error is about one; set by the reader."""
         self.said = ""
         """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.retry_after_s = retry_after_s

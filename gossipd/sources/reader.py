@@ -35,9 +35,11 @@ from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, 
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.clients import Clock
 from gossipd.sources.errors import (
+    SourceAuthError,
     SourceCancelledError,
     SourceError,
     SourceHashError,
+    SourceNotFoundError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
@@ -184,6 +186,8 @@ class SourceReader:
     def _note(self, job: Job, location: Location, error: GossipdError) -> None:
         """Record an error that decided something; its object may be left alone for a while."""
         job.errors.append(error)
+        if isinstance(error, SourceError) and (error.is_permanent or isinstance(error, _OF_ONE_OBJECT)):
+            error.path = location.path
         is_refused = not isinstance(error, SourceCancelledError | SourceWholeOnlyError)
         if isinstance(error, SourceError) and error.again == 0 and is_refused:
             self._admission.refuse(job.manifest.id, location, error)
@@ -306,6 +310,7 @@ class Attempts:
             self._wrong.add((mirror.text, chunk))
 
 
+_OF_ONE_OBJECT = (SourceAuthError, SourceNotFoundError)
 _BREAKS = (SourceShortError, SourceUnreachableError)
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import pytest
 
 from tests import servers
 from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.toy import make_model
+from tests.rangeless_server import rangeless_server
+
+Served: TypeAlias = Callable[[Path, Path], AbstractContextManager[str]]
+SHARD = "model-00001-of-00001.safetensors"
 
 
 def said_of(name: str, daemon: Daemon) -> tuple[str, str, str]:
@@ -85,3 +96,57 @@ def test_all_that_wait_for_a_reader_show_its_reason_and_name(tmp_path: Path) -> 
             assert "says node-1" in ended.stderr
             storage.always = None
             made.wait_complete("m", 1, at=made[2], hosts=2)
+
+
+@contextmanager
+def short_at_nginx(model: Path, base: Path) -> Iterator[str]:
+    os.truncate(model / SHARD, 200_000)
+    with servers.nginx(model, base) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+@contextmanager
+def short_without_ranges(model: Path, base: Path) -> Iterator[str]:
+    os.truncate(model / SHARD, 200_000)
+    with rangeless_server(model) as server:
+        yield server.url
+
+
+@contextmanager
+def always(fault: servers.Fault, model: Path, base: Path) -> Iterator[str]:
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage:
+        storage.always = fault
+        yield storage.url
+
+
+@pytest.mark.needs("nginx")
+@pytest.mark.parametrize(
+    ("served", "reason", "code"),
+    [
+        (short_at_nginx, "object_short", 11),
+        (short_without_ranges, "object_short", 11),
+        (partial(always, servers.Fault(servers.Misbehaviour.LABELLED_GZIP)), "source_encoded", 11),
+        (partial(always, servers.Fault(servers.Misbehaviour.WRONG_RANGE)), "source_range", 11),
+    ],
+)
+def test_what_only_another_object_or_server_cures_ends_a_wait_early_with_the_file_on_every_host(
+    tmp_path: Path, served: Served, reason: str, code: int
+) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "c", environment={"GOSSIPD_SOURCES__ALLOW": '["http://127.0.0.1:*"]'}) as made:
+        for number in (1, 2):
+            made.add(f"node-{number}", "rack-1", GOSSIPD_SOURCES__ENABLED=str(number == 1).lower()).start()
+        made.wait_together()
+        with served(shutil.copytree(model, tmp_path / "www"), tmp_path / "server") as url:
+            made.drop(made.publish(model, "m", 1, "--source", f"{url}/"), made[1])
+            ended = gossipd("wait", "m@1", "--config", made[2].config, "--timeout", "90s", check=False)
+        assert ended.returncode == code, ended.stderr
+        assert f"{reason} of " in ended.stderr and "says node-1" in ended.stderr
+        for daemon in (made[1], made[2]):
+            row = daemon.deployment("m", 1)
+            assert row is not None
+            told = {host["name"]: (host["reason"], host["subject"]) for host in row["hosts"]}
+            assert told == {"node-1": (reason, ""), "node-2": (reason, "node-1")}
+            (file,) = {host["file"] for host in row["hosts"]}
+            assert (model / file).is_file() and f"{reason} of {file}" in ended.stderr

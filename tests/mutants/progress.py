@@ -15,6 +15,14 @@ _LIFE = "gossipd/deployment/deployment_table.py"
 
 MUTANTS = (
     Mutant(
+        "names-no-file",
+        "A reason of storage does not say which file it is about.",
+        "gossipd/deployment/deployment_record.py",
+        "subject=self.source_file if is_trouble else self.subject,",
+        "subject=self.subject,",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
         "believes-progress-that-another-signed",
         "A signature of any bytes is good enough.",
         _JUDGE,

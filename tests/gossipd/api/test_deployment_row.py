@@ -10,6 +10,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.manifest.manifest import FileEntry
 from membership.member import NodeId
 from tests.gossipd.api.fake_daemon import TOY, node
 
@@ -124,3 +125,19 @@ def test_a_removed_host_is_not_waited_for() -> None:
     facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 24, chunk_count=4)
     targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
     assert deployment_row(facts, table, targets, now=101.0).eta_s == 16.0
+
+
+def test_a_reader_s_trouble_names_its_file_on_its_row_and_on_those_that_wait_for_it() -> None:
+    table = ClusterProgress()
+    short = Progress(state=HostState.DOWNLOADING, reason=HostReason.OBJECT_SHORT, subject=(1).to_bytes(8, "big"))
+    waits = Progress(state=HostState.DOWNLOADING, reason=HostReason.WAITS_FOR_READER, subject=node(1)[:8])
+    table.record(node(1), progress_key(TOY), 1_789_000_001_000, short, now=100.0)
+    table.record(node(2), progress_key(TOY), 1_789_000_001_000, waits, now=100.0)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    files = (FileEntry("config.json", 10, 0o644), FileEntry("a.bin", 1 << 24, 0o644))
+    for known, name in ((files, "a.bin"), (files[:1], "")):
+        facts = DeploymentFacts(id=TOY, name="toy", version=3, bytes_total=1 << 24, chunk_count=4, files=known)
+        told = [
+            (host.reason, host.subject, host.file) for host in deployment_row(facts, table, targets, now=101.0).hosts
+        ]
+        assert told == [("object_short", "", name), ("object_short", "node-1", name)]

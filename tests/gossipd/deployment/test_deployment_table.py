@@ -15,7 +15,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest
 from gossipd.identity.trust import key_id
-from gossipd.sources.errors import SourceAuthError
+from gossipd.sources.errors import SourceAuthError, SourceTruncatedError
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, OWN, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import TRUSTED, manifest
@@ -384,3 +384,21 @@ def test_a_model_whose_last_copy_went_is_told_as_that(
     host.tell(events.SourceTroubled(ONE.id, LocalError("not there", code="E_SOURCE_NOT_FOUND")))
     host.tell(ReportStall(ONE.id, StallReason.STORAGE))
     assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is reason
+
+
+def test_trouble_with_a_file_is_told_with_its_index_while_nothing_comes() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.wait(1.0)
+    error = SourceTruncatedError("http://s/x", "it is shorter")
+    error.path = ONE.files[-1].path
+    host.tell(events.SourceTroubled(ONE.id, error))
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE))
+    told = host.record().progress(WALL_S)
+    assert (told.reason, int.from_bytes(told.subject, "big")) == (HostReason.OBJECT_SHORT, len(ONE.files) - 1)
+    host.tell(ReportStall(ONE.id, None))
+    assert host.record().progress(WALL_S).subject == b"", "no reason, no subject"
+    error.path = "no file of this model"
+    host.tell(events.SourceTroubled(ONE.id, error))
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE))
+    assert host.record().progress(WALL_S).subject == b""
