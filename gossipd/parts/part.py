@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import translate
+from functools import lru_cache
 from re import compile as compile_pattern
 
 from gossipd.core.chunkset import ChunkSet
@@ -70,6 +71,7 @@ def everything(manifest: Manifest) -> Part:
     return Part(manifest.id, Want(), ChunkSet.full(manifest.chunk_count), files)
 
 
+@lru_cache(maxsize=8)  # an index of 90,000 tensors takes a second, and several ask for the part of one want
 def choose_part(manifest: Manifest, want: Want) -> Part:
     """The part that ``want`` means.
 

@@ -22,6 +22,7 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import EVERYTHING, Want
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker, StoreCondition
@@ -114,17 +115,26 @@ class ChunkStore:
         """Every model with books here. A starting daemon reads ``manifest_bytes`` of each and calls ``open``."""
         return list_models(self._disk)
 
-    def open(self, manifest: Manifest) -> ChunkSet:
-        """Make room for a model or resume it. Returns the chunks that are verified here.
+    def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
+        """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
+        here, also those that are wanted no longer.
 
-        Chunks that another open model holds are copied first. A model that is open already is not opened twice.
+        Chunks that another open model holds are copied first. A model that is open already is not opened twice. A part
+        that is shown grows out of sight and must be finished again; it stays as it is when less is wanted, unless
+        ``frees``: then what is not wanted goes.
 
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when the model would fit.
             StoreFormatError, VersionTakenError, CaseFoldedError: see their docstrings.
+            WantError, ManifestError: the want means nothing in this model; see ``choose_part``.
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
-        return self._models.open(manifest)
+        return self._models.open(manifest, want, frees=frees)
+
+    def place(self, deployment: DeploymentId) -> str | None:
+        """Where users find what is published of an open model, relative to the store; None while nothing is."""
+        replica = self._models.find(deployment)
+        return replica.tree if replica is not None and replica.is_published else None
 
     def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
         """``open`` a model and copy its chunks from files of this host, each compared with its digest. Returns None

@@ -26,6 +26,7 @@ from blake3 import blake3
 
 from gossipd.core.bits import Bits
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.part import Part
 from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file
 from gossipd.store.errors import CaseFoldedError, NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.claims import make_books, start_journal
@@ -39,10 +40,13 @@ _OPEN_MAX = 64  # a chunk of packed files may touch thousands
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
-def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 0) -> ModelReplica:
+def open_replica(
+    context: Context, manifest: Manifest, *, part: Part | None = None, promised_bytes: int = 0
+) -> ModelReplica:
     """Open or create the books of a model, as true as the disk is.
 
     Args:
+        part: what lies here, as ``settle_part`` says; None: everything.
         promised_bytes: what other models still need and could not reserve.
     Raises:
         NoSpaceError: the model does not fit; nothing was made.
@@ -58,7 +62,7 @@ def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 
             "takes for one; move the store to one that tells them apart, or publish with other names"
         )
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, context.clock.boot)
-    replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
+    replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id), part=part)
     said, is_known = _read_journal(context, manifest)
     _find_tree(context, replica, said, is_known=is_known)
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
@@ -83,13 +87,14 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
     make_directories(context, replica)  # before the books: books without a tree mean a published model
     make_books(context, replica)
     wrong = wrong_sizes(context, replica)
-    suspects = _suspects(manifest, said, context.clock.boot)
+    suspects = [one for one in _suspects(manifest, said, context.clock.boot) if one in replica.wanted]
     _believe(context, replica, said, wrong, suspects)
     replica.is_sparse = make_files(context, replica, wrong)
     replica.has_durable_names = False
     if not is_new:
         replica.held.update(_hash_suspects(context, replica, suspects))
         replica.is_sparse |= not wrong and lacks_bytes > 0
+    replica.is_sparse |= not replica.part.is_everything and not replica.is_whole
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)
     try:
@@ -109,7 +114,9 @@ def _believe(
     size. First a journal without those claims is made durable, else the next start would believe zeros.
     """
     replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
-    gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
+    if not replica.part.is_everything:
+        replica.held.difference_update(replica.held.snapshot() - replica.part.wanted)
+    gone = [chunk for chunk in beyond_the_end(replica, wrong) if chunk in replica.held]
     if gone:
         replica.held.difference_update(gone)
         replica.durable = Bits.of_raw(replica.manifest.chunk_count, replica.held.raw)
@@ -130,8 +137,7 @@ def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
 
 def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:
     """Find where the files are: a crash may have come between the rename and its record."""
-    manifest = replica.manifest
-    place = layout.version(manifest.name, manifest.version)
+    place = replica.place
     if context.disk.kind(replica.tree) is not None or context.disk.kind(place) is None:
         return
     if not is_known:
@@ -144,7 +150,9 @@ def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, pr
     """The bytes of the model without reserved blocks. Raises NoSpaceError."""
     space = context.disk.space()
     reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
-    need = sum(entry.size for entry in manifest.files) - _allocated_bytes(context, replica)
+    part = replica.part
+    need = manifest.bytes_total if part.is_everything else sum(map(manifest.chunk_length, part.wanted))
+    need -= _allocated_bytes(context, replica)
     if need > 0 and need + reserve + promised_bytes > space.free_bytes:
         raise NoSpaceError(
             f"{manifest.name}@{manifest.version} needs {need} bytes and a reserve of {reserve}, "
@@ -159,9 +167,9 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
     if context.disk.kind(replica.tree) is None:
         return 0
     total = 0
-    for file_index, entry in enumerate(replica.manifest.files):
+    for file_index in replica.placement.files():
         with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
-            total += min(entry.size, context.disk.allocated(descriptor))
+            total += min(replica.placement.size(file_index), context.disk.allocated(descriptor))
     return total
 
 
@@ -175,12 +183,12 @@ def make_directories(context: Context, replica: ModelReplica) -> None:
 def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
     """Files of a wrong size: index to the size found, 0 for a missing one."""
     found = {}
-    for file_index, entry in enumerate(replica.manifest.files):
+    for file_index in replica.placement.files():
         size = None
         # Opened read-only, because a store on a read-only disk can still serve.
         with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
             size = context.disk.size(descriptor)
-        if size != entry.size:
+        if size != replica.placement.size(file_index):
             found[file_index] = size or 0
     return found
 
@@ -192,10 +200,13 @@ def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) ->
     """
     is_sparse = False
     for file_index in wrong:
-        entry = replica.manifest.files[file_index]
-        path, mode = replica.path(file_index), file_mode(entry.mode)
+        placement, path = replica.placement, replica.path(file_index)
+        mode = file_mode(placement.mode(file_index))
         with opened(context.disk, path, write=True, create=True, mode=mode) as descriptor:
-            is_sparse |= not _set_size(context, descriptor, entry.size)
+            if placement.has_holes(file_index):
+                context.disk.truncate(descriptor, placement.size(file_index))
+            else:
+                is_sparse |= not _set_size(context, descriptor, placement.size(file_index))
     return is_sparse
 
 
@@ -215,13 +226,14 @@ def file_mode(mode: int) -> int:
     return 0o755 if mode & 0o111 else 0o644
 
 
-def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
+def beyond_the_end(replica: ModelReplica, sizes: dict[int, int]) -> set[int]:
     """Chunks with bytes beyond the given end of a file."""
-    touched = {chunk for file_index in sizes for chunk in manifest.layout.chunks_of(file_index)}
+    placement = replica.placement
+    touched = {chunk for file_index in sizes for chunk in placement.chunks_of(file_index)}
     return {
         chunk
         for chunk in touched
-        if any(part.offset + part.length > sizes.get(part.file_index, math.inf) for part in manifest.segments(chunk))
+        if any(part.offset + part.length > sizes.get(part.file_index, math.inf) for part in placement.segments(chunk))
     }
 
 
@@ -259,7 +271,7 @@ def _is_right_on_device(
 ) -> bool:
     body = buffer[: replica.manifest.chunk_length(chunk)]
     position = 0
-    for segment in replica.manifest.segments(chunk):
+    for segment in replica.placement.segments(chunk):
         try:
             descriptor = _synced(context, replica, segment.file_index, files)
             if not context.disk.has_data(descriptor, segment.offset):

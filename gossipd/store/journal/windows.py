@@ -65,9 +65,9 @@ Fill: TypeAlias = Callable[[Segment, int, int], None]
 
 
 def write_chunk(context: Context, replica: ModelReplica, chunk: int, fill: Fill) -> bool:
-    """Write one chunk whose bytes are right; False when another thread writes it or it is held. Raises OSError: the
-    disk refused; the chunk is not held; StoreWriteError: this model's journal cannot be written; NotHeldError: the
-    model was closed meanwhile.
+    """Write one chunk whose bytes are right; False when another thread writes it, it is held, or it is of no part here.
+    Raises OSError: the disk refused; the chunk is not held; StoreWriteError: this model's journal cannot be written;
+    NotHeldError: the model was closed meanwhile.
     """
     window = _enter(context, replica, chunk)
     if window is None:
@@ -76,7 +76,7 @@ def write_chunk(context: Context, replica: ModelReplica, chunk: int, fill: Fill)
     is_written = False
     try:
         position = 0
-        for segment in replica.manifest.segments(chunk):
+        for segment in replica.placement.segments(chunk):
             handle = _writable(context, replica, window, segment.file_index)
             try:
                 fill(segment, position, handle.descriptor)
@@ -97,7 +97,7 @@ def _enter(context: Context, replica: ModelReplica, chunk: int) -> Window | None
             replica.quiet.wait(_WAIT_S)
         if replica.is_closed:
             raise NotHeldError("the deployment is not open here")
-        if chunk in replica.held or chunk in replica.busy:
+        if chunk in replica.held or chunk in replica.busy or chunk not in replica.wanted:
             return None
         if replica.ledger.broken:  # a fault of this journal; the probe reports faults of the disk
             raise StoreWriteError(f"the journal of {replica.manifest.name} cannot be written", code="E_STORE_IO")
@@ -130,7 +130,7 @@ def _writable(context: Context, replica: ModelReplica, window: Window, file_inde
     """Lease the file for writing. The window keeps it open until it is durable, as long as it has room."""
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
-    if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:
+    if context.disk.size(handle.descriptor) < replica.placement.size(file_index):
         # A write would restore the length, and then the bytes lost behind the cut would go unnoticed.
         context.handles.give_back(handle)
         context.handles.detach(replica.deployment, file_index)  # the handle may be of a file that was replaced

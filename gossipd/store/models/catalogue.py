@@ -10,10 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
+from gossipd.parts.want import WantError
 from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
 from gossipd.store.journal.journal import replay
 from gossipd.store.models import layout
+from gossipd.store.models.part_note import tree_place
 
 _MARKER = "gossipd-store 1\n"
 _MARKER_PREFIX = "gossipd-store "
@@ -28,6 +30,8 @@ class StoredModel:
     name: str = ""
     version: int = -1
     is_published: bool = False
+    place: str = ""
+    """Where its tree is once it is published: a whole version or a part."""
 
 
 def prepare_root(disk: Disk) -> int:
@@ -119,5 +123,8 @@ def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     if header is None:
         return StoredModel(deployment)
     is_incoming = disk.kind(layout.incoming(deployment)) is not None
-    is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is FileKind.DIRECTORY
-    return StoredModel(deployment, header.name, header.version, is_published)
+    place = layout.version(header.name, header.version)
+    with suppress(StoreFormatError, WantError, OSError):
+        place = tree_place(disk, deployment, header.name, header.version)
+    is_published = not is_incoming and disk.kind(place) is FileKind.DIRECTORY
+    return StoredModel(deployment, header.name, header.version, is_published, place)

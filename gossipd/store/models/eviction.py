@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.disk import opened
-from gossipd.store.models import layout, publishing
+from gossipd.store.models import publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.pins import Pins
@@ -68,24 +69,24 @@ class Evictions:
         return [self._use(replica) for replica in self._models.published()]
 
     def _use(self, replica: ModelReplica) -> ModelUse:
-        manifest, place = replica.manifest, layout.version(replica.manifest.name, replica.manifest.version)
+        manifest = replica.manifest
         last_used_s = float(replica.published_s or 0)
-        for file in manifest.files[:_FILES_ASKED_MAX]:
-            with suppress(OSError), opened(self._disk, f"{place}/{file.path}") as descriptor:
+        for file_index in islice(replica.placement.files(), _FILES_ASKED_MAX):
+            with suppress(OSError), opened(self._disk, replica.path(file_index)) as descriptor:
                 last_used_s = max(last_used_s, self._disk.last_read_s(descriptor))
-        is_current = publishing.current_version(self._disk, manifest.name) == manifest.version
+        is_current = publishing.is_current(self._disk, manifest.name, manifest.version)
         kept = PINNED if self._is_pinned(manifest.name, manifest.version) else self._in_use(replica)
         return ModelUse(
             replica.deployment, manifest.name, manifest.version, manifest.bytes_total, last_used_s, is_current, kept
         )
 
     def _is_pinned(self, name: str, version: int) -> bool:
-        is_current = publishing.current_version(self._disk, name) == version
+        is_current = publishing.is_current(self._disk, name, version)
         return self._pins.is_pinned(name, version, is_current=is_current)
 
     def _in_use(self, replica: ModelReplica) -> str:
         try:
-            lock = self._disk.lock_directory(layout.version(replica.manifest.name, replica.manifest.version))
+            lock = self._disk.lock_directory(replica.place)
         except FileNotFoundError:
             return GONE
         if lock is None:
@@ -95,9 +96,8 @@ class Evictions:
 
     def _is_open(self, replica: ModelReplica) -> bool:
         self._context.handles.detach(replica.deployment)  # our own that are idle
-        place = layout.version(replica.manifest.name, replica.manifest.version)
-        for file in replica.manifest.files:
-            with suppress(FileNotFoundError), opened(self._disk, f"{place}/{file.path}") as descriptor:
+        for file_index in replica.placement.files():
+            with suppress(FileNotFoundError), opened(self._disk, replica.path(file_index)) as descriptor:
                 if self._disk.is_open_elsewhere(descriptor):
                     return True
         return False
@@ -110,7 +110,7 @@ class Evictions:
         name, version = replica.manifest.name, replica.manifest.version
         if not self._is_pinned(name, version) and self._is_open(replica):
             return OPEN
-        return self._evict(StoredModel(deployment, name, version, is_published=True), cause)
+        return self._evict(StoredModel(deployment, name, version, is_published=True, place=replica.place), cause)
 
     def evict_surplus(self, name: str, version: int) -> None:
         """What ``keep_versions`` does not cover; the next version that is complete looks again at what is kept."""
@@ -124,7 +124,7 @@ class Evictions:
             return PINNED
         lock = None
         try:
-            lock = self._disk.lock_directory(layout.version(model.name, model.version))
+            lock = self._disk.lock_directory(model.place)
         except FileNotFoundError:  # removed meanwhile
             return GONE
         if lock is None:

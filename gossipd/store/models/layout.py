@@ -11,8 +11,12 @@
     .trash/<n>                   what is being deleted
     .pinned                      models that the operator keeps, a line each (``pins``)
     .pins/<org>%<name>           a rollback: the version, and the version above which it ends
+    .manifests/<id>/part         which part of a model lies here, without it all (``part_note``)
+    .manifests/<id>/signed/<n>   the signed beginning of a file of which another is shown (``placement``)
     <name>/<version>/<path>      a complete model
-    <name>/current               symbolic link to one of them
+    <name>/<version>.part-<8 hex>/<path>    a part of one; the digits are of the want
+    <name>/current               symbolic link to a complete model
+    <name>/current.part          symbolic link to a part
 
 ``<id>`` is the hexadecimal deployment id, never a name from outside. A model's name cannot begin with a dot, and its
 second part is neither all digits nor ``current`` (``manifest/names``), so no two of these paths collide.
@@ -21,6 +25,8 @@ second part is neither all digits nor ``current`` (``manifest/names``), so no tw
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId
+from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import Want
 
 LOCK = ".lock"
 MARKER = ".store"
@@ -30,6 +36,7 @@ TRASH = ".trash"
 PINS = ".pins"
 PROBE = ".probe"
 PINNED = ".pinned"
+PART = ".part-"
 DIRECTORIES = (MANIFESTS, INCOMING, TRASH, PINS)
 
 
@@ -50,6 +57,14 @@ def checked(deployment: DeploymentId) -> str:
     return f"{state(deployment)}/checked"
 
 
+def part_note(deployment: DeploymentId) -> str:
+    return f"{state(deployment)}/part"
+
+
+def signed(deployment: DeploymentId) -> str:
+    return f"{state(deployment)}/signed"
+
+
 def incoming(deployment: DeploymentId) -> str:
     return f"{INCOMING}/{deployment.hex()}"
 
@@ -58,12 +73,26 @@ def version(name: str, number: int) -> str:
     return f"{name}/{number}"
 
 
+def place(manifest: Manifest, want: Want) -> str:
+    """Where users find a model, or the part of it that ``want`` means."""
+    return place_of(manifest.name, manifest.version, want)
+
+
+def place_of(name: str, number: int, want: Want) -> str:
+    """As ``place``, without the manifest."""
+    return version(name, number) if want.is_everything else f"{version(name, number)}{PART}{want.mark}"
+
+
 def current(name: str) -> str:
     return f"{name}/current"
 
 
+def current_part(name: str) -> str:
+    return f"{name}/current.part"
+
+
 def next_current(name: str) -> str:
-    """The new link, before it is renamed over ``current``."""
+    """A new link, before it is renamed over ``current`` or ``current.part``."""
     return f"{name}/.current.part"
 
 

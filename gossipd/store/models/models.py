@@ -19,15 +19,24 @@ from gossipd.core.ids import DeploymentId
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, label_of
+from gossipd.parts.part import choose_part
+from gossipd.parts.want import EVERYTHING, Want, WantError
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.disk.disk import FileKind, read_file
-from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError, VersionHeldError
+from gossipd.store.errors import (
+    NoSpaceError,
+    NotWholeError,
+    StoreClosingError,
+    StoreFormatError,
+    VersionHeldError,
+)
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.eviction import Evictions
+from gossipd.store.models.part_note import settle_part, tree_place
 from gossipd.store.models.pins import Pins
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
@@ -69,21 +78,37 @@ class Models:
         """Open models whose trees are in place."""
         return [replica for replica in self.all() if replica.is_published]
 
-    def open(self, manifest: Manifest) -> ChunkSet:
+    def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         with self._changing:
-            replica = self._replicas.get(manifest.id) or self._open(manifest)
+            replica = self._replicas.get(manifest.id)
+            if replica is not None and not _is_enough(replica, want, frees=frees):
+                self._put_away(replica)
+                replica = None
+            replica = replica or self._open(manifest, want, frees=frees)
             if manifest.id in self._unready:
                 self._make_ready(replica)
             with replica.lock:
                 return replica.held.snapshot()
 
-    def _open(self, manifest: Manifest) -> ModelReplica:
+    def _put_away(self, replica: ModelReplica) -> None:
+        """Close the books of a model, so that another part of it can be opened."""
+        commit(self._context, replica)
+        with self._showing, replica.committing:
+            self.scrubber.discard(replica.deployment)
+            _say_closed(self._context, replica)
+            self._let_go(replica)
+        self._replicas = {key: value for key, value in self._replicas.items() if key != replica.deployment}
+        self._unready.pop(replica.deployment, None)
+
+    def _open(self, manifest: Manifest, want: Want, *, frees: bool) -> ModelReplica:
         if self._context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
         now = self._context.clock.monotonic()
         promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
         try:
-            replica = open_replica(self._context, manifest, promised_bytes=promised)
+            with self._showing:
+                part = settle_part(self._context, manifest, want, frees=frees)
+            replica = open_replica(self._context, manifest, part=part, promised_bytes=promised)
         except NoSpaceError as error:
             self._context.tracker.no_space(error, manifest.id, now)
             self._context.due.set()
@@ -152,6 +177,7 @@ class Models:
             if replica.is_closed:
                 raise NotHeldError("the deployment is not open here")
             publishing.settle_current(self._disk, name, durably=durably)
+            publishing.settle_current_part(self._disk, name)
             self.scrubber.add(replica)
             if self._is_kept_as_signed(name):
                 return []
@@ -169,11 +195,11 @@ class Models:
         [model] = found
         label = f"{model.name}@{model.version}"
         try:
-            if publishing.current_version(self._disk, model.name) == model.version:
+            if publishing.is_current(self._disk, model.name, model.version):
                 raise VersionHeldError(f"{label} is the current version")
             if self.pins.is_pinned(model.name, model.version, is_current=False):
                 raise VersionHeldError(f"{label} is pinned")
-            lock = self._disk.lock_directory(layout.version(model.name, model.version))
+            lock = self._disk.lock_directory(model.place)
             if lock is None:
                 raise VersionHeldError(f"a job holds {label}")
             try:
@@ -217,8 +243,8 @@ class Models:
             return model.is_published
         try:
             envelope = read_file(self._disk, layout.envelope(model.deployment), bytes_max=ENVELOPE_BYTES_MAX)
-            return self._disk.kind(layout.version(*label_of(envelope))) is FileKind.DIRECTORY
-        except ManifestError:
+            return self._disk.kind(tree_place(self._disk, model.deployment, *label_of(envelope))) is FileKind.DIRECTORY
+        except (ManifestError, WantError, StoreFormatError):
             return True  # books that say nothing: rather a few bytes too many than a model too few
 
     def remove(self, name: str, version: int) -> DeploymentId:
@@ -245,9 +271,9 @@ class Models:
             if self._context.stopping.is_set():  # closing empties the table: a model that is not open is not gone
                 raise StoreClosingError("the store is being closed")
             replica = self._replicas.get(model.deployment)
-            name, version, is_published = model.name, model.version, model.is_published
+            name, place, is_published = model.name, model.place, model.is_published
             if replica is not None:
-                name, version = replica.manifest.name, replica.manifest.version
+                name, place = replica.manifest.name, replica.place
                 with replica.committing:  # publishing holds this lock: the tree has moved, or never will
                     is_published = replica.is_moved
                     if is_published and not even_published:
@@ -257,7 +283,7 @@ class Models:
                 self._unready.pop(model.deployment, None)
             with self._showing:
                 self.scrubber.discard(model.deployment)
-                publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
+                publishing.remove_model(self._disk, model.deployment, name, place, published=is_published)
             # Detach again: a reader that found the replica before may have opened a file until now.
             self._context.handles.detach(model.deployment)
 
@@ -301,6 +327,14 @@ class Models:
                     _say_closed(self._context, replica)
                     self._let_go(replica)
             self._replicas = {}
+
+
+def _is_enough(replica: ModelReplica, want: Want, *, frees: bool) -> bool:
+    """Whether what lies here may stay as it is."""
+    if replica.part.want == want:
+        return True
+    wanted = choose_part(replica.manifest, want).wanted
+    return replica.is_published and not frees and not wanted.bits & ~replica.part.wanted.bits
 
 
 def is_version(replica: ModelReplica, name: str, version: int) -> bool:

@@ -30,6 +30,7 @@ from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.names import SINGLE_SYNCS_MAX, sync_names
 from gossipd.store.models.replica import ModelReplica
+from gossipd.store.models.showing import show_beginnings
 
 _PIN_BYTES_MAX = 256
 _PIN_HEADER = "gossipd-pin 1"
@@ -38,7 +39,8 @@ _PIN_OF_CLUSTER = "cluster"
 
 def publish(context: Context, replica: ModelReplica) -> None:
     """Put the tree in its place; does nothing when it is there. Raises NotWholeError, VersionTakenError, OSError;
-    NotHeldError: the model was closed meanwhile; FileNotFoundError: a file was removed or cut short (see ``repair``).
+    NotHeldError: the model was closed meanwhile; FileNotFoundError: a file was removed or cut short (see ``repair``);
+    ManifestError ``E_INDEX``: of a part, its index lies.
     """
     with replica.committing:
         if replica.is_closed:
@@ -46,10 +48,11 @@ def publish(context: Context, replica: ModelReplica) -> None:
         if replica.is_published:
             return
         if not replica.is_whole:
-            missing = replica.manifest.chunk_count - replica.durable.count
+            missing = (replica.part.wanted.bits & ~replica.durable.snapshot().bits).bit_count()
             raise NotWholeError(f"{missing} chunks of {replica.manifest.name} are not durable yet")
-        place = layout.version(replica.manifest.name, replica.manifest.version)
+        place = replica.place
         if not replica.is_moved:
+            show_beginnings(context, replica)
             _sync_tree(context, replica)
             _make_directories(context.disk, parent(place))
             try:
@@ -68,15 +71,17 @@ def publish(context: Context, replica: ModelReplica) -> None:
 
 def _sync_tree(context: Context, replica: ModelReplica) -> None:
     disk = context.disk
-    for file_index, entry in enumerate(replica.manifest.files):
+    placement = replica.placement
+    files = list(placement.files())
+    for file_index in files:
         path = replica.path(file_index)
         with opened(disk, path, write=True) as descriptor:
-            if disk.size(descriptor) != entry.size:
+            if disk.size(descriptor) != placement.size(file_index):
                 raise FileNotFoundError(errno.ENOENT, "cut short", path)
-            disk.set_mode(descriptor, file_mode(entry.mode))
-            if len(replica.manifest.files) <= SINGLE_SYNCS_MAX:
+            disk.set_mode(descriptor, file_mode(placement.mode(file_index)))
+            if len(files) <= SINGLE_SYNCS_MAX:
                 disk.sync_file(descriptor)
-    if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
+    if len(files) > SINGLE_SYNCS_MAX:
         context.whole_sync.run()
     sync_names(context, replica)
 
@@ -97,6 +102,35 @@ def complete_versions(disk: Disk, name: str) -> list[int]:
         return []
     found = [entry for entry in disk.names(name) if entry.isascii() and entry.isdigit() and str(int(entry)) == entry]
     return sorted(int(entry) for entry in found if disk.kind(f"{name}/{entry}") is FileKind.DIRECTORY)
+
+
+def part_versions(disk: Disk, name: str) -> dict[int, str]:
+    """Versions of which a part is in place, ascending, with the names of their trees."""
+    if disk.kind(name) is not FileKind.DIRECTORY:
+        return {}
+    found = {}
+    for entry in disk.names(name):
+        number, mark, _ = entry.partition(layout.PART)
+        if mark and number.isascii() and number.isdigit() and disk.kind(f"{name}/{entry}") is FileKind.DIRECTORY:
+            found[int(number)] = entry
+    return dict(sorted(found.items()))
+
+
+def is_current(disk: Disk, name: str, version: int) -> bool:
+    """Whether ``current`` leads to this version, or ``current.part`` to a part of it."""
+    return version in (current_version(disk, name), max(part_versions(disk, name), default=None))
+
+
+def settle_current_part(disk: Disk, name: str, *, without: str = "") -> None:
+    """Make ``current.part`` lead to the newest part; without any it goes. ``without``: a tree that is about to go."""
+    trees = [tree for tree in part_versions(disk, name).values() if f"{name}/{tree}" != without]
+    link = layout.current_part(name)
+    is_there = disk.kind(name) is FileKind.DIRECTORY and disk.kind(link) is FileKind.LINK
+    if trees and not (is_there and disk.read_link(link) == trees[-1]):
+        _point(disk, name, trees[-1], link)
+    elif not trees and is_there:
+        disk.remove_file(link)
+        disk.sync_directory(name)
 
 
 def current_version(disk: Disk, name: str) -> int | None:
@@ -133,11 +167,15 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
 
 
 def _point_current(disk: Disk, name: str, version: int) -> None:
+    _point(disk, name, str(version), layout.current(name))
+
+
+def _point(disk: Disk, name: str, text: str, path: str) -> None:
     link = layout.next_current(name)
     if disk.kind(link) is not None:
         disk.remove_file(link)
-    disk.make_link(str(version), link)
-    disk.rename(link, layout.current(name), replace=True)
+    disk.make_link(text, link)
+    disk.rename(link, path, replace=True)
     disk.sync_directory(name)
 
 
@@ -210,11 +248,12 @@ def _pin(disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = 
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:
-    """Complete versions beyond ``keep_versions``; never the current one."""
-    complete = complete_versions(disk, name)
-    current = current_version(disk, name)
-    spare = [version for version in complete if version != current]
-    return spare[: max(0, len(complete) - keep)]
+    """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one."""
+    parts = part_versions(disk, name)
+    shown = sorted({*complete_versions(disk, name), *parts})
+    current = {current_version(disk, name), max(parts, default=None)}
+    spare = [version for version in shown if version not in current]
+    return spare[: max(0, len(shown) - keep)]
 
 
 def trash(disk: Disk, path: str) -> None:
@@ -242,11 +281,13 @@ def _delete(disk: Disk, path: str) -> None:
     disk.remove_directory(path)
 
 
-def remove_model(disk: Disk, deployment: DeploymentId, name: str, version: int, *, published: bool) -> None:
-    """Delete a model and its books; first ``current`` is pointed elsewhere."""
+def remove_model(disk: Disk, deployment: DeploymentId, name: str, place: str, *, published: bool) -> None:
+    """Delete a model and its books; first ``current`` is pointed elsewhere. ``place``: of its tree."""
     if published:
-        settle_current(disk, name, without=version)
-        trash(disk, layout.version(name, version))
+        whole = place.rpartition("/")[2]
+        settle_current(disk, name, without=int(whole) if whole.isdigit() else None)
+        settle_current_part(disk, name, without=place)
+        trash(disk, place)
         for directory in (name, parent(name)):
             if directory and disk.kind(directory) is FileKind.DIRECTORY and not disk.names(directory):
                 disk.remove_directory(directory)

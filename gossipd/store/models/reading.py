@@ -49,7 +49,7 @@ def open_held_chunk(context: Context, replica: ModelReplica, chunk: ChunkIndex) 
         raise NotHeldError(f"chunk {chunk} outside 0..{replica.manifest.chunk_count - 1}", code="E_CHUNK_RANGE")
     if chunk not in replica.held:
         raise NotHeldError(f"chunk {chunk} is not held")
-    segments = replica.manifest.segments(chunk)
+    segments = replica.placement.segments(chunk)
     try:
         if len(segments) > context.settings.gather_pieces_max:
             return _gather(context, replica, segments)

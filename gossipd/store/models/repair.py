@@ -32,7 +32,7 @@ def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
             context.handles.detach(replica.deployment, file_index)
         with replica.lock:  # writes into the old files do not count when they end
             replica.mended += 1
-    gone = sorted(beyond_the_end(replica.manifest, wrong))
+    gone = sorted(beyond_the_end(replica, wrong))
     drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
     return gone
 

@@ -17,12 +17,15 @@ from dataclasses import dataclass, field
 from threading import Condition, Lock
 
 from gossipd.core.bits import Bits
+from gossipd.core.chunkset import ChunkSet
 from gossipd.manifest.equal_chunks import equal_chunks
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.part import Part, everything
 from gossipd.store.disk.disk import parent
 from gossipd.store.disk.handles import Handle
 from gossipd.store.journal.ledger import Ledger
 from gossipd.store.models import layout
+from gossipd.store.models.placement import Placement
 
 
 @dataclass(slots=True)
@@ -46,6 +49,10 @@ class Window:
     """Failures of the whole sync when the window became wide."""
 
 
+def _raw(chunks: ChunkSet) -> bytes:
+    return chunks.bits.to_bytes((chunks.size + 7) // 8, "little")
+
+
 @dataclass(slots=True)
 class ReplicaCounters:
     """Events of this model since the store was opened."""
@@ -64,8 +71,13 @@ class ReplicaCounters:
 class ModelReplica:
     """The books of one model."""
 
-    def __init__(self, manifest: Manifest, ledger: Ledger, *, tree: str) -> None:
+    def __init__(self, manifest: Manifest, ledger: Ledger, *, tree: str, part: Part | None = None) -> None:
+        """``part``: what lies here; None: everything."""
         self.manifest = manifest
+        self.part = part or everything(manifest)
+        self.placement = Placement(manifest, self.part)
+        self.wanted = Bits.of_raw(manifest.chunk_count, _raw(self.part.wanted))
+        """The chunks of the part; not changed."""
         self.equal = equal_chunks(manifest)
         self.deployment = manifest.id
         self.ledger = ledger
@@ -106,16 +118,22 @@ class ModelReplica:
 
     @property
     def is_whole(self) -> bool:
-        return self.durable.count == self.manifest.chunk_count
+        """Whether all that belongs to its part is durable."""
+        return not self.part.wanted.bits & ~self.durable.snapshot().bits
+
+    @property
+    def place(self) -> str:
+        """Where its tree is, once it is published."""
+        return layout.place(self.manifest, self.part.want)
 
     def path(self, file_index: int) -> str:
         """The present path of one of its files."""
-        return f"{self.tree}/{self.manifest.files[file_index].path}"
+        return self.placement.path(self.tree, file_index)
 
     def directories(self) -> set[str]:
         """Of all its files, and the empty ones, up to the store's own, which is ``""``."""
         found: set[str] = set()
-        leaves = [parent(self.path(file_index)) for file_index in range(len(self.manifest.files))]
+        leaves = [parent(self.path(file_index)) for file_index in self.placement.files()]
         for directory in (*leaves, *(f"{self.tree}/{empty}" for empty in self.manifest.directories)):
             while directory not in found:
                 found.add(directory)
@@ -124,5 +142,5 @@ class ModelReplica:
 
     def missing_bytes(self) -> int:
         """Bytes not held, estimated from the number of chunks: they come in an order that does not ask for lengths."""
-        missing = self.held.size - self.held.count
+        missing = (self.part.wanted.bits & ~self.held.snapshot().bits).bit_count()
         return min(self.manifest.bytes_total, missing * self.manifest.layout.chunk_bytes_mean)

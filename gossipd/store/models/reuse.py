@@ -41,7 +41,7 @@ def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelR
     """Copy every missing chunk that another replica holds. Raises OSError when the disk refuses."""
     missing: dict[bytes, list[int]] = {}
     for chunk in range(replica.manifest.chunk_count):
-        if chunk not in replica.held:
+        if chunk not in replica.held and chunk in replica.wanted:
             missing.setdefault(replica.manifest.digest(chunk), []).append(chunk)
     for other in others:
         if not missing:
@@ -62,7 +62,7 @@ def copy_equal(context: Context, replica: ModelReplica, chunk: int) -> None:
     for twin in replica.equal.get(chunk, ()):
         if context.stopping.is_set():
             return
-        if twin in replica.held:
+        if twin in replica.held or twin not in replica.wanted:
             continue
         try:
             _copy(context, replica, chunk, replica, twin, supplier=COPIED)
@@ -86,7 +86,7 @@ def copy_from_files(context: Context, replica: ModelReplica, files: PieceSource)
     for chunk in range(replica.manifest.chunk_count):
         if context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
-        if chunk in replica.held:
+        if chunk in replica.held or chunk not in replica.wanted:
             continue
         if not _copy_chunk(context, files, replica.manifest.segments(chunk), replica, chunk):
             return chunk
@@ -99,7 +99,7 @@ def _copy(
     """Copy one chunk; False when the original cannot be read or is wrong."""
     if other.manifest.chunk_length(source) != replica.manifest.chunk_length(chunk):
         return False
-    pieces = other.manifest.segments(source)
+    pieces = other.placement.segments(source)
     return _copy_chunk(context, _HeldFiles(context, other), pieces, replica, chunk, supplier=supplier)
 
 

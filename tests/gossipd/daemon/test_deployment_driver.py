@@ -39,6 +39,7 @@ from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import AcceptedManifest, StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import EVERYTHING, Want
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import FileKind
@@ -73,10 +74,10 @@ class _Store(ChunkStore):
     def _before_evict(self, event: ModelEvicted) -> None:
         self.hears_evictions(event)
 
-    def open(self, manifest: Manifest) -> ChunkSet:
+    def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         self.has_begun.set()
         assert self.may_open.wait(WAIT_S)
-        return super().open(manifest)
+        return super().open(manifest, want, frees=frees)
 
     def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
         if self.refusals:
