@@ -50,6 +50,8 @@ class DeploymentOpened:
     name: str = ""
     version: int = 0
     """Of deployments of one name that are not empty, the one of the highest version is fetched first."""
+    wanted: ChunkSet | None = None
+    """The chunks that this host wants; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,15 @@ class UnsubscribeHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerWantHeard:
+    """A peer has told which chunks it wants; none: its want cannot be told, and nobody should rely on it."""
+
+    peer: NodeId
+    deployment: DeploymentId
+    wanted: ChunkSet
+
+
+@dataclass(frozen=True, slots=True)
 class SlotsChanged:
     """The number of uploads that this host could begin now."""
 
@@ -220,7 +231,7 @@ class IsolationChanged:
 Event: TypeAlias = (
     DeploymentOpened | DeploymentClosed | DeploymentPaused | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost
     | FetchFailed | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
-    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | SlotsChanged | IsolationChanged
+    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | PeerWantHeard | SlotsChanged | IsolationChanged
 )  # fmt: skip
 
 
@@ -315,7 +326,7 @@ class ClaimSeed:
 
 @dataclass(frozen=True, slots=True)
 class FinishModel:
-    """Every chunk is held: sync, rename, publish."""
+    """Every wanted chunk is held: sync, rename, publish."""
 
     deployment: DeploymentId
 

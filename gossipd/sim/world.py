@@ -12,12 +12,21 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from random import Random
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, MembersSeen, PeerLost, PeerReachable, PeerSeen
+from gossipd.core.events import (
+    ClaimSeed,
+    DeploymentOpened,
+    Event,
+    MembersSeen,
+    PeerLost,
+    PeerReachable,
+    PeerSeen,
+    PeerWantHeard,
+)
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
 from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
@@ -42,11 +51,13 @@ class World:
 
     def __init__(
         self, scenario: Scenario, *, settled: bool = True, keep_arrivals: bool = False,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] | None = None, wants: Sequence[ChunkSet] | None = None,
     ) -> None:  # fmt: skip
         """``settled``: seeds are elected before the deployment opens. ``keep_arrivals``: remember every delivery, for a
-        picture. ``on_progress``: is told each per cent of all deliveries."""
+        picture. ``on_progress``: is told each per cent of all deliveries. ``wants``: what each host wants, known to all
+        of them; None: everything."""
         self.scenario = scenario
+        self._wants = wants
         self._on_progress = on_progress
         self._percent_done = 0
         self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
@@ -119,7 +130,11 @@ class World:
         size, chunk_bytes = scenario.chunks, scenario.chunk_bytes
         shape = Shape(size, chunk_bytes, scenario.size, extent_chunks(scenario.size, chunk_bytes))
         for host in self.hosts:
-            host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size)))
+            wanted = self._wants[host.index] if self._wants is not None else None
+            host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size), wanted=wanted))
+            for other, want in zip(self.hosts, self._wants or (), strict=False):
+                if other is not host:
+                    host.post(PeerWantHeard(other.node, self.deployment, want))
 
     def _elect(self, early: float) -> None:
         """The next candidate of a rack claims at once, and all hosts hear of it before the one after it claims."""

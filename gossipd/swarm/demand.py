@@ -15,7 +15,7 @@ starves its branch, and near full load every hop queues.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from random import Random
 
@@ -82,6 +82,7 @@ class Demand:
         self._rack_places: list[int] = [0] * BUCKETS
         self._turns: list[tuple[float, int, bool]] = []  # heap of (when, chunk, whether it is for an import)
         self._turn_set: set[tuple[int, bool]] = set()
+        self._line_of: Callable[[int], int] = bucket_of
 
     def want(self, chunks: Iterable[int]) -> None:
         """These chunks are neither held nor in flight (any more)."""
@@ -93,13 +94,17 @@ class Demand:
         self.near.discard(chunk)
         self.imports.discard(chunk)
 
-    def set_places(self, places: list[int], rack_places: list[int], now: float, late_wait_s: float) -> None:
+    def set_places(
+        self, places: list[int], rack_places: list[int], now: float, late_wait_s: float,
+        *, line_of: Callable[[int], int] = bucket_of,
+    ) -> None:  # fmt: skip
         """The roles have moved: consider again every wanted chunk that a peer holds or that may be asked for.
         ``places``: for each bucket, this host's rank in its rack's preference list, from 0. ``rack_places``: for each
-        bucket, the rank of this host's rack among the racks, from 0."""
-        self._places, self._rack_places = places, rack_places
+        bucket, the rank of this host's rack among the racks, from 0. ``line_of``: a chunk's place in both, where there
+        are classes of chunks."""
+        self._places, self._rack_places, self._line_of = places, rack_places, line_of
         for chunk in list(self.imports):
-            if places[bucket_of(chunk)] > 0:
+            if places[line_of(chunk)] > 0:
                 self.imports.discard(chunk)
         known = self._availability
         heard_of = {*known.near, *known.far, *self.near, *self.imports}
@@ -111,7 +116,8 @@ class Demand:
         long a host of a late rank waits."""
         if chunk not in self.wanted:
             return
-        place = self._places[bucket_of(chunk)]
+        line = self._line_of(chunk)
+        place = self._places[line]
         holders = self._availability.near_count(chunk)
         if holders:
             self.imports.discard(chunk)
@@ -125,7 +131,7 @@ class Demand:
         if not far:
             self.imports.discard(chunk)
         elif place == 0:
-            if self._rack_places[bucket_of(chunk)] < self._settings.spread_far * far:
+            if self._rack_places[line] < self._settings.spread_far * far:
                 self.imports.add(chunk)
             elif chunk not in self.imports:
                 self._later(now + late_wait_s, chunk, importing=True)

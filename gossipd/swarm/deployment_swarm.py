@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from gossipd.core import events
@@ -18,8 +19,10 @@ from gossipd.core.model import PeerView
 from gossipd.swarm.announcements import Announcements, told_soon
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.import_window import ImportWindow
+from gossipd.swarm.interests import Interests
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.peers import Peers
@@ -66,17 +69,21 @@ class DeploymentSwarm:
         self.peers = peers
         self.link = link
         size = event.shape.chunk_count
-        self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now)
+        self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now, wanted=event.wanted)
+        self.interests = Interests(size, self.replica.wanted.as_int())
         self.availability = Availability(size, event.held.bits)
-        self.roles = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        make = partial(Roles, own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        self.class_roles = ClassRoles(make, self.interests)
+        self.roles = self.class_roles.whole
         self.demand = Demand(self.availability, settings)
-        self._copies = event.copies.bits & ~event.held.bits if event.copies is not None else 0
+        self._unwanted = (ChunkSet.full(size) - self.replica.wanted.snapshot()).bits
+        self._copies = event.copies.bits & self.replica.missing().bits if event.copies is not None else 0
         self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))
         self.pipelining = Pipelining()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
-        self.reader.rebuild(event.held.bits | self._copies)
+        self.reader.rebuild(self._present())
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
@@ -123,8 +130,8 @@ class DeploymentSwarm:
         self.late_wait_s = self.settings.late_wait * usual_s
 
     def _present(self) -> int:
-        """Bits of the chunks that need not leave storage."""
-        return self.replica.held.as_int() | self.availability.union() | self._copies
+        """Bits of the chunks that need not leave storage for this host."""
+        return self.replica.held.as_int() | self.availability.union() | self._copies | self._unwanted
 
     def want_copies(self, now: float) -> None:
         """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
@@ -210,9 +217,9 @@ class DeploymentSwarm:
         urgent = list(told_soon(rack_peers, holders, self.settings.early_announcers, self._rng))
         if supplier is SOURCE and self.replica.holds(chunk):  # source readers may begin their next reads
             urgent += lacking(self.reader.readers, chunk)
-        bucket = bucket_of(chunk)
+        bucket, roles = bucket_of(chunk), self.class_roles.of(chunk)
         # This host brought the chunk into the rack: the importers of other racks wait for it.
-        if supplier not in roles.rack_peers or not roles.places[bucket]:
+        if supplier not in self.roles.rack_peers or not roles.places[bucket]:
             urgent += lacking(roles.firsts_elsewhere(bucket), chunk)
         self.announcements.stored(chunk, urgent)
 
@@ -222,6 +229,8 @@ class DeploymentSwarm:
             return
         self.availability.lost_here(chunk, self.roles.rack_peers)
         self.announcements.lost(chunk)
+        if not self.replica.wants(chunk):
+            return
         self.demand.want([chunk])
         self.reader.rebuild(self._present())
         self.demand.consider(chunk, now, self.late_wait_s)
@@ -230,7 +239,7 @@ class DeploymentSwarm:
 
     def want_again(self, chunk: int, now: float) -> None:
         """A flight has ended without its chunk."""
-        if not self.replica.holds(chunk) and chunk not in self.replica.flights:
+        if self.replica.wants(chunk) and not self.replica.holds(chunk) and chunk not in self.replica.flights:
             if chunk in self._promised:
                 del self._promised[chunk]
                 self.announcements.lost(chunk)
@@ -429,7 +438,7 @@ class DeploymentSwarm:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
         # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
-        knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
+        knows = self.reader.readable or not self.class_roles.neighbours or bool(self.subscriptions.heard_s)
         if knows and now >= allowed_s and self.replica.missing_count and not self.is_paused:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
@@ -465,7 +474,7 @@ class DeploymentSwarm:
 
     def subscribe(self, now: float) -> None:
         """Subscribe to neighbours while chunks are missing, and no longer."""
-        neighbours = self.roles.neighbours if self.replica.missing_count else frozenset[NodeId]()
+        neighbours = self.class_roles.neighbours if self.replica.missing_count else frozenset[NodeId]()
         if (key := (neighbours, self.peers.version)) != self._wanted_of:
             self._wanted_of, self._wanted_peers = key, self.peers.usable(neighbours, now)
         wanted = self._wanted_peers

@@ -34,12 +34,17 @@ class Flight:
 class LocalReplica:
     """Held and in-flight chunks of one deployment here."""
 
-    def __init__(self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float) -> None:
+    def __init__(
+        self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float, wanted: ChunkSet | None = None
+    ) -> None:
+        """``wanted``: what this host is to hold; None: everything."""
         self.deployment = deployment
         self.shape = shape
         self.held = Bits.of(held)
-        self.missing_count = held.size - len(held)
-        """Number of chunks not held, those in flight included."""
+        self.wanted = Bits.of(ChunkSet.full(held.size) if wanted is None else wanted)
+        """The chunks that this host is to hold; not changed."""
+        self.missing_count = len(self.missing())
+        """Number of wanted chunks not held, those in flight included."""
         self.flights: dict[int, list[Flight]] = {}
         self.fetches = 0  # flights from peers
         self.reads = 0  # flights from storage
@@ -60,6 +65,10 @@ class LocalReplica:
     def held_count(self) -> int:
         """Number of chunks that are verified here."""
         return self.held.count
+
+    def wants(self, chunk: int) -> bool:
+        """Whether this host is to hold the chunk."""
+        return chunk in self.wanted
 
     @property
     def state(self) -> ReplicaState:
@@ -116,7 +125,7 @@ class LocalReplica:
         if not self.held.add(chunk):
             self.duplicate_chunks += 1
             return False
-        self.missing_count -= 1
+        self.missing_count -= chunk in self.wanted
         self.progress_s = now
         return True
 
@@ -124,9 +133,9 @@ class LocalReplica:
         """A held chunk has rotted; False when it was not held."""
         if not self.held.discard(chunk):
             return False
-        self.missing_count += 1
+        self.missing_count += chunk in self.wanted
         return True
 
     def missing(self) -> ChunkSet:
-        """The chunks not held, those in flight included."""
-        return ChunkSet.full(self.shape.chunk_count) - self.held.snapshot()
+        """The wanted chunks not held, those in flight included."""
+        return self.wanted.snapshot() - self.held.snapshot()

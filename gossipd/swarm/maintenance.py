@@ -8,6 +8,7 @@ from __future__ import annotations
 from gossipd.core.events import CancelFetch, FailReason
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+from gossipd.swarm.rendezvous import bucket_of
 
 _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this one will never end
 
@@ -19,18 +20,23 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> N
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
     slow_hosts, replica = swarm.slow_hosts, swarm.replica
-    slow_hosts.look(
-        swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
-        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
-    )  # fmt: skip
+    if swarm.interests.is_uniform:  # else a host that wants little would pass for one that is behind
+        slow_hosts.look(
+            swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
+            held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
+        )  # fmt: skip
     swarm.scheduler.slow = slow_hosts.others
     slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
     swarm.own = around.own
-    if not swarm.roles.refresh(around.own, swarm.peers, slow, around.seeds, now):
+    roles = swarm.class_roles
+    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now):
         return
-    roles = swarm.roles
+    swarm.reader.set_classes(roles.class_of)
     swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
-    swarm.demand.set_places(roles.places, roles.rack_places, now, swarm.late_wait_s)
+    swarm.demand.set_places(
+        roles.places, roles.rack_places, now, swarm.late_wait_s,
+        line_of=bucket_of if roles.class_of is None else roles.line_of,
+    )  # fmt: skip
     swarm.probe_if_reader()
 
 

@@ -22,6 +22,7 @@ A daemon drives it in one task::
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. The sessions
   notice a gap in a peer's numbers, its new boot, and a question without an answer, and ask again; a ``HoldingsHeard``
   answers.
+* ``PeerWantHeard`` replaces what was known of a peer's want, and may come at any time while the deployment is open.
 * ``SubscribeHeard`` comes for deployments that are open here; the sessions keep those that come earlier until then.
 * ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): roles move at once.
   ``PeerReachable(True)`` takes it back. ``PeerLost`` is the cluster's verdict.
@@ -124,6 +125,9 @@ class Planner:
             swarm = self._swarms.get(event.deployment)
             if swarm is not None and isinstance(event, events.DeploymentPaused):
                 swarm.pause(now, is_paused=event.is_paused)
+            elif swarm is not None and isinstance(event, events.PeerWantHeard):
+                swarm.interests.heard(event.peer, event.wanted)
+                swarm.upkeep_version = -1  # looked at in the next tick
             elif swarm is not None:
                 self._hear(swarm, event, now)
 
@@ -338,7 +342,7 @@ class Planner:
                 fetches=swarm.replica.fetches,
                 reads=swarm.replica.reads,
                 duplicate_chunks=swarm.replica.duplicate_chunks,
-                neighbours=len(swarm.roles.neighbours),
+                neighbours=len(swarm.class_roles.neighbours),
                 subscribers=len(swarm.announcements.subscribers),
                 readers=swarm.reader.readers,
                 stall=swarm.stall.reported,

@@ -18,7 +18,7 @@ lists for the buckets that it reads: importers elsewhere then hear of a chunk on
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gossipd.core.model import PeerView
 from gossipd.core.targets import Targets
@@ -39,8 +39,9 @@ def _ring_steps(size: int) -> tuple[int, ...]:
     return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
 
 
-# Tables of all members: the planners of a simulation share them, and a daemon needs one for each set of targets.
-@lru_cache(maxsize=4)
+# Tables of all members: the planners of a simulation share them; a daemon needs one for each set of targets, and of
+# each for the classes of chunks that it wants.
+@lru_cache(maxsize=32)
 def _by_rack(
     targets: frozenset[PeerView], out: frozenset[NodeId]
 ) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
@@ -102,6 +103,12 @@ class _DrawnLines:
 _DRAWN = _DrawnLines()
 
 
+class RolesMaker(Protocol):
+    """Makes the roles of one deployment, for all of its chunks or for those that the same hosts want."""
+
+    def __call__(self) -> Roles: ...
+
+
 class Roles:
     """The view of one deployment as this host sees it. ``refresh`` recomputes it; all other methods read it."""
 
@@ -128,17 +135,20 @@ class Roles:
         self.rack_places: list[int] = [0] * BUCKETS
 
     def refresh(
-        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
-    ) -> bool:
+        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float,
+        *, without: frozenset[NodeId] = frozenset(),
+    ) -> bool:  # fmt: skip
         """Look at the members again; True when a role may have moved. ``slow``: hosts that get no roles. ``seeds``:
-        hosts that claim to be their racks' seeds, this one included."""
-        key = (own, peers.version, slow, seeds)
+        hosts that claim to be their racks' seeds, this one included. ``without``: hosts that do not want what these
+        roles are about."""
+        key = (own, peers.version, slow, seeds, without)
         if key == self._known:
             return False
         self._known = key
         self._own = own
         unusable = peers.unusable(now)
-        targets = [view for view in peers.members() if self._targets.include(name=view.name, rack=view.rack)]
+        members = [view for view in peers.members() if view.node not in without] if without else peers.members()
+        targets = [view for view in members if self._targets.include(name=view.name, rack=view.rack)]
         if self._targets.include(name=own.name, rack=own.rack):
             targets.append(own)
         self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))

@@ -32,11 +32,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from random import Random
 
 from gossipd.core.model import Shape
+from gossipd.swarm.class_roles import extents_of
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.reading_turn import ReadingTurn
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
@@ -66,6 +67,9 @@ class SourceReadPlanner:
         self._position_of = [0] * extents
         for position, extent in enumerate(self._order):
             self._position_of[extent] = position
+        self._class_of: bytes | None = None
+        self._extents: list[range] = []  # with several classes, in the reading order; each of one class
+        self._extent_of: dict[int, int] = {}  # chunk -> its position among them
         self._taken_over: set[int] = set()  # positions read by others than their owners, no progress of those
         self._jitter = rng.random() / 2
         self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
@@ -86,7 +90,34 @@ class SourceReadPlanner:
         self._turn: ReadingTurn | None = None
         self._window_min = self.window = settings.reads_window(shape.chunk_count)
 
+    def set_classes(self, class_of: bytes | None) -> None:
+        """Hosts want other chunks: for each chunk the number of its class, from 1, and 0 for one that is not wanted
+        here; None: all want all. Extents are cut where the class changes, so that each has one line of readers."""
+        if class_of == self._class_of:
+            return
+        self._class_of = class_of
+        self._cut()
+        self._ahead = deque(self._absent())
+
+    def _cut(self) -> None:
+        """Lay out the extents of classes in the reading order."""
+        self._extents, self._extent_of = [], {}
+        if self._class_of is not None:
+            self._extents = extents_of(self._class_of, map(self._whole_extent, range(len(self._order))))
+            self._extent_of = {chunk: at for at, extent in enumerate(self._extents) for chunk in extent}
+        self._at_head_s.clear()
+        self._taken_over.clear()
+
+    def _position(self, chunk: int) -> int | None:
+        """The position of a chunk's extent; None for a chunk that is not wanted here."""
+        if self._class_of is not None:
+            return self._extent_of.get(chunk)
+        return self._position_of[chunk // self._shape.extent_chunks]
+
     def _chunks(self, position: int) -> range:
+        return self._extents[position] if self._class_of is not None else self._whole_extent(position)
+
+    def _whole_extent(self, position: int) -> range:
         first = self._order[position] * self._shape.extent_chunks
         return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
 
@@ -101,8 +132,7 @@ class SourceReadPlanner:
             self._turn = ReadingTurn(now)
             self._order = tuple(range(len(self._order)))
             self._position_of = [*self._order]
-            self._taken_over.clear()
-            self._at_head_s.clear()
+            self._cut()
             self.rebuild(present_bits)
 
     def rebuild(self, present_bits: int) -> None:
@@ -112,15 +142,22 @@ class SourceReadPlanner:
         present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
         for chunk in self._claim_counts:
             present[chunk] = 0
-        width = self._shape.extent_chunks
-        # Slices, because a model may have a million chunks, and every peer that loses a chunk leads here.
-        self._ahead = deque(
-            position
-            for position, extent in enumerate(self._order)
-            if 0 in present[extent * width : (extent + 1) * width]
-        )
+        self._ahead = deque(self._absent())
+
+    def _absent(self) -> Iterator[int]:
+        """The positions with a chunk that is not present. By slices, because a model may have a million chunks, and
+        every peer that loses a chunk leads here."""
+        present, width = self.present, self._shape.extent_chunks
+        if self._class_of is not None:
+            parts = enumerate(self._extents)
+            return (position for position, part in parts if 0 in present[part.start : part.stop])
+        extents = enumerate(self._order)
+        return (at for at, extent in extents if 0 in present[extent * width : (extent + 1) * width])
 
     def _bucket(self, position: int) -> int:
+        if self._class_of is not None:
+            first = self._extents[position].start
+            return (self._class_of[first] - 1) * BUCKETS + bucket_of(first)
         return bucket_of(self._order[position] * self._shape.extent_chunks) if self._by_chunk else position % BUCKETS
 
     def _line(self, position: int) -> tuple[NodeId, ...]:
@@ -132,12 +169,12 @@ class SourceReadPlanner:
         first chunk, and not that of its turn."""
         if lines == self._lines and by_chunk == self._by_chunk:
             return ()
-        if self.readers:
+        if self.readers and len(lines) == len(self._lines):
             for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
                 if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
                     self._inherited[bucket] = now + self._settings.read_grace_s
         self._by_chunk = by_chunk
-        readers = tuple(sorted(lines[0]))
+        readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
         self.readers, self._lines = readers, lines
         self.is_reader = self._own in readers
@@ -154,7 +191,9 @@ class SourceReadPlanner:
         """A peer reads this chunk, and it is not here: its "holders" may only have been promised it."""
         if self.present[chunk] and chunk in self._claim_counts:
             self.present[chunk] = 0
-            position = self._position_of[chunk // self._shape.extent_chunks]
+            position = self._position(chunk)
+            if position is None:
+                return
             at = bisect_left(self._ahead, position)
             if at == len(self._ahead) or self._ahead[at] != position:
                 self._ahead.insert(at, position)
@@ -174,7 +213,7 @@ class SourceReadPlanner:
         if claim:
             self._claims[peer] = claim
             self._progress_s[peer] = now
-            for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
+            for position in {at for chunk in claim if (at := self._position(chunk)) is not None}:
                 # What a helper brings must not count as progress of the owner.
                 if self._line(position)[:1] != (peer,):
                     self._taken_over.add(position)
@@ -287,7 +326,8 @@ class SourceReadPlanner:
             return []
         others = any(peer != self._own and claim for peer, claim in self._claims.items())
         wait_s = self.takeover_s() * (1 + self._jitter)
-        if others or not turn.is_mine(self._own, self._lines[0], now, wait_s):
+        line = self._lines[0] if self._class_of is None else self.readers
+        if others or not turn.is_mine(self._own, line, now, wait_s):
             return []
         for position in self._head(now, 1):
             if runs := self._runs(position, replica, self._shape.extent_chunks, now):
@@ -350,6 +390,8 @@ class SourceReadPlanner:
     def _may_read(self, position: int, now: float) -> bool:
         bucket = self._bucket(position)
         line = self._lines[bucket]
+        if self._own not in line:
+            return False
         place = line.index(self._own)
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
