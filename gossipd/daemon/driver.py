@@ -30,6 +30,9 @@ class PlannerPort(Protocol):
     def perform(self, command: Command) -> None:
         """Begin what the planner wants."""
 
+    def start_threads(self) -> None:
+        """The end of a turn: what ``perform`` left to threads begins now."""
+
 
 class PlannerDriver:
     """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop."""
@@ -47,7 +50,13 @@ class PlannerDriver:
 
     async def run(self, port: PlannerPort) -> None:
         """Never returns; cancelled with the daemon."""
-        with self._turn_loop.joined(Phase.DECIDE, partial(self._turn, port), due_s=lambda: self._due_s):
+
+        def start(now: float) -> bool:
+            port.start_threads()
+            return False
+
+        deciding = self._turn_loop.joined(Phase.DECIDE, partial(self._turn, port), due_s=lambda: self._due_s)
+        with deciding, self._turn_loop.joined(Phase.START, start):
             await trio.sleep_forever()
 
     def look_again(self) -> None:

@@ -72,7 +72,7 @@ class CommandExecutor:
         """See PlannerPort."""
         match command:
             case events.StartFetch():
-                self._fetchers.submit(self._fetch, command)
+                self._fetchers.queue(self._fetch, command)
             case events.CancelFetch():
                 self.data_plane.client.cancel(command.peer, command.deployment, command.chunk)
             case events.StartSourceRead() | events.ProbeSource():
@@ -101,7 +101,12 @@ class CommandExecutor:
         elif refusal is not None:
             self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.SOURCE))
         else:
-            self._readers.submit(self._read, command)
+            self._readers.queue(self._read, command)
+
+    def start_threads(self) -> None:
+        """See PlannerPort."""
+        self._fetchers.wake()
+        self._readers.wake()
 
     # ---- in threads --------------------------------------------------------------------------------
 

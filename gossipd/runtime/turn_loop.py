@@ -35,6 +35,8 @@ class Phase(IntEnum):
     HEAR = 0
     DECIDE = 1
     SAY = 2
+    START = 3
+    """Threads are woken last: they need the interpreter's lock, which the loop gives up when it rests."""
 
 
 class TurnLoop:

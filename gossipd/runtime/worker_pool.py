@@ -4,15 +4,20 @@ What lives here: handing out work, starting and ending threads. What does not: t
 blocking calls of the event loop (``worker_threads``).
 
 A thread is started by a worker and never by the submitter, which is the event loop: starting a thread waits until that
-thread runs, which takes long under full load. One idle thread is kept ready for that. Rejected: the standard library's
-pool, which starts threads in ``submit`` and keeps all of them.
+thread runs, which takes long under full load. One idle thread is kept ready for that. Each idle thread waits for a lock
+of its own, so work wakes one thread, once; the last that fell idle goes first, as its caches are warm and the others
+can end. The event loop queues work during its turn and wakes threads at the end, when it gives up the interpreter's
+lock, for which they would wait at once otherwise.
+
+Rejected: the standard library's pool, which starts threads in ``submit`` and keeps all of them; its SimpleQueue, which
+wakes a second thread for each that it gives work to.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 import structlog
@@ -51,8 +56,9 @@ class WorkerPool:
         self._failed = failed
         self._idle_s = idle_s
         self._lock = threading.Lock()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._idle = 0
+        self._jobs: deque[_Job] = deque()
+        self._unannounced = 0  # of them, those for which no thread was woken
+        self._idle: list[threading.Lock] = []
         self._is_closed = False
         self._threads: set[threading.Thread] = set()
         self._start_thread()
@@ -63,47 +69,75 @@ class WorkerPool:
 
     def submit(self, work: Callable[..., None], *what: object) -> None:
         """Have ``work(*what)`` done; after ``close`` nothing happens. Never blocks."""
+        self.queue(work, *what)
+        self.wake()
+
+    def queue(self, work: Callable[..., None], *what: object) -> None:
+        """``submit``, but an idle thread begins only at the next ``wake``. Never blocks."""
         if self._is_closed:
             log.debug("too late for more work", pool=self._name)
             return
-        self._jobs.put((work, what))
+        with self._lock:
+            self._jobs.append((work, what))
+            self._unannounced += 1
+
+    def wake(self) -> None:
+        """Have idle threads begin what was queued. Never blocks."""
+        if not self._unannounced:
+            return
+        with self._lock:
+            for _ in range(min(self._unannounced, len(self._jobs), len(self._idle))):
+                self._idle.pop().release()
+            self._unannounced = 0
 
     def close(self) -> None:
         """Drop the work that has not begun, and wait until the rest is done and every thread has ended."""
         with self._lock:
             self._is_closed = True
             threads = list(self._threads)
-        for _ in threads:
-            self._jobs.put(None)
+            while self._idle:
+                self._idle.pop().release()
         for thread in threads:
             thread.join()
 
     def _run(self) -> None:
         lower_priority()
-        while (job := self._next_job()) is not None:
+        woken = threading.Lock()
+        woken.acquire()
+        while (job := self._next_job(woken)) is not None:
             work, what = job
             with _Reporting(self._failed):
                 work(*what)
 
-    def _next_job(self) -> _Job | None:
-        """None when this thread has to end."""
+    def _next_job(self, woken: threading.Lock) -> _Job | None:
+        """None when this thread has to end. ``woken``: the thread's own, held; who releases it wakes the thread."""
         while True:
             with self._lock:
-                self._idle += 1
-            try:
-                job = self._jobs.get(timeout=self._idle_s)
-            except Empty:
-                job = None
-            with self._lock:
-                self._idle -= 1
-                if self._is_closed or (job is None and self._idle):
+                if self._is_closed:
                     self._threads.discard(threading.current_thread())
                     return None
-                is_wanted = job is not None and not self._idle and len(self._threads) < self._threads_max
-            if is_wanted:
-                self._start_thread()
-            if job is not None:
-                return job
+                if self._jobs:
+                    job = self._jobs.popleft()
+                    is_wanted = not self._idle and len(self._threads) < self._threads_max
+                    break
+                self._idle.append(woken)
+            if not woken.acquire(timeout=self._idle_s) and self._is_surplus(woken):
+                return None
+        if is_wanted:
+            self._start_thread()
+        return job
+
+    def _is_surplus(self, woken: threading.Lock) -> bool:
+        """Whether a thread that waited in vain ends: another waits, too."""
+        with self._lock:
+            if woken not in self._idle:
+                woken.acquire()  # released since the time was over
+                return False
+            self._idle.remove(woken)
+            if not self._idle:
+                return False
+            self._threads.discard(threading.current_thread())
+            return True
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)

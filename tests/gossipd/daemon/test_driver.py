@@ -45,7 +45,7 @@ async def running(planner: FakePlanner) -> AsyncIterator[PlannerDriver]:
     """A driver on a turn loop, a second after its start."""
     turn_loop = TurnLoop()
     driver = PlannerDriver(cast(Planner, planner), turn_loop)
-    nothing = SimpleNamespace(perform=lambda command: None, note=lambda event: None)
+    nothing = SimpleNamespace(perform=lambda command: None, note=lambda event: None, start_threads=lambda: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turn_loop.run)
         nursery.start_soon(driver.run, nothing)

@@ -92,6 +92,7 @@ class Bench:
 
     def ended(self, peer: NodeId) -> Event:
         self.executor.perform(StartFetch(self.manifest.id, 1, peer, 5.0))
+        self.executor.start_threads()
         return self.events.get(timeout=TIMEOUT_S)
 
 
@@ -156,6 +157,7 @@ def test_a_peer_that_is_not_known_any_more_is_gone(bench: Bench) -> None:
 def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench: Bench) -> None:
     bench.outcome = ReadOutcome((0,), (1, 2), (SourceAuthError("s3://models/a", "access refused"),))
     bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
+    bench.executor.start_threads()
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
 
@@ -164,6 +166,7 @@ def test_a_budget_that_is_spent_is_told_as_trouble_and_storage_is_not_asked(benc
     bench.refusal = SourceBudgetError("m@1", "the budget is spent")
     bench.outcome = ReadOutcome((0, 1), ())
     bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1), False))
+    bench.executor.start_threads()
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (0, 1), FailReason.SOURCE)
     bench.executor.perform(ProbeSource(bench.manifest.id))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceProbed(bench.manifest.id, False, False)
@@ -173,6 +176,7 @@ def test_a_budget_that_is_spent_is_told_as_trouble_and_storage_is_not_asked(benc
 def test_a_server_without_ranges_is_no_trouble_but_is_read_in_another_way(bench: Bench) -> None:
     bench.outcome = ReadOutcome((), (1, 2), (SourceWholeOnlyError("http://s/a", "the server has no ranges"),))
     bench.executor.perform(StartSourceRead(bench.manifest.id, (1, 2), False))
+    bench.executor.start_threads()
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.WHOLE_ONLY)
     assert not bench.troubles
 
@@ -180,4 +184,5 @@ def test_a_server_without_ranges_is_no_trouble_but_is_read_in_another_way(bench:
 def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: Bench) -> None:
     bench.put = ZeroDivisionError("a bug")
     bench.executor.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
+    bench.executor.start_threads()
     assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put

@@ -47,6 +47,36 @@ def test_threads_come_with_the_work_up_to_the_limit(bench: Bench) -> None:
     assert [bench.begun.get(timeout=PATIENCE_S) for _ in range(3)] == [5, 6, 7]
 
 
+def test_what_is_queued_begins_when_threads_are_woken(bench: Bench) -> None:
+    bench.pool.submit(bench.hold, 0)
+    assert bench.begun.get(timeout=PATIENCE_S) == 0
+    for number in (1, 2):
+        bench.pool.queue(bench.hold, number)
+    assert bench.begun.empty()
+    bench.pool.wake()
+    assert sorted(bench.begun.get(timeout=PATIENCE_S) for _ in range(2)) == [1, 2]
+
+
+def test_the_thread_that_fell_idle_last_goes_first_so_that_the_others_can_end(bench: Bench) -> None:
+    used: Queue[int] = Queue()
+    for number in range(4):
+        bench.pool.submit(bench.hold, number)
+    for _ in range(4):
+        bench.begun.get(timeout=PATIENCE_S)
+    bench.go.set()
+    while len(bench.pool._idle) < len(bench.pool):
+        os.sched_yield()
+    for _ in range(8):
+        bench.pool.submit(lambda: used.put(threading.get_native_id()))
+        first = used.get(timeout=PATIENCE_S)
+        while len(bench.pool._idle) < len(bench.pool):
+            os.sched_yield()
+        bench.pool.submit(lambda: used.put(threading.get_native_id()))
+        assert used.get(timeout=PATIENCE_S) == first
+        while len(bench.pool._idle) < len(bench.pool):
+            os.sched_yield()
+
+
 def test_the_submitter_starts_no_thread(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     start, starters = threading.Thread.start, []
 
