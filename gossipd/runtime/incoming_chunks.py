@@ -30,7 +30,7 @@ from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
 _PIECES_MIN = 4
-_RELAYED_PIECES_MIN = 8  # while a relay waits for them
+_RELAYED_PIECES_MIN = 8  # while a relay waits for them: a hop costs an eighth of a fetch
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
 _LAST_PIECE_S = ENDING_S / 4  # so that the request planned meanwhile leaves in time
 _PIECE_S = 0.25  # well below the 0.5 s at which a relay looks silent, also on a slow link
@@ -56,19 +56,27 @@ class IncomingChunk:
         self._first = (0, 0.0)  # the bytes here at the first look, and its time
         self._filled = 0
         self._users = 1
+        self._hurry: Callable[[int], None] | None = None
         self._is_relayed = False
         self._is_over = False
         self.is_landed = False
 
-    def piece_bytes(self, elapsed_s: float, *, asks_between: bool = True) -> int:
-        """How much the receiver should receive next: the bytes of a quarter of a second, at most a quarter of the
-        chunk, and an eighth while it is relayed. Pieces end where the chunk is announced and where its end is told.
+    def on_relay(self, hurry: Callable[[int], None]) -> None:
+        """Have ``hurry`` called with the bytes of a piece when the first relay comes. For the receiver."""
+        self._hurry = hurry
 
-        ``elapsed_s``: since the first byte was awaited. ``asks_between``: the next request is sent between two pieces,
-        so those near the end are small.
+    def piece_bytes(self, elapsed_s: float, *, is_duplex: bool = False) -> int:
+        """How much the receiver should receive next: the bytes of a quarter of a second, an eighth of the chunk while
+        it is relayed. Pieces end where the chunk is announced and where its end is told.
+
+        ``elapsed_s``: since the first byte was awaited. ``is_duplex``: a relay can make the receiver hurry, and others
+        send on its connection. If not, a piece is at most a quarter, and those near the end are small, because the next
+        request is sent between two of them.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
-        at_once = self.length // (_RELAYED_PIECES_MIN if self._is_relayed else _PIECES_MIN)
+        at_once = self.length if is_duplex else self.length // _PIECES_MIN
+        if self._is_relayed:
+            at_once = self._relayed_bytes()
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), at_once))
         if not rate:
             return piece
@@ -76,7 +84,7 @@ class IncomingChunk:
             return max(_PIECE_BYTES_MIN, min(piece, to_told))
         left = self.length - self._filled
         to_end = left - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
-        if to_end <= 0 and asks_between:
+        if to_end <= 0 and not is_duplex:
             return max(_PIECE_BYTES_MIN, min(piece, int(rate * _LAST_PIECE_S)))
         to_next = to_end if to_end > 0 else left
         if to_next <= piece + piece // 2 and not self._is_relayed:
@@ -124,12 +132,15 @@ class IncomingChunk:
 
         Yields: bytes valid inside the context; empty after ``timeout_s`` without any; None at the end (``is_landed``).
         """
-        with self._changed:
+        if not self._is_relayed:
             self._is_relayed = True
+            if self._hurry is not None:
+                self._hurry(self._relayed_bytes())
+        with self._changed:
             if not self._is_over and self._ready(at) <= at:
                 self._changed.wait(timeout_s)
             is_over = self._is_over
-            ready = min(self._ready(at), at + max(self.length // _RELAYED_PIECES_MIN, _PIECE_BYTES_MIN))
+            ready = min(self._ready(at), at + self._relayed_bytes())
             if not is_over:
                 self._users += 1
         if is_over:
@@ -140,6 +151,9 @@ class IncomingChunk:
                 yield piece
         finally:
             self._let_go()
+
+    def _relayed_bytes(self) -> int:
+        return max(self.length // _RELAYED_PIECES_MIN, _PIECE_BYTES_MIN)
 
     def _ready(self, at: int) -> int:
         return max(at, min(self._filled, self.length - 1))

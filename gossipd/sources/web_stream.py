@@ -262,6 +262,9 @@ class _RatedIncoming(Incoming):
         """
         low_water = want if want > io.DEFAULT_BUFFER_SIZE and not isinstance(self._sock, ssl.SSLSocket) else 1
         if low_water != self._low_water:
+            if low_water > max(1, self._low_water):
+                # The kernel makes its buffer just as large, and then the server would stand still until we wake.
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 2 * low_water)
             self._low_water = low_water
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 

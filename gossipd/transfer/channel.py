@@ -91,6 +91,7 @@ class Channel:
         self._tls = False
         self._unsent_bytes = 0
         self._low_water = 1
+        self._room = _LOW_WATER_MIN  # the largest low water so far
         self._arrived = select.poll()
         self._arrived.register(sock, select.POLLIN)
         self.sends_bodies = sends_bodies
@@ -165,9 +166,14 @@ class Channel:
         return 0
 
     def _set_low_water(self, low_water: int) -> None:
-        if low_water != self._low_water:
-            self._low_water = low_water
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        with self._lock:
+            if low_water > self._room:
+                # The kernel makes its buffer just as large, and then the sender would stand still until we wake.
+                self._room = low_water
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 2 * low_water)
+            if low_water != self._low_water:
+                self._low_water = low_water
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def receive_body(
         self, view: memoryview, throttle: RateLimit, *,
@@ -177,15 +183,39 @@ class Channel:
         if throttle.rate is None and piece_bytes is None:
             self.receive(view)
             return
-        at = 0
+        at = paid = 0
         while at < len(view):
             left = len(view) - at
-            piece = throttle.piece(left if piece_bytes is None else min(left, piece_bytes()))
-            throttle.take(piece)
-            self.receive(view[at : at + piece])
-            at += piece
+            piece = left if piece_bytes is None else min(left, piece_bytes())
+            if not paid:
+                paid = throttle.piece(piece)
+                throttle.take(paid)
+            count = self._receive_piece(view[at : at + min(piece, paid)])
+            paid -= count
+            at += count
             if on_piece is not None:
                 on_piece(at)
+
+    def _receive_piece(self, view: memoryview) -> int:
+        """Fill ``view``, or less of it after ``hurry``. Returns the bytes."""
+        if self._tls or len(view) < _LOW_WATER_MIN:
+            self.receive(view)
+            return len(view)
+        self._await_at_least(len(view))
+        try:
+            count = self._socket.recv_into(view)
+        except OSError as error:
+            raise self._disconnected(error) from None
+        if not count:
+            raise DisconnectedError(f"closed before {len(view)} bytes had come", cut_by=self.cut_by)
+        return count
+
+    def hurry(self, at_least: int) -> None:
+        """Let a piece that is awaited end when so many bytes of it are here. From any thread; not under TLS."""
+        with self._lock:
+            if not self._closed and not self._tls and self._low_water > at_least:
+                self._low_water = at_least
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, at_least)
 
     def send(self, data: bytes | memoryview, flags: int = 0) -> None:
         """Send all of it. Raises DisconnectedError."""

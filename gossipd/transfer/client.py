@@ -270,10 +270,11 @@ class BulkClient:
             self._receive_relayed(channel, incoming, advance)
             return
         began = time.monotonic()
+        incoming.on_relay(channel.hurry)
         channel.receive_body(
             incoming.view,
             self._throttle,
-            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began, asks_between=not channel.is_duplex),
+            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began, is_duplex=channel.is_duplex),
             on_piece=advance,
         )
 
@@ -294,7 +295,7 @@ class BulkClient:
             end = at + length
             while at < end:
                 elapsed_s = time.monotonic() - began
-                most = incoming.piece_bytes(elapsed_s, asks_between=not channel.is_duplex)
+                most = incoming.piece_bytes(elapsed_s, is_duplex=channel.is_duplex)
                 piece = self._throttle.piece(min(end - at, most))
                 self._throttle.take(piece)
                 channel.receive(incoming.view[at : at + piece])

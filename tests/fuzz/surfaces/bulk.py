@@ -61,6 +61,9 @@ class _Channel:
 
     is_duplex = True
 
+    def hurry(self, at_least: int) -> None:
+        """See Channel."""
+
     def try_send(self, data: bytes) -> bool:
         """See Channel."""
         self.send(data)

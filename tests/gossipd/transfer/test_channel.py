@@ -119,6 +119,41 @@ def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_
         theirs.close()
 
 
+def test_a_piece_ends_early_when_a_relay_hurries() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        filled: list[int] = []
+        first = threading.Event()
+
+        def on_piece(count: int) -> None:
+            filled.append(count)
+            first.set()
+
+        def receive() -> None:
+            view = memoryview(bytearray(256 * 1024))
+            channel.receive_body(view, RateLimit(), piece_bytes=lambda: len(view), on_piece=on_piece)
+
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        in_bursts(theirs, [bytes(100 * 1024)], 4096)
+        assert not filled
+        while not first.wait(0.001):
+            channel.hurry(64 * 1024)
+        in_bursts(theirs, [bytes(156 * 1024)], 4096)
+        receiver.join()
+        theirs.close()
+    assert 64 * 1024 <= filled[0] <= 100 * 1024
+    assert filled[-1] == 256 * 1024
+
+
+def test_hurrying_leaves_a_wait_for_a_head_as_it_is() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        channel.hurry(64 * 1024)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+
+
 def test_a_cut_ends_the_wait_for_a_piece() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
         theirs = door.accept()[0]

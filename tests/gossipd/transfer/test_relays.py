@@ -220,7 +220,11 @@ def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     incoming.advance(length // 8)
     assert incoming.piece_bytes(0.0001) == length // 4
     assert incoming.piece_bytes(100.0) == 64 * 1024
-    with incoming.piece(0, 0.0):
+    assert incoming.piece_bytes(0.0001, is_duplex=True) > length // 2
+    hurried: list[int] = []
+    incoming.on_relay(hurried.append)
+    with incoming.piece(0, 0.0), incoming.piece(0, 0.0):
+        assert hurried == [length // 8], "once"
         assert incoming.piece_bytes(0.0001) == length // 8, "a relay waits for less"
     incoming.release()
 
