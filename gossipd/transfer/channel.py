@@ -142,7 +142,10 @@ class Channel:
         try:
             while got < want:
                 flags = self._await_at_least(want - got)
-                count = self._socket.recv_into(view[got:] if got else view, 0, flags)
+                try:
+                    count = self._socket.recv_into(view[got:] if got else view, 0, flags)
+                except BlockingIOError:  # nothing is here though poll said so
+                    continue
                 if count == 0:
                     raise DisconnectedError(f"closed after {got} of {want} bytes", cut_by=self.cut_by)
                 got += count
@@ -162,8 +165,8 @@ class Channel:
             self._set_low_water(1)
             return socket.MSG_WAITALL
         self._set_low_water(want)
-        self._arrived.poll()
-        return 0
+        self._arrived.poll()  # ends early where the window is full
+        return socket.MSG_DONTWAIT  # else the call would sleep until as much as the low water came after what is here
 
     def _set_low_water(self, low_water: int) -> None:
         with self._lock:
@@ -201,9 +204,12 @@ class Channel:
         if self._tls or len(view) < _LOW_WATER_MIN:
             self.receive(view)
             return len(view)
-        self._await_at_least(len(view))
+        flags = self._await_at_least(len(view))
         try:
-            count = self._socket.recv_into(view)
+            count = self._socket.recv_into(view, 0, flags)
+        except BlockingIOError:
+            self.receive(view)
+            return len(view)
         except OSError as error:
             raise self._disconnected(error) from None
         if not count:

@@ -98,7 +98,7 @@ def test_a_piece_wakes_its_thread_once_and_not_for_each_burst() -> None:
     assert waits < 64, "of 128 bursts; a wait for the interpreter's lock counts too"
 
 
-@pytest.mark.parametrize("burst_bytes", [1500, 16 * 1024, 100_000])
+@pytest.mark.parametrize("burst_bytes", [7000, 16 * 1024, 100_000])
 def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_for_ever(burst_bytes: int) -> None:
     """A small part after a large one, and a part that has come in half when it is asked for."""
     parts = [os.urandom(size) for size in (21, 64 * 1024, 192 * 1024 + 7, 14, 16 * 1024, 3, 150_000)]
@@ -117,6 +117,45 @@ def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_
         watch.cancel()
         sender.join()
         theirs.close()
+
+
+@pytest.mark.parametrize("here", [0, 1000])
+@pytest.mark.parametrize("is_body", [False, True])
+def test_a_wait_that_ends_early_takes_what_is_here_and_waits_for_the_rest(here: int, *, is_body: bool) -> None:
+    """As where the receive window is full before all of a piece has come."""
+    body = os.urandom(64 * 1024)
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        in_bursts(theirs, [body[:here]], 500)
+        sender = threading.Thread(target=in_bursts, args=(theirs, [body[here:]], 16 * 1024))
+        arrived, got = channel._arrived, bytearray(len(body))
+
+        class Early:
+            is_first = True
+
+            def poll(self) -> None:
+                if not self.is_first:
+                    arrived.poll()
+                elif here == 0:
+                    self.is_first = False
+                    sender.start()
+                else:
+                    self.is_first = False
+                    threading.Timer(0.05, sender.start).start()
+
+        channel._arrived = Early()  # type: ignore[assignment]
+        watch = threading.Timer(10.0, channel.cut, [Cut.STALLED])
+        watch.start()
+        if is_body:
+            channel.receive_body(memoryview(got), RateLimit(), piece_bytes=lambda: len(body))
+        else:
+            channel.receive(memoryview(got))
+        watch.cancel()
+        sender.join()
+        theirs.close()
+    assert got == body
+    assert channel.cut_by is None, "it was asleep until then"
 
 
 def test_a_piece_ends_early_when_a_relay_hurries() -> None:
