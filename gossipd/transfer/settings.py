@@ -83,7 +83,7 @@ class BulkSettings:
     """A name that the kernel offers, such as ``bbr``; None keeps the host's default."""
     unsent_bytes_min: int = 64 * KIB
     unsent_bytes_max: int = 4 * MIB
-    """A quarter of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a
+    """Half of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a
     slot long before its bytes are gone; less would cost a wake-up per 16 KiB.
     """
     tls_piece_bytes: int = 256 * KIB
@@ -107,4 +107,4 @@ class BulkSettings:
 
     def unsent_bytes(self, length: int) -> int:
         """The part of a body of ``length`` bytes that may wait unsent in the kernel."""
-        return min(max(length // 4, self.unsent_bytes_min), self.unsent_bytes_max)
+        return min(max(length // 2, self.unsent_bytes_min), self.unsent_bytes_max)

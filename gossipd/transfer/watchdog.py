@@ -24,6 +24,7 @@ from gossipd.transfer.settings import BulkSettings
 
 # The lateness of a cut; each look costs little CPU even with 50 connections.
 TICK_S = 0.2
+SERVER_TICK_S = 1.0  # silence is the client's to notice; handshakes have deadlines, which are met all the same
 DOZE_S = 5.0  # at least as long as the deadlines that are set without ``rouse``; an idle connection closes so late
 _QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
 
@@ -51,8 +52,13 @@ class WatchdogListener(Protocol):
 class Watchdog:
     """One thread, asleep while there are no connections."""
 
-    def __init__(self, settings: BulkSettings, *, name: str, listener: WatchdogListener | None = None) -> None:
+    def __init__(
+        self, settings: BulkSettings, *, name: str, listener: WatchdogListener | None = None, tick_s: float = TICK_S
+    ) -> None:  # fmt: skip
+        """``tick_s``: how often it looks while something moves, and how late it cuts what is not added with a deadline
+        that is nearer."""
         self._settings = settings
+        self._tick_s = tick_s
         self._listener = listener
         self._changed = threading.Condition()
         self._watches: dict[Channel, _Watch] = {}
@@ -67,8 +73,7 @@ class Watchdog:
     def add(self, channel: Channel) -> None:
         with self._changed:
             self._watches[channel] = _Watch()
-            if len(self._watches) == 1:
-                self._changed.notify()
+            self._changed.notify()  # its deadline may be the first
         self.rouse()
 
     def rouse(self) -> None:
@@ -117,7 +122,9 @@ class Watchdog:
         if not self._watches:
             self._changed.wait()
         elif self._quiet_looks < _QUIET_LOOKS:
-            self._changed.wait(TICK_S)
+            now = time.monotonic()
+            first_s = min((one.deadline or math.inf) for one in self._watches)
+            self._changed.wait(min(self._tick_s, max(TICK_S, first_s - now)))
         else:
             self._dozes = True
             if not self._roused:

@@ -21,5 +21,5 @@ def test_every_wrong_field_is_named_at_once() -> None:
 def test_what_waits_unsent_follows_the_chunk_size_within_bounds() -> None:
     settings = BulkSettings(unsent_bytes_min=64 * KIB, unsent_bytes_max=1 * MIB)
     assert settings.unsent_bytes(1) == 64 * KIB
-    assert settings.unsent_bytes(1 * MIB) == 256 * KIB
+    assert settings.unsent_bytes(1 * MIB) == 512 * KIB
     assert settings.unsent_bytes(64 * MIB) == 1 * MIB
