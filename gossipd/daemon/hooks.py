@@ -27,8 +27,10 @@ from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
+from gossipd.runtime.look_interval import until_next_look
 
 LOOK_S = 0.5
+RESTING_LOOK_S = 1.0  # without a hook: when the daemon is awake anyway
 TIMEOUT_S = 30.0
 _KINDS = {HostState.COMPLETE: "complete", HostState.FAILED: "failed"}
 log = structlog.get_logger("hooks")
@@ -58,7 +60,7 @@ class Hooks:
             self._queue.note(self._facts(), commands)
             fact = self._queue.next(trio.current_time())
             if fact is None:
-                await trio.sleep(LOOK_S)
+                await until_next_look(LOOK_S if any(commands.values()) else RESTING_LOOK_S)
                 continue
             trouble = await self._perform(commands[fact.kind], fact)
             if trouble is not None:

@@ -15,11 +15,13 @@ import trio
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.hub_cache import REVISION_DIGITS, HubEntry, settle_cache
 
 LOOK_S = 0.5
+RESTING_LOOK_S = 1.0  # without a cache: when the daemon is awake anyway
 RETRY_S = 10.0
 log = structlog.get_logger("hub cache")
 
@@ -38,7 +40,7 @@ class HubLinks:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            delay_s = LOOK_S
+            delay_s = 0.0
             caches = self._live.config.hf.caches
             if caches or self._served:
                 wanted = self._wanted()
@@ -50,6 +52,7 @@ class HubLinks:
                         delay_s = RETRY_S
                         self._say((f"{error.filename}: {error.strerror}",))
             await trio.sleep(delay_s)
+            await until_next_look(LOOK_S if caches else RESTING_LOOK_S)
 
     def _wanted(self) -> dict[str, HubEntry]:
         names = dict(self._live.config.hf.names)

@@ -7,6 +7,7 @@ by the part that acts (``deployment_executor``); this catches up with the rest.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from gossipd.runtime.worker_threads import run_blocking
 from membership.swim import Swim
 
 LOOK_S = 1.0
-ROSTER_KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
+KEEP_S = 5.0  # a crash costs at most this much of the roster, which gossip brings again, and of our own counters
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -41,7 +42,8 @@ class StateSaver:
 
     async def run(self) -> None:
         """Never returns."""
-        kept_revision, kept_s, kept_table = self.register.revision, trio.current_time(), b""
+        kept_revision, kept_table, table_s = self.register.revision, b"", -math.inf
+        kept_roster, roster_s = self.swim.roster_records(), trio.current_time()
         self._show_equivocations()
         while True:
             await until_next_look(LOOK_S)
@@ -50,12 +52,13 @@ class StateSaver:
                 kept_revision = self.register.revision
                 self._show_equivocations()
                 writes.append(partial(self.state.keep_register, *snapshot(self.register)))
-            if trio.current_time() - kept_s > ROSTER_KEEP_S:
-                kept_s = trio.current_time()
-                writes.append(partial(self.state.keep_roster, self.swim.roster_records()))
-            table = self.table.to_bytes()
-            if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
-                kept_table = table
+            now = trio.current_time()
+            if now - roster_s > KEEP_S and (roster := self.swim.roster_records()) != kept_roster:
+                kept_roster, roster_s = roster, now
+                writes.append(partial(self.state.keep_roster, roster))
+            # Our own counters are in it, and nobody else can tell us those after a crash.
+            if now - table_s > KEEP_S and (table := self.table.to_bytes()) != kept_table:
+                kept_table, table_s = table, now
                 writes.append(partial(self.state.keep_progress, table))
             try:
                 for write in writes:
@@ -63,7 +66,8 @@ class StateSaver:
                 if writes:
                     self.alarms.cured(StateWriteError.code)
             except StateWriteError as error:
-                kept_revision, kept_table = -1, b""  # all of it is tried again at the next look
+                # All of it is tried again at the next look.
+                kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", [], -math.inf, -math.inf
                 self.alarms.ring(error.code, str(error.args[0]))
 
     def _show_equivocations(self) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -103,21 +104,29 @@ class Inbox:
         self._folder.check()
         task_status.started()
         while True:
-            watched = await self._inode()
+            watched = await run_blocking(self._inode)
             async with trio.open_nursery() as nursery:
                 changed = _Wakeup()
                 if watched is not None:
                     nursery.start_soon(self._watch, changed)
-                while await self._inode() == watched:
-                    delay = await self.look()
+                while (delay := await self._look(partial(self._is_inode, watched))) is not None:
                     with trio.move_on_after(delay):
                         await changed.wait()
                 nursery.cancel_scope.cancel()
 
     async def look(self) -> float:
         """One pass over the folder. Returns the seconds until the next one is due."""
+        delay = await self._look(lambda: True)
+        assert delay is not None, "any folder will do"
+        return delay
+
+    async def _look(self, is_watched: Callable[[], bool]) -> float | None:
+        """``look``; None when another folder stands in the place of the one that is watched."""
         try:
-            drops, more = await run_blocking(self._scan)
+            found = await run_blocking(self._scan, is_watched)
+            if found is None:
+                return None
+            drops, more = found
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
@@ -135,7 +144,9 @@ class Inbox:
         self._report_trouble(trouble)
         return max(delay, _LOOK_S_MIN)
 
-    def _scan(self) -> tuple[list[Drop], int]:
+    def _scan(self, is_watched: Callable[[], bool]) -> tuple[list[Drop], int] | None:
+        if not is_watched():
+            return None
         self._folder.check()
         return self._folder.scan(self._settings.drops_max)
 
@@ -216,9 +227,12 @@ class Inbox:
             else:
                 log.info("inbox works again")
 
-    async def _inode(self) -> int | None:
+    def _is_inode(self, watched: int | None) -> bool:
+        return self._inode() == watched
+
+    def _inode(self) -> int | None:
         try:
-            return (await run_blocking(self._folder.directory.stat)).st_ino
+            return self._folder.directory.stat().st_ino
         except OSError:
             return None
 
