@@ -51,14 +51,14 @@ def bind_unix(path: Path, *, mode: int = 0o600, group: int = -1) -> trio.SocketL
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 
 
-def bind_loopback(host: str, port: int) -> trio.SocketListener:
-    """Listen on a loopback address, for metrics and health. Raises SocketPathError for any other address."""
+def bind_metrics(host: str, port: int) -> trio.SocketListener:
+    """Listen on an address of this host, for metrics and health. Raises SocketPathError."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         raise SocketPathError(f"status address {host[:60]!r} is not an IP address") from None
-    if not address.is_loopback:
-        raise SocketPathError(f"status address {host} is not a loopback address; the page would be open to the network")
+    if address.is_unspecified:
+        raise SocketPathError(f"status address {host} is every address of this host: name the one that is meant")
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

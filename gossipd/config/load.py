@@ -204,6 +204,8 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
 
 def _across_limits(config: Config) -> list[tuple[tuple[str, str], str]]:
     found = []
+    if config.status.metrics_bind in ("0.0.0.0", "::"):
+        found.append((("status", "metrics_bind"), "must be one address, not all of this host"))
     if config.sources.budget_money and not config.sources.money_per_gb:
         found.append((("sources", "budget_money"), "needs sources.money_per_gb"))
     high, low = config.store.high_watermark_percent, config.store.low_watermark_percent

@@ -433,7 +433,13 @@ class StatusSection:
     )
     read_group: str = setting(_GROUP, "That group, by name or number; empty is the daemon's own group.", "")
     metrics_port: int = setting(
-        kinds.Whole(0, 65_535), "Port on 127.0.0.1 for /metrics and /healthz; 0 is none (the socket has both).", 0
+        kinds.Whole(0, 65_535), "TCP port for /metrics and /healthz; 0 is none (the socket has both).", 0
+    )
+    metrics_bind: str = setting(
+        kinds.Text("an IP address", kinds.check_address),
+        "Address of that port. On any but 127.0.0.1 all who reach it may read which models and racks there are: keep\n"
+        "it to the network of your monitoring. It takes no orders. gossipd 0.1 does not know it.",
+        "127.0.0.1",
     )
 
 

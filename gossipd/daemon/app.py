@@ -27,7 +27,7 @@ from gossipd import __version__
 from gossipd.api.counters import LoopLag
 from gossipd.api.events import EventRing
 from gossipd.api.local_server import LocalServers
-from gossipd.api.local_socket import bind_loopback, bind_unix
+from gossipd.api.local_socket import bind_metrics, bind_unix
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
@@ -294,7 +294,7 @@ class App:
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
             nursery.start_soon(serve, readers, partial(_readers_server, self._view, self._publishing, ring))
         if status.metrics_port:
-            page = bind_loopback("127.0.0.1", status.metrics_port)
+            page = bind_metrics(status.metrics_bind, status.metrics_port)
             nursery.start_soon(serve, page, partial(_metrics_server, self._view))
 
     def _say_goodbye(self) -> None:

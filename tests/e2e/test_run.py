@@ -160,6 +160,21 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     assert daemon.stop() == 0
 
 
+def test_metrics_are_at_the_one_address_that_is_named(alone: Cluster) -> None:
+    port = free_port()
+    named = {"GOSSIPD_STATUS__METRICS_PORT": str(port), "GOSSIPD_STATUS__METRICS_BIND": "127.0.0.2"}
+    daemon = alone.add("one", "rack-1", **named)
+    daemon.start()
+    daemon.wait_ready()
+    with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=10) as answer:
+        assert b"gossipd_build_info" in answer.read()
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=10):
+        pass
+    assert daemon.stop() == 0
+    refused = run_to_the_end(daemon, GOSSIPD_STATUS__METRICS_BIND="0.0.0.0")
+    assert refused.returncode == 2 and "status.metrics_bind" in refused.stderr
+
+
 def test_a_timetable_of_limits_is_in_force_and_told(alone: Cluster) -> None:
     daemon = alone.add("one", "rack-1")
     daemon.start()

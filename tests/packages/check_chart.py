@@ -39,6 +39,9 @@ FULL: dict[str, Any] = {
     "nodeSelector": {"gpu": "yes"},
     "tolerations": [{"operator": "Exists"}],
     "priorityClassName": "system-node-critical",
+    "podMonitor": {"enabled": True, "interval": "15s", "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "networkPolicy": {"enabled": True, "nodes": ["10.0.0.0/16", "fd00::/64"], "monitoring": ["10.9.0.0/24"]},
 }
 
 
@@ -65,6 +68,9 @@ def test_helm_has_nothing_against_the_chart(values: dict[str, Any]) -> None:
         {**MINIMAL, "prot": 7946},
         {**MINIMAL, "port": 70000},
         {**MINIMAL, "racks": {"node-1": "a rack"}},
+        {**MINIMAL, "networkPolicy": {"enabled": True}},
+        {**MINIMAL, "networkPolicy": {"enabled": True, "nodes": ["everywhere"]}},
+        {**MINIMAL, "podMonitor": {"interval": "often"}},
         {**MINIMAL, "settings": {"net": {"port": {"is": 1}}}},
     ],
 )
@@ -89,8 +95,9 @@ def test_all_values_arrive() -> None:
     made = rendered(FULL)
     assert {"Secret/gossipd-cluster-key", "ConfigMap/gossipd-trust"} <= set(made)
     pod = made["DaemonSet/gossipd"]["spec"]["template"]["spec"]
-    env = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+    env = {one["name"]: one.get("value", one.get("valueFrom")) for one in pod["containers"][0]["env"]}
     assert env == {
+        "GOSSIPD_STATUS__METRICS_BIND": {"fieldRef": {"fieldPath": "status.hostIP"}},
         "GOSSIPD_STATUS__METRICS_PORT": "9100",
         "GOSSIPD_SOURCES__ALLOW": '["https","s3://models"]',
         "GOSSIPD_LIMITS__UPLOAD_SLOTS": "8",
@@ -98,7 +105,27 @@ def test_all_values_arrive() -> None:
     }
     assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"gpu": "yes"}, "system-node-critical")
     assert pod["containers"][0]["resources"] == {"limits": {"memory": "1Gi"}}
+    assert pod["containers"][0]["livenessProbe"]["httpGet"] == {"port": 9100, "path": "/livez"}, "at the pod's address"
     assert made["ConfigMap/gossipd-racks"]["data"]["racks"] == "node-1 r1\nnode-2 r2\n"
+
+
+def test_monitoring_finds_the_daemons_and_has_the_alerts_of_the_wheel() -> None:
+    made = rendered(FULL)
+    monitor, rule = made["PodMonitor/gossipd"], made["PrometheusRule/gossipd"]
+    pod = made["DaemonSet/gossipd"]["spec"]["template"]
+    assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [one["name"] for one in pod["spec"]["containers"][0]["ports"]]
+    assert monitor["metadata"]["labels"] == rule["metadata"]["labels"] == {"release": "prometheus"}
+    assert rule["spec"] == yaml.safe_load((ROOT / "gossipd" / "assets" / "prometheus-alerts.yml").read_text())
+
+
+def test_a_network_policy_admits_nodes_and_monitoring_to_their_ports() -> None:
+    nodes, monitoring = rendered(FULL)["NetworkPolicy/gossipd"]["spec"]["ingress"]
+    assert [one["ipBlock"]["cidr"] for one in nodes["from"]] == ["10.0.0.0/16", "fd00::/64"]
+    assert [(one["protocol"], one["port"]) for one in nodes["ports"]] == [("TCP", 7000), ("UDP", 7000), ("TCP", 7001)]
+    assert [one["ipBlock"]["cidr"] for one in monitoring["from"]] == ["10.9.0.0/24"]
+    assert monitoring["ports"] == [{"protocol": "TCP", "port": 9100}]
 
 
 def test_the_rendered_containers_deliver_a_model_between_three_nodes(

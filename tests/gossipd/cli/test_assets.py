@@ -27,6 +27,11 @@ def unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
+def test_the_chart_has_the_same_alerts() -> None:
+    chart = ROOT / "config" / "helm" / "gossipd" / "prometheus-alerts.yml"
+    assert chart.read_text() == (ROOT / "gossipd" / "assets" / "prometheus-alerts.yml").read_text()
+
+
 def test_every_kind_is_printed_from_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     for kind, name in (("unit", "gossipd.service"), ("alerts", "prometheus-alerts.yml"), ("grafana", "grafana.json")):
         assert main(["assets", kind]) == 0
