@@ -161,7 +161,7 @@ class DeploymentSwarm:
         if not isinstance(supplier, Origin):
             self.pipelining.drop(supplier, chunk)
             if landed:
-                self.peers.delivered(supplier, event.elapsed_s)
+                self.peers.delivered(supplier, event.elapsed_s, now)
                 if supplier not in self.roles.rack_peers:
                     self.import_window.arrived(event.elapsed_s)
         elif supplier is SOURCE:
@@ -262,10 +262,10 @@ class DeploymentSwarm:
             self._is_writable = False
         if reason is events.FailReason.NOT_HELD:
             self._dropped(peer, [chunk])
-        elif reason is events.FailReason.CORRUPT:
-            self.drop_holdings(peer, now)
         elif reason is events.FailReason.GONE:
             self.forget(peer, now)
+        if reason is not events.FailReason.GONE and self.peers.is_shunned(peer, now):
+            self.drop_holdings(peer, now)
         self.want_again(chunk, now)
 
     def read_failed(self, event: events.SourceReadFailed, now: float) -> None:

@@ -25,6 +25,12 @@ _PENALTY_S_MAX = 60.0
 # The sender re-hashes the chunk and drops it within a second; a liar reaches the maximum in five lies. Longer costs the
 # rack: its hosts import again what a host with one rotten chunk holds.
 _CORRUPT_S = 2.0
+# A peer that says that it has chunks, and sends none, would keep them from being read from storage. Slow fetches may be
+# the network's fault, and most are while no peer delivers; a peer at its limit refuses many, and sends some in between.
+_BARREN_S = 2.0
+_SLOW_MOST, _SLOW_MOST_ALL = 2, 6  # fetches that were too slow, while another peer delivered, and while none did
+_SLOW_AT_ONCE_S = 1.0  # those that end together count once
+_REFUSED_MOST, _REFUSED_S = 8, 30.0  # fetches that were refused, without one in between, and for how long at least
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
 _RECORDS_SPARE = 64  # records above twice the number of members; then those of former members are dropped
 _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulated: the p99 of a fetch is 2.2 times the median)
@@ -33,7 +39,10 @@ _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulated: the p99 o
 class Peer:
     """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
-    __slots__ = ("asked", "elapsed_s", "failures", "free", "free_at", "member", "reachable", "shunned_until", "view")
+    __slots__ = (
+        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_lied", "member", "reachable",
+        "refused", "shunned_until", "slow", "slow_at", "view",
+    )  # fmt: skip
 
     def __init__(self, view: PeerView, free: int) -> None:
         self.view = view
@@ -45,6 +54,9 @@ class Peer:
         self.elapsed_s = 0.0  # seconds that a fetch from the peer takes, smoothed; 0 when unknown
         self.failures = 0
         self.shunned_until = 0.0
+        self.has_lied = False  # it sent wrong bytes or none; a new connection changes nothing of that
+        self.slow = self.refused = 0  # fetches from it since its last delivery that were too slow, or refused
+        self.barren_since = self.slow_at = 0.0  # when the first of them failed, and the last that was too slow
 
     def usable(self, now: float) -> bool:
         """Whether the peer may be asked and may have roles."""
@@ -66,6 +78,7 @@ class Peers:
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
         self.usual_s = 0.0  # seconds that a fetch takes, over all peers, smoothed
+        self._delivered_s = float("-inf")  # when any peer delivered last
 
     def get(self, node: NodeId) -> Peer | None:
         """The record of a peer; for a while also of a former member."""
@@ -153,7 +166,10 @@ class Peers:
         return came_back
 
     def _forgive(self, peer: Peer) -> None:
-        peer.failures, peer.shunned_until, peer.reachable = 0, 0.0, True
+        """It is back. What it failed at as a liar stays until it delivers: connections and lives cost it nothing."""
+        peer.reachable = True
+        if not peer.has_lied:
+            peer.failures, peer.shunned_until = 0, 0.0
         peer.free, peer.free_at = self._settings.slots_assumed, 0.0
 
     def hears(self, node: NodeId, free: int, now: float) -> bool:
@@ -177,14 +193,16 @@ class Peers:
         if (peer := self.records.get(node)) is not None:
             peer.asked = max(0, peer.asked - 1)
 
-    def delivered(self, node: NodeId, elapsed_s: float) -> None:
+    def delivered(self, node: NodeId, elapsed_s: float, now: float) -> None:
         """A fetch from the peer delivered its chunk."""
         peer = self.get(node)
         if peer is None:
             return
         peer.asked = max(0, peer.asked - 1)
         peer.free += 1
-        peer.failures = 0
+        self._delivered_s = now
+        peer.failures, peer.has_lied = 0, False
+        peer.slow = peer.refused = 0
         peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
@@ -196,17 +214,41 @@ class Peers:
         peer.asked = max(0, peer.asked - 1)
         if reason is FailReason.BUSY:
             peer.free, peer.free_at = 0, now
-            return
-        peer.free += 1
+        else:
+            peer.free += 1
         # Only these reasons speak against the peer itself.
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
+        if base is None and self._is_barren(peer, reason, now):
+            base = _BARREN_S
         if base is None:
             return
+        peer.has_lied = peer.has_lied or base != _GONE_S
         peer.failures += 1
         pause = min(_PENALTY_S_MAX, base * 2 ** min(peer.failures - 1, 6))
         peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)
         self._shunned_until = min(self._shunned_until or peer.shunned_until, peer.shunned_until)
         self.version += 1
+
+    def _is_barren(self, peer: Peer, reason: FailReason, now: float) -> bool:
+        """Count a fetch that brought nothing; whether there have been too many without one that did."""
+        if not peer.slow and not peer.refused:
+            peer.barren_since = now
+        if reason is FailReason.SLOW:
+            if now - peer.slow_at < _SLOW_AT_ONCE_S and peer.slow:
+                return False
+            peer.slow, peer.slow_at = peer.slow + 1, now
+        elif reason in (FailReason.BUSY, FailReason.NOT_HELD):
+            peer.refused += 1
+        else:
+            return False
+        is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= _REFUSED_S
+        others_deliver = self._delivered_s > peer.barren_since
+        return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
+
+    def is_shunned(self, node: NodeId, now: float) -> bool:
+        """Whether the peer is left alone for a while."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.shunned_until > now
 
     def expire(self, now: float) -> None:
         """Note that the pause of a shunned peer is over, so that roles are computed again."""

@@ -8,6 +8,7 @@ import pytest
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
+    ClaimSeed,
     Command,
     DeltaHeard,
     DeploymentOpened,
@@ -15,7 +16,10 @@ from gossipd.core.events import (
     FetchFailed,
     HoldingsHeard,
     PeerSeen,
+    ProbeSource,
+    SourceProbed,
     StartFetch,
+    StartSourceRead,
 )
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
@@ -67,3 +71,25 @@ def test_the_rack_of_a_mate_that_lied_is_served_from_another_rack_at_once(then: 
         now += 0.1
     assert asked
     assert {fetch.peer for fetch in asked} == {FAR}
+
+
+def test_chunks_that_a_mate_claims_and_never_sends_are_read_from_storage() -> None:
+    planner = Planner(node=OWN, rack="r1", settings=PlannerSettings(), rng=Random(1))
+    planner.handle(PeerSeen(PeerView(RACK_PEER, "r1", "")), 0.0)
+    planner.handle(DeploymentOpened(DEPLOYMENT, Shape(CHUNKS, 1024, CHUNKS * 1024, 1), ChunkSet(CHUNKS)), 0.0)
+    read: set[int] = set()
+    now = 0.0
+    while now < 60.0:
+        planner.handle(HoldingsHeard(RACK_PEER, DEPLOYMENT, FULL, 8), now)
+        planner.plan(now)
+        for command in planner.drain():
+            if isinstance(command, StartFetch):
+                planner.handle(FetchFailed(DEPLOYMENT, command.chunk, RACK_PEER, FailReason.SLOW), now + 0.1)
+            elif isinstance(command, ProbeSource):
+                planner.handle(SourceProbed(DEPLOYMENT, True), now + 0.1)
+            elif isinstance(command, ClaimSeed):
+                planner.handle(PeerSeen(PeerView(OWN, "r1", "", True, command.term)), now + 0.1)
+            elif isinstance(command, StartSourceRead):
+                read.update(command.chunks)
+        now += 0.5
+    assert read

@@ -51,6 +51,53 @@ def test_a_peer_that_lies_or_vanishes_is_asked_no_more_for_a_while(reason: FailR
     assert peers.version > version
 
 
+def fail(peers: Peers, reason: FailReason, *times_s: float) -> None:
+    for now in times_s:
+        peers.failed(node(1), reason, now)
+
+
+def test_a_peer_that_is_too_slow_twice_while_others_deliver_is_left_alone() -> None:
+    peers, peer = peers_with_one()
+    fail(peers, FailReason.SLOW, 10.0)
+    peers.delivered(node(1), 1.0, 15.0)
+    fail(peers, FailReason.SLOW, 20.0, 20.5)  # at once: one stop of the peer
+    peers.seen(view(2))
+    peers.delivered(node(2), 1.0, 25.0)
+    assert peer.usable(25.1)
+    fail(peers, FailReason.SLOW, 30.0)
+    assert peers.is_shunned(node(1), 30.1)
+
+
+def test_peers_of_a_host_that_gets_nothing_from_any_are_left_alone_later() -> None:
+    peers, peer = peers_with_one()
+    fail(peers, FailReason.SLOW, *range(10, 15))
+    assert peer.usable(14.1)
+    fail(peers, FailReason.SLOW, 15.0)
+    assert peers.is_shunned(node(1), 15.1)
+
+
+@pytest.mark.parametrize("reason", [FailReason.BUSY, FailReason.NOT_HELD])
+def test_a_peer_that_only_refuses_is_left_alone_after_a_while(reason: FailReason) -> None:
+    peers, _ = peers_with_one()
+    fail(peers, reason, *range(10, 30))
+    assert not peers.is_shunned(node(1), 29.5)
+    fail(peers, reason, 40.5)
+    assert peers.is_shunned(node(1), 41.0)
+
+
+def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:
+    peers, peer = peers_with_one()
+    fail(peers, FailReason.CORRUPT, 10.0)
+    until = peer.shunned_until
+    peers.reached(node(1), False)
+    peers.reached(node(1), True)
+    peers.lost(node(1))
+    peers.seen(view(1))
+    assert (peer.reachable, peer.shunned_until) == (True, until)
+    fail(peers, FailReason.CORRUPT, 20.0)
+    assert peer.shunned_until - 20.0 >= 3.0, "the second pause is twice the first"
+
+
 def test_what_a_peer_says_does_not_count_while_it_is_left_alone() -> None:
     peers, peer = peers_with_one()
     assert peers.hears(node(1), 2, 9.0)
@@ -71,7 +118,7 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_a_minute() -> None:
         pauses.append(peer.shunned_until)
     assert pauses[0] < 1.5
     assert 30 < pauses[-1] <= 75
-    peers.delivered(node(1), 1.0)
+    peers.delivered(node(1), 1.0, 0.0)
     peers.failed(node(1), FailReason.GONE, 0.0)
     assert peer.shunned_until < 1.5
 
@@ -88,10 +135,10 @@ def test_only_a_peer_far_slower_than_usual_is_slow() -> None:
     peers, _ = peers_with_one()
     peers.seen(view(2))
     for _ in range(40):
-        peers.delivered(node(1), 1.0)
+        peers.delivered(node(1), 1.0, 0.0)
     for _ in range(10):
-        peers.delivered(node(2), 8.0)
-        peers.delivered(node(1), 1.0)
+        peers.delivered(node(2), 8.0, 0.0)
+        peers.delivered(node(1), 1.0, 0.0)
     slow, quick = peers.get(node(2)), peers.get(node(1))
     assert slow is not None
     assert quick is not None

@@ -181,7 +181,7 @@ def test_what_could_follow_is_not_taken_by_one_of_the_last_chunks_that_goes_ther
 def test_nothing_follows_a_fetch_from_a_peer_that_has_shown_itself_slow() -> None:
     table = Table()
     for elapsed_s, number in ((0.1, 2), (0.1, 2), (2.0, 1)):
-        table.peers.delivered(node(number), elapsed_s)
+        table.peers.delivered(node(number), elapsed_s, 0.0)
     table.hear(1, 3, free=0)
     table.pipelining.add(node(1), 9)
     assert table.pick() == []
