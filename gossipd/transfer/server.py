@@ -202,7 +202,7 @@ class BulkServer:
             self._traffic.error("E_NOT_A_TARGET")
             channel.send(self._head(wire.Status.NOT_A_TARGET, request.chunk))
             return True
-        if not self._slots.acquire(node):
+        if not self._slots.acquire(node, request.length if request.verb is wire.BulkVerb.CHUNK else None):
             return self._answer_busy(channel, node, request, self._slots)
         started = time.monotonic()
         try:
@@ -309,7 +309,7 @@ class BulkServer:
     def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         with self._manifest_lock:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
-        if not (is_granted and self._manifest_slots.acquire(node)):
+        if not (is_granted and self._manifest_slots.acquire(node, request.length)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         started = time.monotonic()
         try:

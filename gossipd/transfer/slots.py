@@ -2,6 +2,9 @@
 
 What lives here: counting, and an estimate of when a slot will be free. What does not: queueing, as there is none.
 
+Slots are there so that each upload is quick. One that takes far longer than others' takes little of the link, and its
+slot is lent to another: few members that read slowly would else hold every slot of every host.
+
 Rejected: a blind queue, because asking elsewhere lost less in simulation; a queue with one place, because it gains
 little where a chunk takes as long as a question and delays large clusters where it takes longer.
 """
@@ -10,9 +13,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from statistics import median
+from typing import NamedTuple
 
 from membership.member import NodeId
 
@@ -20,9 +24,17 @@ from membership.member import NodeId
 # while, so that few slow readers cannot hold every slot. Relative, because on a slow network every upload is slow; the
 # median, because each peer has one vote in it.
 SLOW_S, SLOW_SHARE, SLOW_MEMORY_S = 3.0, 1 / 8, 60.0
+UNKNOWN_S = 10.0  # an upload this long is slow while no rate is known; so many slots are lent then as there are
 RATES_MAX = 1024
 _SMOOTHING = 0.2  # weight of the newest upload's duration: some ten uploads are remembered
 RETRY_AFTER_S_MAX = 5.0
+
+
+class _Upload(NamedTuple):
+    """``length`` is not known of what is no body."""
+
+    length: int | None
+    started: float
 
 
 class UploadSlots:
@@ -34,14 +46,15 @@ class UploadSlots:
         self._on_change = on_change
         self._lock = threading.Lock()
         self.busy = 0
-        self._by_peer: Counter[NodeId] = Counter()
+        self._by_peer: dict[NodeId, list[_Upload]] = {}
+        self._lent = 0
         self._upload_s = 0.0
         self._rates: OrderedDict[NodeId, float] = OrderedDict()
         self._slow: dict[NodeId, float] = {}
 
     @property
     def free(self) -> int:
-        return max(0, self._slots - self.busy)
+        return max(0, self._slots - self.busy + self._lent)
 
     @property
     def retry_after_s(self) -> float:
@@ -55,14 +68,17 @@ class UploadSlots:
             free = self.free
         self._on_change(free)
 
-    def acquire(self, node: NodeId) -> bool:
-        """Take a slot for ``node``; False if it can have none."""
+    def acquire(self, node: NodeId, length: int | None = None) -> bool:
+        """Take a slot for ``node``, which asks for a body of that length; False if it can have none."""
+        now = time.monotonic()
         with self._lock:
-            own = self._by_peer[node]
-            if self.busy >= self._slots or own >= self._slots_per_peer or (own and self._is_slow(node)):
+            own = self._by_peer.get(node, [])
+            self._lent = self._slow_count(now)
+            is_slow = bool(own) and (self._is_slow(node) or bool(self._rates and self._slow_of(own, now)))
+            if not self.free or len(own) >= self._slots_per_peer or is_slow:
                 return False
             self.busy += 1
-            self._by_peer[node] += 1
+            self._by_peer[node] = [*own, _Upload(length, now)]
             free = self.free
         self._on_change(free)
         return True
@@ -71,10 +87,12 @@ class UploadSlots:
         """Give a slot back; ``started`` is the monotonic time at which it was taken."""
         elapsed = time.monotonic() - started
         with self._lock:
-            self._by_peer[node] -= 1
-            if not self._by_peer[node]:
+            own = self._by_peer[node]
+            own.remove(min(own, key=lambda one: abs(one.started - started)))
+            if not own:
                 del self._by_peer[node]
             self.busy -= 1
+            self._lent = self._slow_count(time.monotonic())
             self._upload_s += _SMOOTHING * (elapsed - self._upload_s)
             free = self.free
         self._on_change(free)
@@ -91,6 +109,21 @@ class UploadSlots:
             self._rates[node] = byte_count / max(elapsed, 1e-6)
             if len(self._rates) > RATES_MAX:
                 self._slow.pop(self._rates.popitem(last=False)[0], None)
+
+    def _slow_count(self, now: float) -> int:
+        """Uploads whose slots are lent."""
+        count = self._slow_of([one for own in self._by_peer.values() for one in own], now)
+        return count if self._rates else min(count, self._slots)
+
+    def _slow_of(self, uploads: list[_Upload], now: float) -> int:
+        """How many of them take far longer than others' do."""
+        old = [(one.length, now - one.started) for one in uploads if now - one.started >= SLOW_S]
+        if not old:
+            return 0
+        if not self._rates:
+            return sum(length is not None and elapsed >= UNKNOWN_S for length, elapsed in old)
+        least = SLOW_SHARE * median(self._rates.values())
+        return sum(length is not None and length < least * elapsed for length, elapsed in old)
 
     def _is_slow(self, node: NodeId) -> bool:
         return self._slow.get(node, 0.0) > time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.slots import SLOW_MEMORY_S, SLOW_S, UploadSlots
+from gossipd.transfer.slots import SLOW_MEMORY_S, SLOW_S, UNKNOWN_S, UploadSlots
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -83,3 +83,37 @@ def test_where_every_upload_is_slow_nobody_is_and_one_liar_does_not_change_that(
         slots.note_upload(node, 16_000_000, now - 30.0)
     assert slots.acquire(NodeId(bytes([4]) * 16))
     assert slots.acquire(NodeId(bytes([4]) * 16))
+
+
+class Clock:
+    """Monotonic seconds that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: self.now)
+
+
+def test_the_slot_of_an_upload_far_slower_than_others_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slots = Clock(monkeypatch), UploadSlots(2, 2)
+    slots.note_upload(B, 1000, started=clock.now - 1.0)
+    assert slots.acquire(A, 1000)
+    assert slots.acquire(NodeId(b"c" * 16), 1000)
+    assert not slots.acquire(B, 1000)
+    clock.now += SLOW_S
+    assert not slots.acquire(B, 1000), "a third of the usual rate"
+    clock.now += 8.0
+    assert not slots.acquire(A, 1000), "it has an upload that takes long"
+    assert slots.acquire(B, 1000)
+    assert slots.free == 1
+    slots.release(A, clock.now - SLOW_S - 8.0)
+    assert slots.free == 1
+
+
+def test_while_no_rate_is_known_no_more_slots_are_lent_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slots = Clock(monkeypatch), UploadSlots(2, 1)
+    peers = [NodeId(bytes([number]) * 16) for number in range(9)]
+    assert [slots.acquire(peer, 1000) for peer in peers[:3]] == [True, True, False]
+    clock.now += UNKNOWN_S
+    assert [slots.acquire(peer, 1000) for peer in peers[3:6]] == [True, True, False]
+    clock.now += UNKNOWN_S
+    assert not slots.acquire(peers[6], 1000)

@@ -77,6 +77,9 @@ class Arrival:
 class Bulk:
     """Both sides of one host in one life."""
 
+    upload_bytes: int | None = None
+    """A slot is lent where an upload of known length takes long, by the machine's clock: not here."""
+
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._world = daemon.world
@@ -218,7 +221,7 @@ class Bulk:
         if not daemon.members.is_member(taker.node):
             taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.REFUSED)
             return
-        if not self.slots.acquire(taker.node):
+        if not self.slots.acquire(taker.node, self.upload_bytes):
             taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.BUSY)
             return
         world.oracle.upload_began(daemon, taker.node)
@@ -301,7 +304,11 @@ class Bulk:
             self.serving[node] = left
         else:
             del self.serving[node]
-        self.slots.release(node, 0.0)
+        self.slots.release(node, self.slot_began_s(fetch))
+
+    def slot_began_s(self, fetch: Fetch) -> float:
+        """When its upload began, on the clock of the slots."""
+        return 0.0
 
     def end_all(self) -> None:
         """The process is gone: its connections are reset and the slots that it held elsewhere are free."""
