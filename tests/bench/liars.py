@@ -21,6 +21,8 @@ NOBODY = ("192.0.2.9", 7946)
 class Liars:
     """Some hosts whose brains work, and from whose addresses lies are sent as well."""
 
+    sorts: tuple[str, ...] = SORTS
+
     def __init__(self, cluster: SimulatedCluster, indexes: list[int], rng: Random, every_s: float = 0.5) -> None:
         self.cluster = cluster
         self.indexes = indexes
@@ -48,7 +50,7 @@ class Liars:
         cluster = self.cluster
         host = cluster.hosts[index]
         victim = cluster.hosts[self._rng.randrange(len(cluster.hosts))]
-        sort = self._rng.choice(SORTS)
+        sort = self._rng.choice(self.sorts)
         if victim is not host and victim.swim is not None:
             self.told[sort] += 1
             item = b"" if sort == "boot" else self._item(sort, index, victim.swim.self_record())

@@ -99,14 +99,22 @@ class Daemon:
             rng=Random(self.random.getrandbits(64)), name=self.name,
         )  # fmt: skip
         self.members = MemberDirectory(self.node)
-        self.bulk = Bulk(self)
+        self.bulk = self.make_bulk()
         self.plane = Plane(self)
-        self.deployments = DeploymentRunner(self)
+        self.deployments = self.make_runner()
         swim = self.world.wires.begin_life(self.index, join=join, roster=roster)
         self.members.begin(swim.self_record(), roster)
         self.after(_STORE_LOOK_S * self.random.uniform(0.5, 1.0), self._keep_up)
         self.after(_SCRUB_S * self.random.uniform(0.5, 1.0), self._scrub)
         self.deployments.begin()
+
+    def make_bulk(self) -> Bulk:
+        """Both sides of its fetches, for a life that begins."""
+        return Bulk(self)
+
+    def make_runner(self) -> DeploymentRunner:
+        """Its deployment brain, for a life that begins."""
+        return DeploymentRunner(self)
 
     def _boot_again(self, life: int, join: tuple[int, ...], roster: list[Any]) -> None:
         if self.life == life and not self.is_up and self.is_powered and self.world.faults.should_run(self.index):
@@ -231,8 +239,9 @@ class Daemon:
                 self.probe(command.deployment)
             case events.ClaimSeed():
                 self.seed_term = command.term
-                self.world.wires.publish_capabilities(
-                    self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term)
+                wires = self.world.wires
+                wires.publish_capabilities(
+                    self.index, NodeCapabilities(True, command.term, signs_progress=wires.sign_progress)
                 )
             case events.FinishModel():
                 self.deployments.post(command)

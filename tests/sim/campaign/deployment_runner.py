@@ -67,10 +67,11 @@ class DeploymentRunner:
         self.answers: dict[int, commands.Answer] = {}
         self._due_s = math.inf
         settings = SimpleNamespace(clients=(), may_cancel=DEFAULT_ROLES)
+        self.roster = ClusterRoster(daemon.members, cast(Any, settings))
+        self.progress = ClusterProgress()
         context = BrainContext(
             identity=HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
-            roster=ClusterRoster(daemon.members, cast(Any, settings)), progress=ClusterProgress(),
-            settings=_SETTINGS,
+            roster=self.roster, progress=self.progress, settings=_SETTINGS,
             complete_before=frozenset(one.deployment for one in daemon.store.models() if one.is_published),
         )  # fmt: skip
         self._brain = DeploymentBrain(context, Random(daemon.random.getrandbits(64)))

@@ -44,6 +44,8 @@ class Wires(SimulatedCluster):
         super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True)
         self.cuts: Counter[tuple[int, int]] = Counter()
         self.cut_struck: Callable[[int, int], None] = lambda source, target: None
+        self.sign_progress = False
+        """What hosts say of themselves: a run in which none tells its progress leaves it out."""
 
     def _make_keys(self) -> SigningKeys:
         return SigningKeys(self.secrets)
@@ -77,7 +79,7 @@ class Wires(SimulatedCluster):
     def begin_life(self, index: int, *, join: Sequence[int], roster: Iterable[Record]) -> Swim:
         """Start a host's brain with a standing on its record, as a daemon does."""
         swim = self.start(index, join=join, roster=roster)
-        self.publish_capabilities(index, NodeCapabilities(can_read_sources=True))
+        self.publish_capabilities(index, NodeCapabilities(can_read_sources=True, signs_progress=self.sign_progress))
         return swim
 
     def publish_capabilities(self, index: int, capabilities: NodeCapabilities) -> None:
