@@ -247,7 +247,7 @@ class Peers:
 
     def is_shunned(self, node: NodeId, now: float) -> bool:
         """Whether the peer is left alone for a while."""
-        peer = self._peers.get(node)
+        peer = self.records.get(node)
         return peer is not None and peer.shunned_until > now
 
     def expire(self, now: float) -> None:

@@ -4,8 +4,8 @@ What lives here: putting it together, playing it, and the figures of its bars. W
 (``words``, ``host``).
 
 Two models are delivered, one when the lies begin and one later. A few honest hosts die meanwhile, so that one sees how
-soon a true death is known among false ones. Signatures of statements and progress are real, and each is checked once
-for all hosts.
+soon a true death is known among false ones. Signatures of statements and progress are real. Each is checked, and each
+record of progress read and written, once for all hosts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unittest import mock
 from gossipd.daemon import member_directory, progress_publisher
 from gossipd.deployment import signed_progress
 from gossipd.deployment import statement as statement_module
-from gossipd.deployment.progress_record import HostState, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.identity.keys import verify
 from gossipd.transfer import slots
 from membership.events import Event, MemberDown
@@ -222,6 +222,9 @@ def play(seed: int, *, hosts: int, liars: int, seconds: float, sorts: Sequence[s
             mock.patch.object(progress_publisher, "time", SimpleNamespace(time=lambda: WALL_S + wires.now)),
             mock.patch.object(signed_progress, "verify", quick),
             mock.patch.object(statement_module, "verify", quick),
+            mock.patch.object(Progress, "from_body", staticmethod(cache(Progress.from_body))),
+            mock.patch.object(Progress, "to_body", cache(Progress.to_body)),
+            mock.patch.object(Progress, "to_bytes", cache(Progress.to_bytes)),
         ):
             world.play()
             return world.figures()
