@@ -36,7 +36,7 @@ from tests.sim.liars.words import LyingWords
 LIES_FROM_S = 1.0
 DEATHS, DEATHS_S = 5, (6.0, 20.0)
 _ORDERS_S = (2.0, 16.0)
-_LOOK_S = 1.0
+_STEP_S = 1.0
 WORDS = "words"
 SORTS = (WORDS, *CHUNK_SORTS)
 _PATIENCE_S = 300.0
@@ -110,7 +110,7 @@ class LiarWorld(World):
         for index in self._dying:
             self.at(rng.uniform(*DEATHS_S), self._let_die, index)
         while self.now < self.seconds or (not self._is_done() and self.now < _PATIENCE_S):
-            self.wires.run(self.now + _LOOK_S)
+            self.wires.run(self.now + _STEP_S)
             self._look()
 
     def _begin_to_lie(self) -> None:
