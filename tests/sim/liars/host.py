@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STALL, CORRUPT, SLOW = "stall", "corrupt", "slow"
 CHUNK_SORTS = (STALL, CORRUPT, SLOW)
 _SETTINGS = BulkSettings()
-_LOOK_S = 0.5
+_PUBLISHER_TURN_S = 0.5
 _SLOW_HOSTS = 20  # that a slow reader asks each second
 _SLOW_S = 256.0  # a chunk of 16 MiB at the least rate that is not cut
 
@@ -53,7 +53,7 @@ class TellingRunner(DeploymentRunner):
             directory=daemon.members, roster=self.roster, secret=daemon.secret,
             membership_host=cast(Any, SimpleNamespace(publish_progress=self._publish)), clock=ClusterClock(),
         )  # fmt: skip
-        daemon.after(_LOOK_S * daemon.random.random(), self._look)
+        daemon.after(_PUBLISHER_TURN_S * daemon.random.random(), self._look)
 
     def heard(self, event: PayloadHeard) -> None:
         """As the daemon does."""
@@ -72,7 +72,7 @@ class TellingRunner(DeploymentRunner):
         for record in self.records:
             if self._publisher._is_due(record, now):
                 self._publisher.tell(record)
-        self._daemon.after(_LOOK_S, self._look)
+        self._daemon.after(_PUBLISHER_TURN_S, self._look)
 
     def _publish(self, key: bytes, version: int, payload: bytes) -> None:
         wires = self._world.wires
