@@ -30,6 +30,7 @@ DIRECTORIES_MAX = 200_000  # two for each of the most files
 # Of all paths that case folding leaves outside of NFKC; their form costs a hundred times as much as that of others.
 FOLDED_CHARS_MAX = 1 << 20
 _SORTED_AT_ONCE = 4096  # a sort does not let other threads run
+_CHECKED_AT_ONCE = 256
 
 # Names that Windows resolves to devices, with any extension; and the store's own.
 _DEVICES = frozenset(["con", "prn", "aux", "nul", "conin$", "conout$"]) | {
@@ -51,16 +52,28 @@ def check_paths(paths: Sequence[str], *, case_matters: bool = False) -> None:
     """
     folded: list[str] = []
     unusual = 0
-    for index, path in enumerate(paths):
-        check_path(path, f"files[{index}].path")
-        form = path if case_matters and path.isascii() else None if case_matters else _simply_folded(path)
-        if form is None:
-            form = unicodedata.normalize("NFKC", path) if case_matters else _folded(path)
-            unusual += len(form)
-            if unusual > FOLDED_CHARS_MAX:
-                _refuse("E_LIMIT", f"characters that need normalising={unusual} max={FOLDED_CHARS_MAX}")
-        folded.append(form.replace("/", "\0"))  # which sorts before all that a name may have
+    for start in range(0, len(paths), _CHECKED_AT_ONCE):
+        block = paths[start : start + _CHECKED_AT_ONCE]
+        if not _are_plain(block):
+            for index, path in enumerate(block, start):
+                check_path(path, f"files[{index}].path")
+        text = "\n".join(block)  # which no path has
+        if text.isascii():
+            folded += _comparable(text if case_matters else text.lower()).split("\n")
+            continue
+        for path in block:
+            form = path if case_matters and path.isascii() else None if case_matters else _simply_folded(path)
+            if form is None:
+                form = unicodedata.normalize("NFKC", path) if case_matters else _folded(path)
+                unusual += len(form)
+                if unusual > FOLDED_CHARS_MAX:
+                    _refuse("E_LIMIT", f"characters that need normalising={unusual} max={FOLDED_CHARS_MAX}")
+            folded.append(_comparable(form))
     _check_together(paths, folded)
+
+
+def _comparable(form: str) -> str:
+    return form.replace("/", "\0")  # which sorts before all that a name may have
 
 
 def _check_together(paths: Sequence[str], folded: Sequence[str]) -> None:
@@ -100,6 +113,18 @@ def _head(path: str, form: str, end: int) -> str:
         return path[:end]
     slashes = _FOLDED_SLASH.finditer(path)
     return path[: next(islice(slashes, form.count("\0", 0, end) - 1, None)).end()]
+
+
+def _are_plain(paths: Sequence[str]) -> bool:
+    """Whether no path breaks a rule by itself, asked of all at once: their components are those of the joined text."""
+    text = "/".join(paths)
+    if not text.isprintable() or _FORBIDDEN_ANY.search(text) or not unicodedata.is_normalized("NFC", text):
+        return False
+    raw = paths if text.isascii() else [path.encode() for path in paths]
+    longest = max(map(len, raw))
+    is_long = longest > COMPONENT_BYTES_MAX and max(map(len, text.encode().split(b"/"))) > COMPONENT_BYTES_MAX
+    is_deep = max(path.count("/") for path in paths) >= DEPTH_MAX
+    return longest <= PATH_BYTES_MAX and not (is_long or is_deep) and _is_portable(text)
 
 
 def check_path(path: str, field: str) -> None:

@@ -139,6 +139,8 @@ _CUTS = msgspec.msgpack.Decoder(_SentCuts)
 _FIELDS = frozenset(Payload.__struct_encode_fields__)
 _FIELDS_1 = frozenset(Payload.__struct_fields__[:12])
 _NONE = memoryview(b"\xc0")
+_LENGTH, _SIZE_AND_MODE = struct.Struct("<I").pack, struct.Struct("<QI").pack
+_HASHED_AT_ONCE = 256
 
 
 def root_hash(
@@ -153,17 +155,20 @@ def root_hash(
     is_plain = cuts is None and not directories
     context = _ROOT_CONTEXT if is_plain else _ROOT_CONTEXT_2
     hasher = blake3(struct.pack("<QQ", chunk_bytes, len(files)), derive_key_context=context)
-    for entry in files:
-        path = entry.path.encode()
-        hasher.update(struct.pack("<I", len(path)) + path + struct.pack("<QI", entry.size, entry.mode))
+    for start in range(0, len(files), _HASHED_AT_ONCE):
+        parts: list[bytes] = []
+        for entry in files[start : start + _HASHED_AT_ONCE]:
+            path = entry.path.encode()
+            parts += (_LENGTH(len(path)), path, _SIZE_AND_MODE(entry.size, entry.mode))
+        hasher.update(b"".join(parts))
     if not is_plain:
         hasher.update(struct.pack("<Q", len(directories)))
         for directory in directories:
             path = directory.encode()
             hasher.update(struct.pack("<I", len(path)) + path)
+        no_cut = struct.pack("<Q", 0)
         for lengths in cuts or (None,) * len(files):
-            hasher.update(struct.pack("<Q", len(lengths or ())))
-            hasher.update(array("Q", lengths or ()).tobytes())
+            hasher.update(struct.pack("<Q", len(lengths)) + array("Q", lengths).tobytes() if lengths else no_cut)
     return hasher.update(digests).digest()
 
 

@@ -101,3 +101,18 @@ def test_every_character_that_folds_to_a_slash_is_known() -> None:
 def test_folded_forms_are_compared_by_directory(paths: list[str], code: str | None) -> None:
     assert refusal(paths) == code
     assert refusal(paths[::-1]) == code
+
+
+_BAD = [
+    "", "/a", "a/", "a//b", ".", "a/..", "a.", "a /b", "CON", "lpt1 .x/y", ".gossipd-x", "x.PART", "a:b", "a\nb",
+    "e\u0301", "a\u200b", "n" * 256, "\u20ac" * 86, "d/" * 32 + "f", "a/" + "p/" * 20 + "q" * 4096,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", _BAD)
+@pytest.mark.parametrize("at", [0, 5, 299])
+def test_a_bad_path_is_found_among_hundreds_of_good_ones(bad: str, at: int) -> None:
+    usual = [f"layer-{index}/weights" for index in range(300)]
+    alone = refusal([bad])
+    assert alone is not None
+    assert refusal([*usual[:at], bad, *usual[at:]]) == alone
