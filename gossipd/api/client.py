@@ -165,8 +165,8 @@ class StatusClient:
             connection.close()
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``, ``pin``,
-        ``unpin``, ``prune`` or ``reload``."""
+        """``deploy``, ``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``,
+        ``pin``, ``unpin``, ``prune`` or ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 

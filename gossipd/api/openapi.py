@@ -16,7 +16,7 @@ import msgspec
 from gossipd import __version__
 from gossipd.api.events import EventRow
 from gossipd.api.long_poll import WaitRow
-from gossipd.api.ports import Done, Pruned, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     SCHEMA_VERSION,
     DeploymentRow,
@@ -140,6 +140,14 @@ OPERATIONS = (
         DeploymentAnswer,
         needs=("name",),
         query=("where",),
+    ),
+    _Operation(
+        "post",
+        "/v1/deploy",
+        "Take a manifest, a file of this host; or only judge it.",
+        Deployed,
+        body=("manifest",),
+        optional=("dry_run",),
     ),
     _Operation("post", "/v1/cancel", "Stop a deployment everywhere.", Done, body=_MODEL, optional=("force",)),
     _Operation("post", "/v1/pause", "Begin no fetch and no read, everywhere.", Done, body=_MODEL),

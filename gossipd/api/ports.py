@@ -22,6 +22,12 @@ class Done(Row, frozen=True, kw_only=True):
     sentence: str
 
 
+class Deployed(Done, frozen=True, kw_only=True):
+    """The answer to a manifest that was given, or would be: what it says."""
+
+    manifest: ManifestRow
+
+
 class Reloaded(Done, frozen=True, kw_only=True):
     """The answer to a reload: which settings are in force now, and which only after a restart."""
 
@@ -91,6 +97,10 @@ class StatusPort(Protocol):
 
 class AdminPort(Protocol):
     """Commands of this host's operator."""
+
+    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
+        """Take a manifest, the path of a file of this host, as one from the inbox; or only judge it. Raises
+        GossipdError: the file, its signature, its version."""
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         """Stop a deployment in the whole cluster. Raises NotFoundError; LocalError ``E_COMPLETE`` when all have it, but

@@ -34,7 +34,8 @@ class NodeRow(Row, frozen=True, kw_only=True):
 class MemberRow(Row, frozen=True, kw_only=True):
     """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack.
     ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress.
-    ``prints``: of what should be the same on all hosts, by name; empty for a host that tells none."""
+    ``prints``: of what should be the same on all hosts, by name; empty for a host that tells none. ``free_bytes``: its
+    room for models, in coarse steps and up to five minutes old; null for a host that tells none."""
 
     name: str
     rack: str
@@ -47,6 +48,7 @@ class MemberRow(Row, frozen=True, kw_only=True):
     since_s: float | None = None
     clock_ahead_s: float | None = None
     prints: dict[str, str] = msgspec.field(default_factory=dict)
+    free_bytes: int | None = None
 
 
 class HostRow(Row, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override, pin, unpin
 POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
+POST     /v1/deploy                        the same, with "manifest"; dry_run judges it and deploys nothing
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
@@ -75,6 +76,7 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
     orders, jobs = _AdminRoutes(operations), _PublishRoutes(publishing)
     routes = [
         *_question_routes(view, ring),
+        Route("/v1/deploy", orders.deploy, methods=["POST"]),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/pause", orders.pause, methods=["POST"]),
         Route("/v1/resume", orders.resume, methods=["POST"]),
@@ -173,6 +175,10 @@ class _AdminRoutes:
 
     def __init__(self, operations: AdminPort) -> None:
         self._operations = operations
+
+    async def deploy(self, request: Request) -> Response:
+        fields = await _fields(request, "manifest", optional=("dry_run",))
+        return _json(await self._operations.deploy(fields["manifest"], dry_run=_is_set(fields, "dry_run")))
 
     async def cancel(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version", optional=("force",))

@@ -47,6 +47,9 @@ VERBS = {
     "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
     "config": _Verb("gossipd.cli.config", "config", "Check a configuration, or show it."),
     "reload": _Verb("gossipd.cli.admin", "reload", "Have the daemon read its configuration again."),
+    "deploy": _Verb(
+        "gossipd.cli.deploy", "deploy", "Deploy a manifest from this host on, or say what would come of it."
+    ),
     "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
     "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),

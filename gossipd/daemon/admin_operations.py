@@ -8,14 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import trio
 
-from gossipd.api.ports import Done, Pruned, Reloaded, VerifyStep
+from gossipd.api.manifest_row import manifest_row
+from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.job_publishing import read_envelope
+from gossipd.daemon.judging import judge_by_trust
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.watermarks import Watermarks
@@ -30,6 +34,7 @@ from gossipd.deployment.events import (
     UntrustOrdered,
 )
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -58,6 +63,22 @@ class AdminOperations:
     reloader: Reloader
     witness: Witness
     watermarks: Watermarks
+
+    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
+        path = Path(manifest)
+        envelope = await run_blocking(read_envelope, path)
+        judged = await judge_by_trust(envelope, self.reloader.live.trusted())
+        row = manifest_row(judged)
+        if not dry_run:
+            sentence = await self.driver.offer(envelope, path.name[:80])
+            return Deployed(changed=True, sentence=sentence, manifest=row)
+        judged.check_time(time.time())
+        highest = max((one.manifest.version for one in self.lifecycle.find(judged.name) if one.manifest), default=-1)
+        is_known = self.lifecycle.get(judged.id) is not None
+        if judged.version < highest and not is_known:
+            raise ManifestError(f"{judged.name}: offered {judged.version}, trusted {highest}", code="E_ROLLBACK")
+        words = "is known here already" if is_known else "would be accepted here"
+        return Deployed(changed=False, sentence=f"{judged.name}@{judged.version} {words}", manifest=row)
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version, force)))

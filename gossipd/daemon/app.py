@@ -49,6 +49,7 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.free_space import FreeSpace
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.hub_links import HubLinks
@@ -273,7 +274,7 @@ class App:
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
             alone, hub, self._hooks, self._data_plane.limits,
-            self._watermarks,
+            self._watermarks, FreeSpace(self._store, self.live, self._membership_host),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -21,13 +21,12 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId, short
-from gossipd.daemon.judging import judge_manifest
+from gossipd.daemon.judging import judge_by_trust, judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.identity.trust import key_id, keys_for, may_sign
 from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
@@ -178,16 +177,7 @@ async def _open(
 async def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
     if bool(work.accepted_signer) and await run_blocking(_is_of, work):
         return await judge_manifest(work.envelope, (work.accepted_signer,))
-    manifest = await judge_manifest(work.envelope, trusted)
-    if may_sign(trusted[manifest.signer], manifest.name):
-        return manifest
-    keys = keys_for(trusted, manifest.name)
-    try:
-        return await judge_manifest(work.envelope, keys)
-    except ManifestError:
-        raise ManifestError(
-            f"key={short(key_id(manifest.signer))} is not trusted for the name {manifest.name}", code="E_KEY_NAME"
-        ) from None
+    return await judge_by_trust(work.envelope, trusted)
 
 
 def _is_of(work: commands.OpenManifest) -> bool:

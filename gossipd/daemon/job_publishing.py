@@ -129,7 +129,7 @@ class JobPublishing:
             yield line
 
     async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
-        envelope = await run_blocking(_read_envelope, Path(manifest))
+        envelope = await run_blocking(read_envelope, Path(manifest))
         opened_manifest = await judge_manifest(envelope, self.live.trusted())
         name = opened_manifest.name
         self._check_permit(user, name)
@@ -295,7 +295,8 @@ def _check_reflink(files: AdoptableFiles, models: Path) -> None:
     )
 
 
-def _read_envelope(path: Path) -> bytes:
+def read_envelope(path: Path) -> bytes:
+    """The bytes of a manifest's file. Raises PublishError."""
     try:
         with path.open("rb") as file:
             envelope = file.read(ENVELOPE_BYTES_MAX + 1)

@@ -8,10 +8,13 @@ other threads, so the loop keeps turning; but several at once would add up, so l
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import trio
 
+from gossipd.core.ids import short
+from gossipd.identity.trust import key_id, keys_for, may_sign
+from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -23,3 +26,16 @@ async def judge_manifest(envelope: bytes, trusted: Collection[bytes]) -> Manifes
     """As ``open_manifest``, in a worker thread. Raises ManifestError."""
     limiter = _one_at_a_time if len(envelope) > LARGE_BYTES else None
     return await run_blocking(open_manifest, envelope, trusted, limiter=limiter)
+
+
+async def judge_by_trust(envelope: bytes, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
+    """The manifest, if one of these keys has signed it and may sign its name. Raises ManifestError."""
+    manifest = await judge_manifest(envelope, trusted)
+    if may_sign(trusted[manifest.signer], manifest.name):
+        return manifest
+    try:
+        return await judge_manifest(envelope, keys_for(trusted, manifest.name))
+    except ManifestError:
+        raise ManifestError(
+            f"key={short(key_id(manifest.signer))} is not trusted for the name {manifest.name}", code="E_KEY_NAME"
+        ) from None

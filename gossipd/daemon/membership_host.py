@@ -41,7 +41,7 @@ class MembershipHost:
         self._live = live
         self._alarms = alarms
         self._runtime: SwimRuntime | None = None
-        self._seed_term = 0
+        self._seed_term = self._free_step = 0
         settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
         rng, now = Random(secrets.randbits(64)), trio.current_time()
         self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster, rules=rules)
@@ -96,6 +96,12 @@ class MembershipHost:
         self._seed_term = term
         self.publish_capabilities()
 
+    def tell_free_space(self, step: int) -> None:
+        """Put the room for models on our record, when it is another (``swarm.capabilities``)."""
+        if step != self._free_step:
+            self._free_step = step
+            self.publish_capabilities()
+
     def judge_again(self) -> None:
         """Who may sign has changed."""
         self.swim.judge_again(trio.current_time())
@@ -107,7 +113,9 @@ class MembershipHost:
 
     def publish_capabilities(self) -> None:
         """Put on our record what this host can do; a reload may have changed it."""
-        capabilities = settings_mapping.capabilities(self._live.config, self._live.keys, seed_term=self._seed_term)
+        capabilities = settings_mapping.capabilities(
+            self._live.config, self._live.keys, seed_term=self._seed_term, free_step=self._free_step
+        )
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()
 

@@ -62,11 +62,11 @@ def source_budget(config: Config) -> SourceBudget:
     return SourceBudget(section.budget_bytes, section.budget_money, section.money_per_gb)
 
 
-def capabilities(config: Config, keys: Keys, *, seed_term: int = 0) -> NodeCapabilities:
+def capabilities(config: Config, keys: Keys, *, seed_term: int = 0, free_step: int = 0) -> NodeCapabilities:
     """What we say of ourselves."""
     return NodeCapabilities(
         config.sources.enabled, seed_term, config.bulk.encryption == "none", signs_progress=True,
-        prints=prints_of(config, keys),
+        prints=prints_of(config, keys), free_step=free_step,
     )  # fmt: skip
 
 

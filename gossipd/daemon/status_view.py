@@ -37,7 +37,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
 from gossipd.store.disk.condition import StoreHealth
-from gossipd.swarm.capabilities import NodeCapabilities
+from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
 from gossipd.transfer.traffic import PeerTraffic
 from membership.member import Member, MemberState
@@ -171,6 +171,7 @@ class DaemonStatus:
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                     clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),
+                    free_bytes=free_bytes(capable.free_step),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)

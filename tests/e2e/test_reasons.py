@@ -52,7 +52,17 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
         three_.config.write_text(text.replace(trusted[0], f'trust = ["{tmp_path / "other.key"}.pub"]'))
         reload(three_)
         until("it trusts another key", lambda: "security.trust" in three_.log())
-        made.drop(made.publish(model, "m", 1), one)
+        manifest = made.publish(model, "m", 1)
+        asked = gossipd("deploy", str(manifest), "--dry-run", "--json", "--config", one.config)
+        plan = {host["name"]: (host["takes"], host["unsure"]) for host in json.loads(asked.stdout)["hosts"]}
+        assert plan["node-3"] == (True, ["trusts other keys than this host"])
+        assert plan["node-2"] == (True, [])
+        strange = gossipd("deploy", str(manifest), "--dry-run", "--config", three_.config, check=False)
+        assert (strange.returncode, "E_KEY_UNKNOWN" in strange.stderr) == (7, True)
+        told = one.try_status() or {"members": []}
+        assert [member["free_bytes"] is not None for member in told["members"]] == [True] * 3
+        assert not told["deployments"], "nothing is deployed"
+        gossipd("deploy", str(manifest), "--config", one.config)
         for daemon in (one, two):
             until("all see why", lambda one=daemon: said_of("node-3", one)[:2] == ("failed", "refused_key"))  # type: ignore[misc]
             assert len(said_of("node-3", daemon)[2]) == 16, "the key is named"

@@ -10,7 +10,7 @@ import msgspec
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Done, Pruned, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -159,6 +159,10 @@ class FakeDaemon:
 
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])
+
+    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
+        done = self._take("deploy", manifest, dry_run)
+        return Deployed(changed=not dry_run, sentence=done.sentence, manifest=self.manifests[0])
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return self._take("cancel", name, version, *([force] if force else []))
