@@ -52,6 +52,7 @@ VERBS = {
     ),
     "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
+    "top": _Verb("gossipd.cli.top", "top", "This host's traffic by rack and peer."),
     "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
     "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
