@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, examples, tell
+from gossipd.cli.completion import KnownModel
+from gossipd.cli.options import daemon_options, examples, tell
 from gossipd.core.errors import ExitCode, UsageError
 
 
 @click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2", "gossipd rm qwen@2 --everywhere"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @click.option("--everywhere", is_flag=True, help="From every host, from those too that hear of it later.")
 @daemon_options
@@ -25,7 +26,7 @@ def rm(*, model: tuple[str, int], dry_run: bool, everywhere: bool, client: Statu
 
 
 @click.command(epilog=examples("gossipd cancel qwen@3"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @click.option("--force", is_flag=True, help="Also when all have it: hosts that join later then do not get it.")
 @daemon_options
 def cancel(*, model: tuple[str, int], force: bool, client: StatusClient, as_json: bool) -> int:
@@ -40,7 +41,7 @@ def cancel(*, model: tuple[str, int], force: bool, client: StatusClient, as_json
 
 
 @click.command(epilog=examples("gossipd pause qwen@3"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @daemon_options
 def pause(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
     """Pause a deployment in the whole cluster: no host begins to fetch or to read, and all serve what they have."""
@@ -48,7 +49,7 @@ def pause(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int
 
 
 @click.command(epilog=examples("gossipd resume qwen@3"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @daemon_options
 def resume(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
     """Let a paused deployment go on."""
@@ -56,7 +57,7 @@ def resume(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
 
 
 @click.command(epilog=examples("gossipd rollback qwen", "gossipd rollback qwen@3 --everywhere"))
-@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @click.option("--everywhere", is_flag=True, help="In the whole cluster: VERSION, or the newest one, is taken back.")
 @daemon_options
 def rollback(*, model: tuple[str, int | None], everywhere: bool, client: StatusClient, as_json: bool) -> int:

@@ -51,13 +51,15 @@ def completion(shell: str) -> None:
     """Print the completion script for SHELL."""
     from click.shell_completion import get_completion_class
 
+    from gossipd.cli.completion import BASH
     from gossipd.cli.main import cli
 
     kind = get_completion_class(shell)
     assert kind is not None
     # Not source(): for bash that starts bash to look at its version.
     words = kind(cli, {}, "gossipd", "_GOSSIPD_COMPLETE")
-    click.echo(words.source_template % words.source_vars())
+    template = BASH if shell == "bash" else words.source_template
+    click.echo(template % words.source_vars())
 
 
 @assets.command()

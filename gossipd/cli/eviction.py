@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, table, tell
+from gossipd.cli.completion import KnownModel
+from gossipd.cli.options import daemon_options, echo_json, examples, table, tell
 from gossipd.core.units import show_bytes
 
-_MODEL = click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+_MODEL = click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 
 
 @click.command(epilog=examples("gossipd pin qwen@2", "gossipd pin qwen"))

@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.cli.completion import KnownModel, KnownName
+from gossipd.cli.options import daemon_options, echo_json, examples
 from gossipd.client.holding import held
 from gossipd.core.errors import UsageError
 
 
 @click.command(epilog=examples("gossipd latest run-7", "gossipd latest run-7 --where node-1,node-2 --json"))
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", type=KnownName())
 @click.option(
     "--where",
     default="everywhere",
@@ -40,7 +41,7 @@ def latest(*, name: str, where: str, client: StatusClient, as_json: bool) -> int
     context_settings={"allow_interspersed_args": False},  # options after NAME are the command's
     epilog=examples("gossipd hold qwen@3 -- vllm serve /models/qwen/3"),
 )
-@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @daemon_options
 def hold(*, model: tuple[str, int | None], command: tuple[str, ...], client: StatusClient, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.completion import KnownHost
 from gossipd.cli.options import daemon_options, echo_json, examples, table, tell, time_words
 from gossipd.core.errors import ExitCode
 
@@ -104,7 +105,7 @@ def _words(hosts: Sequence[str]) -> str:
 
 
 @click.command(epilog=examples("gossipd forget host-17"))
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", type=KnownHost())
 @daemon_options
 def forget(*, node: str, client: StatusClient, as_json: bool) -> int:
     """Remove a scrapped host from the roster, in the whole cluster.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words, table
+from gossipd.cli.completion import KnownModel
+from gossipd.cli.options import daemon_options, echo_json, examples, label_words, table
 from gossipd.core.units import show_bytes
 
 
@@ -38,7 +39,7 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
 
 
 @click.command(epilog=examples("vllm serve $(gossipd path qwen)", "gossipd path org/model@7"))
-@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @daemon_options
 def path(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) -> int:
     """Where a complete model lies on this host; without a version, the current one.

@@ -61,7 +61,7 @@ class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only si
     name = "name@version"
 
     def __init__(self, *, version_needed: bool) -> None:
-        self._version_needed = version_needed
+        self.version_needed = version_needed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
         if isinstance(value, tuple):
@@ -69,7 +69,7 @@ class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only si
         name, at, version = str(value).rpartition("@")
         if not at:
             name, version = str(value), ""
-        if self._version_needed and not at:
+        if self.version_needed and not at:
             self.fail(f"{value!r} lacks the version: NAME@VERSION", param, ctx)
         try:
             number = parse_version(version) if at else None

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.completion import KnownModel
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words
 from gossipd.client.lineage import ancestors
 from gossipd.core.units import show_bytes
@@ -41,7 +42,7 @@ def show(*, manifest: str, client: StatusClient, as_json: bool) -> int:
 
 
 @click.command(epilog=examples("gossipd lineage run-7", "gossipd lineage run-7@300.2 --json"))
-@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @daemon_options
 def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) -> int:
     """What a version came from, parent by parent, as far as the daemon on this machine knows them.

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import RACKS_MAX, by_rack, select, words_left_out
 from gossipd.cli.options import (
-    NameVersion,
     daemon_options,
     echo_json,
     examples,
@@ -42,7 +42,7 @@ HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them 
         "gossipd status --json | jq '.deployments[0].state'",
     )
 )
-@click.argument("model", required=False, metavar="[NAME[@VERSION]]", type=NameVersion(version_needed=False))
+@click.argument("model", required=False, metavar="[NAME[@VERSION]]", type=KnownModel(version_needed=False))
 @click.option("--watch", is_flag=True, help="Live view: a bar for each host and the totals; Ctrl-C leaves it.")
 @click.option("--all", "is_whole", is_flag=True, help="A row for every host, however many there are.")
 @daemon_options

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.completion import KnownName
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
 
 
@@ -43,7 +44,7 @@ def trust() -> None:
 
 
 @trust.command(epilog=examples("gossipd trust override qwen"))
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", type=KnownName())
 @daemon_options
 def override(*, name: str, client: StatusClient, as_json: bool) -> int:
     """Let the next manifest of NAME have any version on this host, also a lower one than it trusts."""

@@ -7,14 +7,15 @@ import sys
 import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, percent_words
+from gossipd.cli.completion import KnownModel
+from gossipd.cli.options import daemon_options, echo_json, examples, percent_words
 from gossipd.core.errors import ExitCode
 
 BAD_SHOWN = 10  # enough to show a pattern, with the count
 
 
 @click.command(epilog=examples("gossipd verify qwen@3", "gossipd verify qwen@3 --json"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @daemon_options
 def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
     """Hash every chunk of a model on this host against its signed manifest.

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 import click
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import rank_of_problem
 from gossipd.cli.options import (
     Duration,
-    NameVersion,
     daemon_options,
     echo_json,
     examples,
@@ -96,7 +96,7 @@ class HostCount(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 
 
 @click.command(epilog=examples("gossipd wait qwen@3", "gossipd wait org/model@7 --hosts 95% --timeout 30m --json"))
-@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
 @click.option("--hosts", default="100%", show_default=True, type=HostCount(), help="How many targets must be complete.")
 @click.option("--timeout", "timeout_s", default="30m", show_default=True, type=Duration(), help="How long at most.")
 @click.option("--current", is_flag=True, help="Until `current` leads to it: after a rollback --everywhere.")

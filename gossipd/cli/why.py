@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from gossipd.api.client import RefusedByDaemonError, StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, time_words
+from gossipd.cli.completion import KnownHost, KnownModel
+from gossipd.cli.options import daemon_options, echo_json, examples, time_words
 from gossipd.core.errors import ExitCode, NotFoundError
 from gossipd.diagnosis.causes import Cause, Diagnosis, diagnose, diagnose_refused
 
@@ -23,8 +24,8 @@ HOSTS_NAMED = 8  # for people; --json has them all
         "gossipd why qwen@3", "gossipd why qwen --host gpu-17", "gossipd why qwen@3 --json | jq '.causes[0].code'"
     )
 )
-@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
-@click.option("--host", metavar="NAME", help="Only this host of the cluster.")
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
+@click.option("--host", metavar="NAME", type=KnownHost(), help="Only this host of the cluster.")
 @daemon_options
 def why(*, model: tuple[str, int | None], host: str | None, client: StatusClient, as_json: bool) -> int:
     """Why a deployment is not complete: causes in order, what shows them, who cures them, and what is tried next.
