@@ -164,16 +164,21 @@ def _deploy_and_ask(here: Cluster, model: Path) -> None:
         done = gossipd("why", "toy@1", "--json", "--socket", daemons[at].home / "gossipd.sock", check=False)
         return {cause["code"]: cause["hosts"] for cause in json.loads(done.stdout).get("causes", [])}
 
-    assert until("its own host names it", lambda: causes("trust")) == {"refused_key": ["trust"]}
+    assert until("its own host names it", lambda: causes("trust"), patience_s=FAULT_S) == {"refused_key": ["trust"]}
     for at in ("well-2", "clock", "full"):
-        told = until("both are named", lambda at=at: {"refused_key", "no_space"} <= causes(at).keys() and causes(at))  # type: ignore[misc]
+        told = until(
+            "both are named",
+            lambda at=at: {"refused_key", "no_space"} <= causes(at).keys() and causes(at),  # type: ignore[misc]
+            patience_s=FAULT_S,
+        )
         assert (told["refused_key"], told["no_space"]) == (["trust"], ["full"])
-    assert doctor(daemons["trust"])["trust"]["verdict"] == "fail"
-    assert doctor(daemons["full"])["free_space"]["verdict"] == "fail"
-    until("the clock is named by its host", lambda: doctor(daemons["clock"]).get("clock", {}).get("verdict") == "fail")
+    assert in_time(daemons["trust"])["trust"]["verdict"] == "fail"
+    assert in_time(daemons["full"])["free_space"]["verdict"] == "fail"
+    own = daemons["clock"]
+    until("its host names it", lambda: doctor(own).get("clock", {}).get("verdict") == "fail", patience_s=FAULT_S)
 
     def warned() -> dict[str, Any] | None:
         found: dict[str, Any] = doctor(daemons["well-1"]).get("clock", {})
         return found if found.get("verdict") == "warn" else None
 
-    assert "clock" in until("and by another", warned)["evidence"]
+    assert "clock" in until("and by another", warned, patience_s=FAULT_S)["evidence"]
