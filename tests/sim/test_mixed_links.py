@@ -1,0 +1,38 @@
+"""Hosts whose links differ in one cluster, as in ``python -m tests.bench.lab --mixed``: by the rate of their link, the
+time of each class beside what its own link needs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from gossipd.sim.scenario import Slowdown, lab
+from gossipd.sim.world import World
+from tests.bench.lab.__main__ import CHUNK_KB, MIXED
+
+MB = 128
+
+
+def class_times_s(rng: int) -> tuple[float, dict[float, list[float]]]:
+    """Seconds that the fastest link needs; of each class, by its share of that rate, the seconds of its hosts."""
+    slower = tuple(Slowdown(share, host=number - 1) for number, share in MIXED.items())
+    base = lab(hosts=9, racks=3, mb=MB)
+    scenario = replace(base, chunks=MB * 1024 // CHUNK_KB, slowdowns=slower, rng=rng)
+    world = World(scenario)
+    world.run()
+    found: dict[float, list[float]] = defaultdict(list)
+    for number, host in enumerate(world.hosts, 1):
+        assert host.done_s is not None
+        found[MIXED.get(number, 1.0)].append(host.done_s)
+    return scenario.size / scenario.link, found
+
+
+@pytest.mark.parametrize("rng", [1, 2, 3])
+def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for_them(rng: int) -> None:
+    own_s, times = class_times_s(rng)
+    for share in (0.5, 0.1):
+        assert max(times[share]) <= 1.1 * own_s / share
+    assert max(times[1.0]) < 0.9 * own_s / 0.5, "the fast ones end well before hosts of half their rate could"
