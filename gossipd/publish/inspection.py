@@ -35,12 +35,18 @@ _WEIGHTS = (
 )  # fmt: skip
 _INDEX = re.compile(r".*\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<ending>\.[a-z]+)")
-_UNFINISHED = ("*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/")
+_UNFINISHED = (
+    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",
+    "._____temp/",
+)  # fmt: skip
+# What rsync and the AWS command line call a file until it is whole: .NAME.xxxxxx, NAME.hhhhhhhh.
+_TEMPORARY = re.compile(r"(?:.*/)?(?:\.[^/]+(\.\w+)\.[A-Za-z0-9]{6}|[^/]+(\.\w+)\.[0-9a-fA-F]{8})")
 _CREDENTIALS = (
     ".netrc", "_netrc", ".git-credentials", "token", "stored_tokens", ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa",
     "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", ".npmrc", ".pypirc", ".htpasswd", ".pgpass",
     "kubeconfig", "credentials", "credentials.json", "client_secret*.json", "service[_-]account*.json",
-    "application_default_credentials.json",
+    "application_default_credentials.json", ".boto", ".s3cfg", ".dockercfg", "rclone.conf", ".vault-token", "*.ppk",
+    "*.jks", "secrets.toml",
 )  # fmt: skip
 _CREDENTIAL = re.compile("|".join(map(translate, _CREDENTIALS)))
 _CREDENTIAL_DIRECTORIES = (".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/")
@@ -99,6 +105,9 @@ def _names(files: Sequence[ListedFile]) -> Iterator[Finding]:
         name = file.path.rpartition("/")[2]
         if f"/{file.path}".find("/.git/") >= 0:
             yield Finding("git_directory", file.path, "is Git's own, and may hold credentials; --exclude '.git/'")
+        elif (found := _TEMPORARY.fullmatch(file.path)) and (found[1] or found[2]).lower() in _WEIGHTS:
+            says = "is a copy that has not ended, by its name; end it, or --exclude it"
+            yield Finding("unfinished_download", file.path, says)
         elif not rubbish.admits(file.path):
             yield Finding("tool_remains", file.path, "is what a tool left behind, no part of a model; --exclude it")
         if _holds_credentials(file.path, name):

@@ -21,10 +21,11 @@ DEFAULT_EXCLUDES = (
     "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",  # downloads
     ".git/", ".svn/", ".hg/",  # version control
     ".cache/huggingface/", ".huggingface/", ".locks/", ".~tmp~/",  # what downloads keep
-    ".nfs*", ".fuse_hidden*", "lost+found/",  # file systems
+    "._____temp/", ".msc", ".mdl",  # ModelScope
+    ".nfs*", ".fuse_hidden*", "lost+found/", ".snapshot/", ".zfs/", "@eaDir/",  # file systems
     "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/",  # macOS
     "Thumbs.db", "desktop.ini", "$RECYCLE.BIN/",  # Windows
-    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*~",  # editors and interpreters
+    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*~", ".~lock.*",  # editors and interpreters
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gossipd.publish.inspection import Finding, inspect
 from gossipd.publish.safetensors_header import HeaderError, HeaderReader
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 9911\n"
 
@@ -211,3 +212,25 @@ def test_a_long_header_is_read_in_two_pieces(tmp_path: Path) -> None:
 
     assert len(HeaderReader(len(body), read).tensor_names()) == 1000
     assert len(reads) == 2
+
+
+@pytest.mark.parametrize("path", ["x/.model.safetensors.Ab3dEf", "model-00001-of-00002.bin.8F3a11cD"])
+def test_a_copy_that_has_not_ended_is_found_by_its_name(path: str) -> None:
+    assert kinds({path: b"x" * 2000}) == [("unfinished_download", path)]
+
+
+@pytest.mark.parametrize("path", ["model.fp16.safetensors", ".model.config.abcdef", "weights.bin.config", "a.20240101"])
+def test_a_name_that_only_looks_a_little_like_it_is_none(path: str) -> None:
+    assert ("unfinished_download", path) not in kinds({path: b"x" * 2000})
+
+
+@pytest.mark.parametrize("path", [".s3cfg", "conf/rclone.conf", ".vault-token", "putty.ppk", ".streamlit/secrets.toml"])
+def test_credentials_of_other_tools_are_found(path: str) -> None:
+    assert ("credentials", path) in kinds({path: b"x"})
+
+
+def test_what_storage_systems_and_modelscope_leave_is_left_out() -> None:
+    chosen = Selection(defaults=DEFAULT_EXCLUDES)
+    for path in ("@eaDir/a.bin", ".snapshot/hourly/a.bin", "._____temp/model.safetensors", ".msc", "x/.~lock.a.odt#"):
+        assert not chosen.admits(path), path
+    assert chosen.admits("a.mdl") and chosen.admits("snapshot/a.bin")
