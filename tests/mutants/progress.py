@@ -130,8 +130,8 @@ MUTANTS = (
         "shows-a-wait-instead-of-the-readers-reason",
         "The reason of the reader stays with the reader.",
         "gossipd/api/deployment_row.py",
-        "        if reason is not HostReason.WAITS_FOR_READER:\n",
-        "        if reason is not HostReason.NONE:\n",
+        "        return said.progress.reason, reader.name, self._file(said.progress.subject)\n",
+        "        return reason, reader.name, self._file(said.progress.subject)\n",
         (_ROW,),
     ),
     Mutant(
