@@ -110,7 +110,8 @@ class Host:
 
         file = self.root / value("EnvironmentFile").lstrip("/")
         lines = file.read_text().splitlines() if file.exists() else []
-        environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+        pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
+        environment = {name: _unquoted(text) for name, text in pairs}
         user = [f"--reuid={value('User')}", f"--regid={value('Group')}", "--init-groups"]
         confined = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         self.start(["setpriv", *user, *confined, *shlex.split(value("ExecStart"))], **environment)
@@ -184,3 +185,10 @@ def newer_deb(out: Path) -> Path:
     run("dpkg-deb", "-Znone", "-b", tree, out / "gossipd_99.0_amd64.deb")
     shutil.rmtree(tree)
     return out / "gossipd_99.0_amd64.deb"
+
+
+def _unquoted(text: str) -> str:
+    """A value of an environment file, as systemd reads it."""
+    if not text.startswith('"'):
+        return text
+    return re.sub(r"\\(.)", r"\1", text[1:-1])
