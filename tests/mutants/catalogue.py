@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import (
     inputs,
     jobs,
+    limits,
     manifests,
     members,
     page,
@@ -30,6 +31,7 @@ _ALL = (
     *states.MUTANTS,
     *manifests.MUTANTS,
     *jobs.MUTANTS,
+    *limits.MUTANTS,
     *page.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
