@@ -89,9 +89,9 @@ MUTANTS = (
     Mutant(
         "evicts-a-version-that-a-job-holds",
         "A newer version deletes the one that a job loads.",
-        "gossipd/store/models/models.py",
-        "            if lock is None:\n                continue",
-        "            if lock is False:\n                continue",
+        "gossipd/store/models/eviction.py",
+        "        if lock is None:\n            return HELD\n        try:\n",
+        "        if lock is False:\n            return HELD\n        try:\n",
         ("tests/gossipd/store/test_removal.py",),
     ),
     Mutant(

@@ -279,8 +279,8 @@ MUTANTS = (
         "serves-what-is-no-longer-trusted",
         "A model that is complete stays open when the operator trusts it no longer.",
         "gossipd/deployment/deployment_steps.py",
-        "reason not in (HostReason.REMOVED, HostReason.REFUSED_OPERATOR):\n",
-        "reason is not HostReason.REMOVED:\n",
+        "_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)\n",
+        "_ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED)\n",
         (_ORDERS,),
     ),
     Mutant(
