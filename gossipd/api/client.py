@@ -108,15 +108,17 @@ class StatusClient:
         row: dict[str, Any] = answer["manifest"]
         return row
 
-    def complete_model(self, name: str, version: int | None = None) -> dict[str, Any]:
+    def complete_model(self, name: str, version: int | None = None, *, part: bool = False) -> dict[str, Any]:
         """The row of a version that is whole on this host, with its ``path``; without a version, of the current one.
-        Raises NotFoundError."""
+        ``part``: of a part, too, so that nobody takes one for the whole unasked. Raises NotFoundError."""
         models = self.models(name)["models"]
         models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
         label = name if version is None else f"{name}@{version}"
         if not models:
             raise NotFoundError(f"{label} is not on this host")
         found: dict[str, Any] = models[0]
+        if found["path"] is not None and found.get("want") and not part:
+            raise NotFoundError(f"of {label} only a part is on this host; ask for it: gossipd path --part {label}")
         if found["path"] is None:
             raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
         return found

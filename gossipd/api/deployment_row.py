@@ -177,6 +177,8 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         reason=reason.value, subject=subject, file=file,
         reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
         current=None if row is None else row.progress.current,
+        chunks_wanted=(row.progress.chunks_wanted or None) if row is not None else None,
+        want="" if row is None else row.progress.want,
     )  # fmt: skip
 
 

@@ -55,7 +55,8 @@ class HostRow(Row, frozen=True, kw_only=True):
     """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host
     that reads storage and cannot, else the head of a key's id. ``file``: that storage does not give. ``reason_s``:
     for how long it has been heard. ``current``: the version of that name that users see there, told by hosts that
-    have this one complete."""
+    have this one complete. ``chunks_wanted``: of a host that wants a part; ``want``: its terms, a line each, empty for
+    everything, or where they are too long."""
 
     name: str
     rack: str
@@ -67,6 +68,8 @@ class HostRow(Row, frozen=True, kw_only=True):
     file: str = ""
     reason_s: float | None = None
     current: int | None = None
+    chunks_wanted: int | None = None
+    want: str = ""
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):
@@ -226,7 +229,8 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
 
 class ModelRow(Row, frozen=True, kw_only=True):
     """One version of one model on this host. ``path`` is null until it is published. ``version_label``: ``300.2`` for
-    the step of a run; ``lineage``: run and step, in a few words."""
+    the step of a run; ``lineage``: run and step, in a few words. ``want``: the terms of a part, a line each; then
+    ``path`` is that of the part."""
 
     name: str
     version: int
@@ -238,6 +242,7 @@ class ModelRow(Row, frozen=True, kw_only=True):
     oldest_unchecked_s: float | None = None
     version_label: str = ""
     lineage: str = ""
+    want: str = ""
 
 
 class ManifestRow(Row, frozen=True, kw_only=True):

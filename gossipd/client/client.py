@@ -255,13 +255,14 @@ class Client:
             for row in rows
         ]
 
-    def path(self, name: str, version: int | None = None) -> Path:
-        """The directory of a complete version on this host; without a version, of the one that is current.
+    def path(self, name: str, version: int | None = None, *, part: bool = False) -> Path:
+        """The directory of a complete version on this host; without a version, of the one that is current. ``part``:
+        also of a part, where this host wants no more.
 
         The directory is that of the version itself, so it does not change when a newer version arrives. Raises
         NotThereError."""
         try:
-            return Path(self._daemon.complete_model(name, version)["path"])
+            return Path(self._daemon.complete_model(name, version, part=part)["path"])
         except NotFoundError as error:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
 

@@ -21,6 +21,7 @@ from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
+from gossipd.parts.want import WantError, parse_want
 
 GIB = 1024**3
 MIB = 1024**2
@@ -283,6 +284,13 @@ def _check_repository(text: str) -> None:
         _check_label(part, chars_max=96)
 
 
+def _check_want(text: str) -> None:
+    try:
+        parse_want([text])
+    except WantError as error:
+        raise ValueError(str(error.args[0])) from None
+
+
 def _check_user(text: str) -> None:
     if len(text) > 64 or any(character.isspace() or character in ":/" for character in text):
         raise ValueError(f"{text[:80]!r} must be the name or the number of a user")
@@ -349,6 +357,25 @@ class HooksSection:
     )
     failed: tuple[str, ...] = setting(_COMMAND, "When a deployment has failed here.", (), reload=True)
     alarm: tuple[str, ...] = setting(_COMMAND, "When an alarm begins.", (), reload=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsSection:
+    """What this host wants of models, where it is not all of them."""
+
+    wants: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(kinds.Text("a model's name", kinds.check_path), kinds.Text("a term of a want", _check_want)),
+        'By model name: {"acme/v3" = ["ep:3/16"]}. Terms: files:GLOB, tensors:GLOB, ep:RANK/RANKS, pp:FIRST-LAST,\n'
+        "ranges:FILE:FROM-TO. Several want all that any of them does. gossipd 0.1 does not know this section.",
+        (),
+        reload=True,
+    )
+    frees: bool = setting(
+        kinds.Flag(),
+        "Whether what is here and wanted no longer is deleted, when a want changes and at the daemon's start.",
+        False,
+        reload=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,6 +496,7 @@ class Config:
     publish: PublishSection
     hf: HfSection
     hooks: HooksSection
+    parts: PartsSection
     limits: LimitsSection
     membership: MembershipSection
     status: StatusSection

@@ -308,6 +308,11 @@ class HostReason(Enum):
         "the budget for reads of storage is spent, and no living host holds the rest",
         "raise `sources.budget_bytes` or `sources.budget_money` on every host, then `SIGHUP`", 5,
     )  # fmt: skip
+    WANT = (
+        "want", 57, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.USAGE,
+        "what the host wants of the model means nothing there: no file or tensor matches, or there is no index",
+        "change `parts.wants` and reload; `gossipd show` says whether there is an index", 19,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -349,6 +354,9 @@ _OF_CODES = {
     "SOURCE_WHOLE_ONLY": HostReason.STORAGE,
     "SOURCE_ENCODING": HostReason.SOURCE_ENCODED,
     "NO_SPACE": HostReason.NO_SPACE,
+    "WANT": HostReason.WANT,
+    "NO_INDEX": HostReason.WANT,
+    "INDEX": HostReason.WANT,
     "NO_INODES": HostReason.NO_INODES,
     "CASE_FOLDED": HostReason.CASE_FOLDED,
     "STORE_READ_ONLY": HostReason.DISK_READ_ONLY,

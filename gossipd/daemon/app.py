@@ -63,6 +63,7 @@ from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.peer_wants import PeerWants
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
@@ -78,7 +79,7 @@ from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.context import BrainContext, HostIdentity
-from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded
+from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded, WantsChanged
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
@@ -149,6 +150,7 @@ class App:
             identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
             roster=self._cluster_roster, progress=self._progress, clock=self._cluster_clock,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
+            wants=self.live.wants(),
         )  # fmt: skip
         return DeploymentBrain(context, _random())
 
@@ -176,9 +178,10 @@ class App:
             deployments=self._deployments, membership_host=self._membership_host, reports=self.reports,
             budget=BudgetCheck(self.live, self._progress, lifecycle, self._directory.own),
         )  # fmt: skip
+        self._peer_wants = PeerWants(driver=self._driver, directory=self._directory, table=self._progress)
         actions = SwarmActions(
             live=self.live, driver=self._driver, plane=self._plane, executor=self._executor,
-            reader=self._data_plane.reader, membership_host=self._membership_host,
+            reader=self._data_plane.reader, membership_host=self._membership_host, peer_wants=self._peer_wants,
         )  # fmt: skip
         client = ManifestClient(self._data_plane.client, self._directory)
         self._deployment_executor = DeploymentExecutor(
@@ -211,7 +214,7 @@ class App:
         self._watermarks = Watermarks(
             self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit
         )
-        self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms)
+        self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms, self._store)
         self._local_servers = LocalServers()
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
@@ -274,7 +277,7 @@ class App:
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
             alone, hub, self._hooks, self._data_plane.limits,
-            self._watermarks, FreeSpace(self._store, self.live, self._membership_host),
+            self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
@@ -338,6 +341,7 @@ class App:
         self._plane.clients_changed()
         self._deployments.post(RosterChanged())
         self._deployments.post(TrustReloaded())
+        self._deployments.post(WantsChanged(self.live.wants()))
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()

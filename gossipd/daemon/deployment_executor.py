@@ -30,6 +30,7 @@ from gossipd.deployment.events import Failure
 from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
+from gossipd.parts.part import choose_part
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -128,10 +129,8 @@ class DeploymentExecutor:
                 return events.EnvelopeFound(number, await self.client.pull(peer, deployment, size))
             case commands.OpenManifest():
                 return await _open(work, self.swarm.trusted())
-            case commands.ReserveSpace(number, manifest):
-                held = await run_blocking(self.store.open, manifest, limiter=self._opening)
-                copies = await run_blocking(later_copies, manifest, held)
-                return events.SpaceReserved(number, held, self.store.is_published(manifest.id), copies)
+            case commands.ReserveSpace():
+                return await self._reserve(work)
             case commands.KeepManifest(_, manifest):
                 await run_blocking(self.state.keep_envelope, manifest.id, manifest.envelope)
             case commands.KeepStatements(_, kept, revision):
@@ -150,6 +149,16 @@ class DeploymentExecutor:
             case commands.ForgetManifests(_, deployments):
                 await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)
+
+    async def _reserve(self, work: commands.ReserveSpace) -> events.SpaceReserved:
+        manifest, want = work.manifest, work.want
+        open_part = partial(self.store.open, manifest, want, frees=self.swarm.frees)
+        held = await run_blocking(open_part, limiter=self._opening)
+        is_published = self.store.is_published(manifest.id)
+        if want.is_everything:
+            return events.SpaceReserved(work.work, held, is_published, await run_blocking(later_copies, manifest, held))
+        part = await run_blocking(choose_part, manifest, want)
+        return events.SpaceReserved(work.work, held, is_published, wanted=part.wanted)
 
 
 def failure_of(error: GossipdError) -> Failure:

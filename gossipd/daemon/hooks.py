@@ -28,6 +28,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
 from gossipd.runtime.look_interval import until_next_look
+from gossipd.store.chunk_store import ChunkStore
 
 LOOK_S = 0.5
 RESTING_LOOK_S = 1.0  # without a hook: when the daemon is awake anyway
@@ -39,8 +40,9 @@ log = structlog.get_logger("hooks")
 class Hooks:
     """One per daemon."""
 
-    def __init__(self, live: LiveSettings, lifecycle: DeploymentTable, alarms: Alarms) -> None:
+    def __init__(self, live: LiveSettings, lifecycle: DeploymentTable, alarms: Alarms, store: ChunkStore) -> None:
         self._live = live
+        self._store = store
         self._lifecycle = lifecycle
         self._alarms = alarms
         self._queue = HookQueue()
@@ -79,7 +81,8 @@ class Hooks:
     def _fields(self, record: DeploymentRecord) -> tuple[tuple[str, str | int], ...]:
         manifest = record.manifest
         assert manifest is not None
-        path = Path(self._live.config.store.models) / manifest.name / str(manifest.version)
+        tree = self._store.place(manifest.id) or f"{manifest.name}/{manifest.version}"
+        path = Path(self._live.config.store.models) / tree
         place = str(path) if record.state is HostState.COMPLETE else ""
         return (
             ("name", manifest.name), ("version", manifest.version), ("id", record.id.hex()), ("path", place),

@@ -59,7 +59,9 @@ class HubLinks:
         root = Path(self._live.config.store.models)
         complete: dict[str, dict[int, str]] = defaultdict(dict)
         for record in self._lifecycle:
-            if record.manifest is not None and record.is_open and record.state is HostState.COMPLETE:
+            if record.manifest is None or record.wanted is not None:
+                continue  # a part never passes for the repository
+            if record.is_open and record.state is HostState.COMPLETE:
                 complete[record.manifest.name][record.manifest.version] = record.id.hex()[:REVISION_DIGITS]
         wanted = {}
         for name, versions in complete.items():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
 from gossipd.identity.keys import PublicKey
+from gossipd.parts.want import Want, parse_want
 
 
 @dataclass(slots=True)
@@ -29,6 +30,10 @@ class LiveSettings:
     def may_cancel(self) -> tuple[str, ...]:
         """Roles of those who may cancel."""
         return self.config.security.may_cancel
+
+    def wants(self) -> dict[str, Want]:
+        """What this host wants, by model name; of other names everything."""
+        return {name: parse_want(terms) for name, terms in self.config.parts.wants}
 
     def trusted(self) -> dict[bytes, tuple[str, ...]]:
         """Ed25519 keys of publishers whose manifests are accepted, each with the patterns of names it may sign."""

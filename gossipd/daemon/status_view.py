@@ -183,11 +183,14 @@ class DaemonStatus:
             if manifest is None or not one.is_open:
                 continue
             is_complete = one.told_state is HostState.COMPLETE
-            path = str(Path(self.live.config.store.models) / manifest.name / str(manifest.version))
+            store, whole = self.data_plane.store, f"{manifest.name}/{manifest.version}"
+            place = store.place(manifest.id) or whole
+            path = str(Path(self.live.config.store.models) / place)
+            is_current = store.current(manifest.name) == manifest.version if place == whole else True
             rows.append(
                 schema.ModelRow(
                     name=manifest.name, version=manifest.version, state=one.told_state.value,
-                    current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
+                    current=is_complete and is_current, want="" if place == whole else one.want.text,
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                     version_label=manifest.version_label, lineage=manifest.lineage,
@@ -245,7 +248,7 @@ class DaemonStatus:
             sent_bytes=self.data_plane.chunk_access.sent_bytes(one.id),
             verify_failures={"peer": counters.corrupt_chunks},
             wasted_bytes={"duplicate": counters.duplicate_bytes},
-            chunks={"held": one.chunks_verified, "missing": one.manifest.chunk_count - one.chunks_verified},
+            chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},
         )
 
     def health(self) -> schema.HealthRow:

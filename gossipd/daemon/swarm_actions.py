@@ -14,6 +14,7 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.peer_wants import PeerWants
 from gossipd.deployment.commands import OpenSwarm, PauseSwarm
 from gossipd.deployment.statement import Statement
 from gossipd.sources.reader import SourceReader
@@ -29,20 +30,27 @@ class SwarmActions:
     executor: CommandExecutor
     reader: SourceReader
     membership_host: MembershipHost
+    peer_wants: PeerWants
 
     def trusted(self) -> dict[bytes, tuple[str, ...]]:
         """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
         return self.live.trusted()
+
+    @property
+    def frees(self) -> bool:
+        """Whether what is here and wanted no longer is deleted."""
+        return self.live.config.parts.frees
 
     def open_swarm(self, command: OpenSwarm) -> None:
         """The planner and the sessions hear of an open deployment."""
         manifest = command.manifest
         opened = DeploymentOpened(
             manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets, command.copies,
-            manifest.name, manifest.version,
+            manifest.name, manifest.version, command.wanted,
         )  # fmt: skip
         self.driver.post(opened)
         self.plane.hear(opened)
+        self.peer_wants.begin(manifest)
         self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now
 
     def close_swarm(self, deployment: DeploymentId) -> None:
@@ -50,6 +58,7 @@ class SwarmActions:
         closed = DeploymentClosed(deployment)
         self.driver.post(closed)
         self.plane.hear(closed)
+        self.peer_wants.end(deployment)
         self.reader.forget(deployment)
 
     def pause_swarm(self, command: PauseSwarm) -> None:

@@ -17,6 +17,7 @@ from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import EVERYTHING, Want
 from membership.member import NodeId
 
 WorkNumber: TypeAlias = int
@@ -75,10 +76,12 @@ class KeepStatements:
 
 @dataclass(frozen=True, slots=True)
 class ReserveSpace:
-    """Open the model in the store; ends in SpaceReserved or WorkFailed. May take minutes."""
+    """Open the model, or the part of it that is wanted, in the store; ends in SpaceReserved or WorkFailed. May take
+    minutes."""
 
     work: WorkNumber
     manifest: Manifest
+    want: Want = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,8 @@ class OpenSwarm:
     manifest: Manifest
     held: ChunkSet
     copies: ChunkSet | None = None
+    wanted: ChunkSet | None = None
+    """None: everything."""
 
 
 @dataclass(frozen=True, slots=True)

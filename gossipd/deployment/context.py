@@ -5,7 +5,7 @@ What lives here: ``BrainContext`` and its ports. What does not: any decision.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import EVERYTHING, Want
 from membership.member import NodeId
 
 
@@ -123,6 +124,8 @@ class BrainContext:
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)
     complete_before: frozenset[DeploymentId] = frozenset()
     """Models that the store had published when the daemon started."""
+    wants: Mapping[str, Want] = field(default_factory=dict)
+    """By model name, what this host wants of it; of other names everything."""
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
@@ -224,6 +227,10 @@ class BrainContext:
         except ManifestError:
             return False
         return True
+
+    def want_of(self, name: str) -> Want:
+        """What this host wants of the models of a name."""
+        return self.wants.get(name, EVERYTHING)
 
     @property
     def is_durable(self) -> bool:

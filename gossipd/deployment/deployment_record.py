@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason, reason_of_word
@@ -16,6 +17,7 @@ from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import EVERYTHING, Want
 
 _FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
 
@@ -37,6 +39,11 @@ class DeploymentRecord:
     subject: bytes = b""
     """Whom ``reason`` is about: the head of a key's id."""
     chunks_verified: int = 0
+    """Of those that are wanted."""
+    want: Want = EVERYTHING
+    """What the store was opened for."""
+    wanted: ChunkSet | None = None
+    """The chunks that it means; None: all."""
     counters: Counters = field(default_factory=Counters)
     rate_in: SmoothedRate = field(default_factory=SmoothedRate)
     rate_out: SmoothedRate = field(default_factory=SmoothedRate)
@@ -99,6 +106,7 @@ class DeploymentRecord:
         return Progress(
             state=self.told_state, reason=reason, subject=self.source_file if is_trouble else self.subject,
             chunks_verified=self.chunks_verified,
+            want=self.want.text, chunks_wanted=0 if self.wanted is None else len(self.wanted),
             rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
             rate_out_bytes_per_s=int(self.rate_out.bytes_per_s), started_s=self.started_s,
             elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),
@@ -111,7 +119,16 @@ class DeploymentRecord:
         return was_complete and self.is_open and self.manifest is not None and self._is_short(self.manifest)
 
     def _is_short(self, manifest: Manifest) -> bool:
-        return self.chunks_verified < manifest.chunk_count
+        return self.chunks_verified < self.chunks_wanted(manifest)
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether a wanted chunk is not here."""
+        return self.manifest is None or self._is_short(self.manifest)
+
+    def chunks_wanted(self, manifest: Manifest) -> int:
+        """How many chunks this host wants."""
+        return manifest.chunk_count if self.wanted is None else len(self.wanted)
 
     @property
     def told_state(self) -> HostState:

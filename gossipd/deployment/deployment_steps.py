@@ -390,15 +390,17 @@ class DeploymentSteps:
         record.enter(HostState.INIT)
         self._context.info("manifest accepted", deployment=record.label, id=short(manifest.id), target=record.is_target)
         if record.is_target:
-            self._ask(Step.RESERVE, manifest)
+            self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name))
         else:
             self._enter(Step.IDLE)
 
     def _reserved(self, event: events.SpaceReserved) -> None:
         record, manifest = self.record, self._manifest
         assert manifest is not None
-        is_complete = event.held.is_full and event.is_published
-        record.chunks_verified = len(event.held)
+        record.wanted, record.want = event.wanted, self._context.want_of(manifest.name)
+        held = event.held if event.wanted is None else event.held & event.wanted
+        record.chunks_verified = len(held)
+        is_complete = not record.is_lacking and event.is_published
         if record.statement.verb in STOPS and not event.is_published:  # it was here whole once, and is no longer
             self._enter(Step.IDLE)
             self.close(HostState.CANCELLED)
@@ -411,13 +413,28 @@ class DeploymentSteps:
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._look_for_superseded()
         self._enter(Step.IDLE if is_complete else Step.FETCH)
-        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies))
+        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies, event.wanted))
         self._is_held_up = False
         self.follow_pause()
         self.current_may_move()
 
+    def want_again(self) -> bool:
+        """This host wants another part: open it in the store, which may have to fetch the difference. False while the
+        store is at work, whose end asks again; and where nothing is open, because the next life asks anyway."""
+        record, manifest = self.record, self._manifest
+        if manifest is None or not record.is_target or record.want == self._context.want_of(manifest.name):
+            return False
+        if not record.is_open or self._work is not None or self.step not in (Step.IDLE, Step.FETCH):
+            return False
+        self._context.put(commands.CloseSwarm(self.id))
+        record.is_open = False
+        record.elapsed_s = 0
+        record.enter(HostState.INIT)
+        self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name))
+        return True
+
     def finish(self) -> None:
-        """The planner says that everything is held."""
+        """The planner says that everything wanted is held."""
         if self.step is Step.FETCH:
             self.record.enter(HostState.VERIFYING)
             self._ask(Step.PUBLISH, self.id)
@@ -432,7 +449,7 @@ class DeploymentSteps:
             case Step.PUBLISH:
                 self._audit_published()
                 assert self._manifest is not None
-                self.record.chunks_verified = self._manifest.chunk_count
+                self.record.chunks_verified = self.record.chunks_wanted(self._manifest)
                 self.record.enter(HostState.COMPLETE)
                 self._look_for_superseded()
                 self._enter(Step.IDLE)

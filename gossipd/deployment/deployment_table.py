@@ -8,7 +8,7 @@ deployments. What does not: the steps of one (``deployment_steps``, ``states``),
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from random import Random
@@ -28,6 +28,7 @@ from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import Want
 from membership.member import NodeId, node_id
 
 _JUDGED_AGAIN = (
@@ -167,6 +168,16 @@ class DeploymentTable:
             elif is_refused:
                 self.act(record.statement, wall_s)
 
+    def wants_changed(self, wants: Mapping[str, Want], wall_s: float) -> None:
+        """This host wants other parts: what is open of a name is opened again for its part, and what was refused for a
+        want that meant nothing is begun again."""
+        self._context.wants = wants
+        for life in list(self._lives.values()):
+            if life.record.state is HostState.FAILED and life.record.reason is HostReason.WANT:
+                self.act(life.record.statement, wall_s)
+            else:
+                life.want_again()
+
     def judge_again(self, now: float, wall_s: float) -> None:
         """Keys are trusted that were not, or the clock was set: what was refused for that is looked for once more.
         Those refused last, and as many as are looked into at once.
@@ -213,6 +224,8 @@ class DeploymentTable:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        for life in list(self._lives.values()):
+            life.want_again()  # what the store was at work on when the want changed
         for deployment, retry_s in list(self._context.retries.items()):
             if retry_s <= now:
                 self._lives[deployment].retry(now)
@@ -268,7 +281,7 @@ class DeploymentTable:
 
     def _lost(self, event: ChunkLost) -> None:
         record = self.get(event.deployment)
-        if record is not None and record.is_open:
+        if record is not None and record.is_open and (record.wanted is None or event.chunk in record.wanted):
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
                 record.changed = True

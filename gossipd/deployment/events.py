@@ -6,6 +6,7 @@ What lives here: values only. What does not: what they lead to. Of ``core.events
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from gossipd.deployment.commands import RequestNumber, WorkNumber
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from gossipd.parts.want import Want
 from membership.member import NodeId
 
 # ---- how work has ended --------------------------------------------------------------------------
@@ -67,6 +69,8 @@ class SpaceReserved:
     is_published: bool
     copies: ChunkSet | None = None
     """Chunks that the store copies itself when an equal one has come."""
+    wanted: ChunkSet | None = None
+    """What this host wants of it; None: everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,13 @@ class RosterChanged:
 @dataclass(frozen=True, slots=True)
 class TrustReloaded:
     """The operator has had the configuration read again: what was refused may be accepted now."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantsChanged:
+    """The operator says what this host wants, by model name; of other names everything."""
+
+    wants: Mapping[str, Want]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,5 +279,6 @@ DeploymentEvent: TypeAlias = (
     | RosterChanged
     | TrustReloaded
     | ClockJudged
+    | WantsChanged
     | VersionEvicted
 )

@@ -34,6 +34,7 @@ kind bytes what
 2    8     the version that ``current`` of its name leads to on this host, which has it complete
 3          kept for a sketch of the chunks held
 4          kept for prints of what this host is configured with
+5    3-43  how many chunks the host wants, and its want; alone, the want is too long to be told; missing: everything
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -59,6 +60,8 @@ RECORD_BYTES = 32
 NUMBERS_BYTES = 30
 FIELDS_BYTES_MAX = 96  # a subject, a version, a sketch of 32 bytes and prints of 16, with their heads and some more
 SUBJECT_BYTES = 8
+WANT_TOLD_BYTES_MAX = 40  # a preset, or two joined; nobody relies on a host whose want is longer
+_WANTED_BYTES = 3
 KEY_BYTES = 8  # 2**32 deployments before two share a key by chance; a collision only mixes two rows of a status page
 EXPONENT_BITS = 5
 REFRESH_FLOOR_S = 1.0  # the interval that the status page promises for small clusters
@@ -96,6 +99,7 @@ _BY_REASON = {
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2
+_WANT = 5
 CURRENT_BYTES = 8
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
@@ -140,6 +144,11 @@ class Progress:
     current: int | None = None
     """The version that ``current`` of its name leads to, where it is complete; None: not told. Not in form 1."""
 
+    want: str = ""
+    """What the host wants of the model; empty: everything, or what cannot be told. Not in form 1."""
+    chunks_wanted: int = 0
+    """How many chunks that is; 0: all. Not in form 1."""
+
     def to_bytes(self) -> bytes:
         """Form 1."""
         head = _number(self.state) << 5 | self.reason.number_in_format_1
@@ -151,6 +160,10 @@ class Progress:
         fields = bytes([_SUBJECT, SUBJECT_BYTES]) + self.subject if self.subject else b""
         if self.current is not None:
             fields += bytes([_CURRENT, CURRENT_BYTES]) + self.current.to_bytes(CURRENT_BYTES, "big")
+        if self.chunks_wanted:
+            told = self.want.encode() if len(self.want.encode()) <= WANT_TOLD_BYTES_MAX else b""
+            count = self.chunks_wanted.to_bytes(_WANTED_BYTES, "big")
+            fields += bytes([_WANT, _WANTED_BYTES + len(told)]) + count + told
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -186,8 +199,10 @@ class Progress:
             raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
         reason = reason_of_number(body[1])
         number = None if current is None else int.from_bytes(current, "big")
+        want, chunks_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
         return cls(
-            state=_state(body[0], reason), reason=reason, subject=subject, current=number, **_values(numbers)
+            state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
+            chunks_wanted=chunks_wanted, **_values(numbers)
         )  # fmt: skip
 
 
@@ -227,6 +242,15 @@ def _values(numbers: bytes) -> dict[str, Any]:
         value, packed = packed & (1 << bits) - 1, packed >> bits
         values[name] = _expand(value, bits - EXPONENT_BITS) if is_squeezed else value
     return values
+
+
+def _want(told: bytes) -> tuple[str, int]:
+    if not _WANTED_BYTES <= len(told) <= _WANTED_BYTES + WANT_TOLD_BYTES_MAX:
+        raise ProgressFormatError(f"a want has {len(told)} bytes")
+    try:
+        return told[_WANTED_BYTES:].decode(), int.from_bytes(told[:_WANTED_BYTES], "big")
+    except UnicodeDecodeError:
+        raise ProgressFormatError("a want is not UTF-8") from None
 
 
 def _fields(data: bytes) -> dict[int, bytes]:

@@ -178,7 +178,14 @@ class ClusterProgress:
     def had_it_whole(self, key: bytes) -> list[NodeId]:
         """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""
         rows = self._rows.get(key, {}).items()
-        return [node for node, row in rows if row.progress.state is HostState.COMPLETE]
+        return [
+            node for node, row in rows if row.progress.state is HostState.COMPLETE and not row.progress.chunks_wanted
+        ]
+
+    def wants(self, key: bytes) -> dict[NodeId, tuple[str, int]]:
+        """What each host wants of a model, and how many chunks that is (0: all)."""
+        rows = self._rows.get(key, {}).items()
+        return {node: (row.progress.want, row.progress.chunks_wanted) for node, row in rows if not row.forgotten}
 
     def source_bytes(self, key: bytes) -> int:
         """What all hosts have read of it from storage; forgotten ones among them."""
@@ -278,7 +285,10 @@ def _peak(row: HostProgress, chunk_count: int) -> int:
     """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none."""
     if row.progress.state in DELETED:
         return 0
-    return chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
+    if row.progress.state is HostState.COMPLETE:
+        return chunk_count
+    wanted = row.progress.chunks_wanted or chunk_count  # of a part, the share that is there counts for the whole
+    return min(row.chunks_peak * chunk_count // wanted, chunk_count)
 
 
 def _never_falling(old: Progress, new: Progress) -> Progress:

@@ -71,7 +71,7 @@ STATES: dict[HostState, frozenset[HostState]] = {
     HostState.DOWNLOADING: _HERE - {HostState.INIT, HostState.EXPIRED},
     HostState.VERIFYING: _HERE - {HostState.INIT, HostState.EXPIRED},
     # Removed or evicted here, or no longer trusted; a cancel leaves it as it is.
-    HostState.COMPLETE: DELETED | {HostState.FAILED},
+    HostState.COMPLETE: DELETED | {HostState.FAILED, HostState.INIT},  # another part of it is wanted
     HostState.FAILED: DELETED | {HostState.INIT, HostState.CANCELLED},
     HostState.CANCELLED: DELETED | {HostState.INIT},
     HostState.EXPIRED: DELETED | {HostState.INIT, HostState.CANCELLED},

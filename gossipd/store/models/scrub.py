@@ -234,7 +234,7 @@ class Scrubber:
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
         """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""
         times = self._times.get(replica.deployment)
-        for chunk in range(replica.manifest.chunk_count):
+        for chunk in replica.part.wanted:
             try:
                 is_good = recheck(self._context, replica, chunk, passing=True)
             except NotHeldError:

@@ -19,6 +19,8 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest
+from gossipd.parts.part import choose_part
+from gossipd.parts.want import WantError, parse_want
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import STRANGER, draft, manifest
 
@@ -590,3 +592,61 @@ def test_a_dropped_manifest_ends_the_search_for_it() -> None:
     host.drop()
     assert host.record().state is HostState.DOWNLOADING
     assert len(host.all_of(commands.OpenManifest)) == 1
+
+
+SMALL = parse_want(["files:file-001.bin"])
+WANTED = choose_part(ONE, SMALL).wanted
+
+
+def test_a_part_that_is_wanted_is_fetched_told_and_complete() -> None:
+    host = ScriptedHost()
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    host.hear(said())
+    assert host.all_of(commands.ReserveSpace)[-1].want == SMALL
+    assert host.all_of(commands.OpenSwarm)[-1].wanted == WANTED
+    host.tell(FinishModel(ONE.id))
+    told = host.record().progress(WALL_S)
+    assert (told.state, told.chunks_verified, told.chunks_wanted) == (HostState.COMPLETE, len(WANTED), len(WANTED))
+    assert told.want == SMALL.text and len(WANTED) < ONE.chunk_count
+
+
+def test_another_want_opens_again_what_is_complete_and_the_same_one_does_not() -> None:
+    host = ScriptedHost()
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    before = len(host.all_of(commands.ReserveSpace))
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    assert len(host.all_of(commands.ReserveSpace)) == before
+    host.tell(events.WantsChanged({}))
+    assert host.all_of(commands.ReserveSpace)[-1].want.is_everything
+    assert host.all_of(commands.CloseSwarm)[-1] == commands.CloseSwarm(ONE.id)
+    assert host.all_of(commands.OpenSwarm)[-1].wanted is None
+
+
+def test_a_want_that_changes_while_the_store_is_at_work_is_looked_at_afterwards() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    host.wait(1.0)
+    assert host.all_of(commands.ReserveSpace)[-1].want == SMALL
+
+
+def test_a_want_that_means_nothing_fails_with_a_cure_and_begins_again_with_another() -> None:
+    host = ScriptedHost()
+    host.fail(commands.ReserveSpace, Failure.FINAL, WantError("want matches no file"))
+    host.hear(said())
+    assert states(host) == (HostState.FAILED, HostReason.WANT)
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_a_lost_chunk_that_is_not_wanted_is_not_missed() -> None:
+    host = ScriptedHost()
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    other = min(FULL - set(WANTED))
+    host.tell(ChunkLost(ONE.id, other))
+    assert host.record().told_state is HostState.COMPLETE

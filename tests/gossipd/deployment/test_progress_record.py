@@ -403,3 +403,23 @@ def test_a_version_of_another_length_is_refused() -> None:
     body = Progress(state=HostState.COMPLETE, current=7).to_body()
     with pytest.raises(ProgressFormatError):
         Progress.from_body(body[:-9] + bytes([7]) + body[-7:])
+
+
+@pytest.mark.parametrize("want", ["ep:3/16", "pp:0-15&ep:3/16", "files:ä*"])
+def test_a_want_travels_with_the_count_of_its_chunks(want: str) -> None:
+    told = Progress.from_body(Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=70_000).to_body())
+    assert (told.want, told.chunks_wanted) == (want, 70_000)
+
+
+def test_a_want_that_is_too_long_is_told_by_its_count_alone() -> None:
+    told = Progress.from_body(
+        Progress(state=HostState.DOWNLOADING, want="files:" + "x" * 40, chunks_wanted=9).to_body()
+    )
+    assert (told.want, told.chunks_wanted) == ("", 9)
+
+
+@pytest.mark.parametrize("field", [b"", b"\0\0", b"\0\0\1" + b"\xff", b"\0\0\1" + b"x" * 41])
+def test_a_want_of_a_wrong_form_is_refused(field: bytes) -> None:
+    body = Progress(state=HostState.DOWNLOADING).to_body() + bytes([5, len(field)]) + field
+    with pytest.raises(ProgressFormatError):
+        Progress.from_body(body)

@@ -1,0 +1,86 @@
+"""What other hosts want of the models that are open here: from their progress records to the planner.
+
+What lives here: the chunks that a told want means, worked out in a thread, once for each want. What does not: the
+record (``deployment.progress_record``), and what the planner does with it (``swarm.interests``).
+
+A host that wants everything, and any host before there were parts, tells no want. A want that is too long to be told,
+or that means nothing here, counts as wanting nothing: nobody relies on that host.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import PeerWantHeard
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.deployment.progress_record import progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.manifest.manifest import Manifest
+from gossipd.parts.part import choose_part
+from gossipd.parts.want import read_want
+from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.worker_threads import run_blocking
+from membership.member import NodeId
+
+LOOK_S = 0.25
+WANTS_MAX = 1024  # different ones of one model; more are not worked out
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PeerWants:
+    """One per daemon; on the trio loop."""
+
+    driver: PlannerDriver
+    directory: MemberDirectory
+    table: ClusterProgress
+    _manifests: dict[DeploymentId, Manifest] = field(default_factory=dict, init=False)
+    _told: dict[DeploymentId, dict[NodeId, str | None]] = field(default_factory=dict, init=False)
+    _meant: dict[DeploymentId, dict[str, ChunkSet]] = field(default_factory=dict, init=False)
+
+    def begin(self, manifest: Manifest) -> None:
+        """The planner has opened the deployment, perhaps again, and knows of no want."""
+        self._manifests[manifest.id] = manifest
+        self._told[manifest.id] = {}
+
+    def end(self, deployment: DeploymentId) -> None:
+        """The planner has forgotten it."""
+        for table in (self._manifests, self._told, self._meant):
+            table.pop(deployment, None)
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            await until_next_look(LOOK_S)
+            for deployment, manifest in list(self._manifests.items()):
+                await self._look(deployment, manifest)
+
+    async def _look(self, deployment: DeploymentId, manifest: Manifest) -> None:
+        for node, (text, count) in list(self.table.wants(progress_key(deployment)).items()):
+            want = text if count else None
+            told = self._told.get(deployment)
+            if told is None:
+                return
+            if node == self.directory.own or told.get(node) == want:
+                continue
+            chunks = await self._chunks(manifest, want)
+            if (told := self._told.get(deployment)) is None:
+                return  # closed meanwhile
+            told[node] = want
+            self.driver.post(PeerWantHeard(node, deployment, chunks))
+
+    async def _chunks(self, manifest: Manifest, want: str | None) -> ChunkSet:
+        if want is None:
+            return ChunkSet.full(manifest.chunk_count)
+        meant = self._meant.setdefault(manifest.id, {})
+        if want not in meant:
+            chunks = ChunkSet(manifest.chunk_count)
+            if want and len(meant) < WANTS_MAX:
+                with suppress(GossipdError):
+                    chunks = (await run_blocking(choose_part, manifest, read_want(want))).wanted
+            meant[want] = chunks
+        return meant[want]

@@ -1,0 +1,104 @@
+"""Four real daemons of two ranks of experts: each takes its part, and storage sends each byte once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors
+
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
+from tests.gossipd.parts.models_of_tensors import expert_model, rows_of
+
+HOSTS, NAME = 4, "acme/moe"
+FILES = expert_model(layers=4, experts=8, expert_bytes=300_000)
+NAMES = [row.name for row in rows_of(FILES)]
+
+
+def wants(daemon: Daemon, *terms: str) -> None:
+    """Say in its configuration what the host wants."""
+    text = daemon.config.read_text().partition("\n[parts]")[0]
+    listed = ", ".join(f'"{term}"' for term in terms)
+    daemon.config.write_text(f'{text}\n[parts]\nwants = {{"{NAME}" = [{listed}]}}\n')
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two hosts of each rank, in two racks."""
+    base = tmp_path_factory.mktemp("four")
+    (base / "models").mkdir()
+    allow = f'["file://{base}/models"]'
+    with cluster(base, environment={"GOSSIPD_SOURCES__ALLOW": allow}) as made:
+        for number in range(1, HOSTS + 1):
+            wants(made.add(f"node-{number}", f"rack-{(number - 1) // 2}"), f"ep:{number % 2}/2")
+            made[number].start()
+        made.wait_together()
+        yield made
+
+
+def of_rank(rank: int) -> set[str]:
+    return {name for name in NAMES if ".experts." not in name or int(name.split(".experts.")[1][0]) // 4 == rank}
+
+
+def readable(tree: Path) -> set[str]:
+    """The tensors that the real library reads, each equal to what was published; all others it must refuse."""
+    found: set[str] = set()
+    for path in sorted(tree.glob("*.safetensors")):
+        signed = {name: entry["data"] for name, entry in safetensors.deserialize(FILES[path.name])}  # type: ignore[no-untyped-call]
+        reader: Any
+        with safetensors.safe_open(path, "numpy") as reader:
+            listed = set(reader.keys())
+            for name, data in signed.items():
+                if name in listed:
+                    assert reader.get_tensor(name).tobytes() == bytes(data)
+                    found.add(name)
+                else:
+                    with pytest.raises(safetensors.SafetensorError):
+                        reader.get_tensor(name)
+    return found
+
+
+def path_of(daemon: Daemon, *more: str) -> Path:
+    return Path(gossipd("path", NAME, *more, "--config", daemon.config).stdout.strip())
+
+
+def test_each_host_takes_its_rank_and_storage_is_read_once(four: Cluster) -> None:
+    model = four.base / "models" / "moe"
+    model.mkdir()
+    for path, body in FILES.items():
+        (model / path).write_bytes(body)
+    manifest = four.publish(model, NAME, 1, "--source", f"file://{model}/", "--chunk-size", "64KiB")
+    four.drop(manifest, four[3])
+    row = four.wait_complete(NAME, 1, at=four[2], hosts=HOSTS)
+    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+    for number in range(1, HOSTS + 1):
+        assert readable(path_of(four[number], "--part")) == of_rank(number % 2)
+        refused = gossipd("path", NAME, "--config", four[number].config, check=False)
+        assert refused.returncode == 3 and "--part" in refused.stderr
+        assert not (four[number].home / "models" / NAME / "1").exists()
+    host = row["hosts"][0]
+    assert host["want"].startswith("ep:") and host["chunks_verified"] == host["chunks_wanted"] < row["chunks_total"]
+    moved = row["source_bytes"] + row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
+    need = sum(len(body) for body in FILES.values()) * HOSTS * (len(of_rank(0)) / len(NAMES))
+    assert moved <= 1.15 * need
+
+
+def test_more_wanted_fetches_the_difference_and_a_restart_keeps_the_part(four: Cluster) -> None:
+    daemon = four[1]
+    wants(daemon, "ep:0/2", "ep:1/2")
+    gossipd("reload", "--config", daemon.config)
+
+    def grown() -> bool:
+        found = daemon.deployment(NAME, 1)
+        own = [one for one in (found or {"hosts": []})["hosts"] if one["name"] == daemon.name]
+        return bool(own) and own[0]["state"] == "complete" and "\n" in own[0]["want"]
+
+    until("the host has both ranks", grown)
+    assert readable(path_of(daemon, "--part")) == set(NAMES)
+    daemon.stop()
+    daemon.start()
+    daemon.wait_ready()
+    until("the part is there again", lambda: daemon.deployment(NAME, 1) is not None and grown())
+    assert readable(path_of(daemon, "--part")) == set(NAMES)

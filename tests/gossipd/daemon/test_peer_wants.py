@@ -1,0 +1,85 @@
+"""Wants that other hosts have told reach the planner as chunks, once, and again when a deployment is opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import PeerWantHeard
+from gossipd.daemon.peer_wants import PeerWants
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.parts.part import choose_part
+from gossipd.parts.want import parse_want
+from membership.member import NodeId
+from tests.gossipd.parts.models_of_tensors import expert_model, manifest_of
+
+MANIFEST = manifest_of(expert_model())
+WANTED = choose_part(MANIFEST, parse_want(["ep:1/4"])).wanted
+OWN, PEER = NodeId(bytes(16)), NodeId(bytes(15) + b"\1")
+
+
+class _Told:
+    """The planner's driver, and the directory that knows this host."""
+
+    own = OWN
+
+    def __init__(self) -> None:
+        self.events: list[PeerWantHeard] = []
+
+    def post(self, event: PeerWantHeard) -> None:
+        self.events.append(event)
+
+
+def tell(table: ClusterProgress, node: NodeId, version: int, want: str, count: int) -> None:
+    progress = Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=count)
+    assert table.record(node, progress_key(MANIFEST.id), version, progress, now=0.0)
+
+
+@pytest.fixture
+def parts() -> tuple[PeerWants, _Told, ClusterProgress]:
+    told, table = _Told(), ClusterProgress()
+    driver: Any = told
+    return PeerWants(driver=driver, directory=driver, table=table), told, table
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(20):
+        while not condition():
+            await trio.sleep(0.05)
+
+
+def heard(chunks: ChunkSet) -> PeerWantHeard:
+    return PeerWantHeard(PEER, MANIFEST.id, chunks)
+
+
+def test_a_want_is_told_once_as_chunks_and_again_after_a_reopening(
+    parts: tuple[PeerWants, _Told, ClusterProgress],
+) -> None:
+    wants, told, table = parts
+
+    async def live() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wants.run)
+            tell(table, OWN, 1, "ep:0/4", 3)
+            tell(table, PEER, 1, "ep:1/4", len(WANTED))
+            wants.begin(MANIFEST)
+            await until(lambda: told.events)
+            wants.begin(MANIFEST)
+            await until(lambda: len(told.events) == 2)
+            tell(table, PEER, 2, "", 0)
+            await until(lambda: len(told.events) == 3)
+            tell(table, PEER, 3, "", 7)
+            await until(lambda: len(told.events) == 4)
+            wants.end(MANIFEST.id)
+            tell(table, PEER, 4, "ep:9/99", 7)
+            await trio.sleep(0.6)
+            nursery.cancel_scope.cancel()
+
+    trio.run(live)
+    size = MANIFEST.chunk_count
+    assert told.events == [heard(WANTED), heard(WANTED), heard(ChunkSet.full(size)), heard(ChunkSet(size))]
