@@ -56,8 +56,8 @@ MUTANTS = (
         "cancels-what-all-have",
         "A cancel of what is complete everywhere is told, and stops nothing.",
         "gossipd/deployment/orders.py",
-        "        if complete and complete + removed == hosts and not is_forced:\n",
-        "        if complete and complete + removed > hosts and not is_forced:\n",
+        "    if complete and complete + removed == hosts and not is_forced:\n",
+        "    if complete and complete + removed > hosts and not is_forced:\n",
         (_TABLE,),
     ),
     Mutant(
@@ -104,8 +104,8 @@ MUTANTS = (
         "equal-chunks-are-read-twice",
         "A chunk that is equal to an earlier one is read from storage beside it.",
         "gossipd/swarm/deployment_swarm.py",
-        "        self.reader.rebuild(event.held.bits | self._copies)\n",
-        "        self.reader.rebuild(event.held.bits)\n",
+        "self.availability.union() | self._copies | self._unwanted\n",
+        "self.availability.union() | self._unwanted\n",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(

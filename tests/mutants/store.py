@@ -129,7 +129,7 @@ MUTANTS = (
         "writes-behind-a-cut",
         "A file that was cut short gets its length back from a write behind the cut, and zeros count as verified.",
         "gossipd/store/journal/windows.py",
-        "    if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:\n",
+        "    if context.disk.size(handle.descriptor) < replica.placement.size(file_index):\n",
         "    if context.disk.size(handle.descriptor) < 0:\n",
         (f"{_STORE}/test_second_attempts.py",),
     ),

@@ -37,8 +37,8 @@ MUTANTS = (
         "a-promise-is-taken-back-too-soon",
         "A chunk that was told while it came is taken back though a second fetch of it goes on.",
         "gossipd/swarm/deployment_swarm.py",
-        "        if not self.replica.holds(chunk) and chunk not in self.replica.flights:\n            if",
-        "        if not self.replica.holds(chunk):\n            if",
+        " and not self.replica.holds(chunk) and chunk not in self.replica.flights:\n            if",
+        " and not self.replica.holds(chunk):\n            if",
         (_PLANNER,),
     ),
     Mutant(

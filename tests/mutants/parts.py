@@ -1,0 +1,52 @@
+"""Bugs of parts: holes that are read, chunks that nobody wants, and wants that nobody hears."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_HEADER = "tests/gossipd/parts/test_masked_header.py"
+_NOTE = "tests/gossipd/store/models/test_part_note.py"
+_CLASSES = "tests/gossipd/swarm/test_class_roles.py"
+
+MUTANTS = (
+    Mutant(
+        "a-hole-is-listed-as-a-tensor",
+        "The header of a part lists what is not there, and a reader gets zeros.",
+        "gossipd/parts/masked_header.py",
+        "    shown_entries.update((row.name, told[row.name]) for row in rows if row.name in present)\n",
+        "    shown_entries.update((row.name, told[row.name]) for row in rows)\n",
+        (_HEADER,),
+    ),
+    Mutant(
+        "an-index-that-lies-is-shown",
+        "Names and places of the index are believed, not those of the signed header.",
+        "gossipd/parts/masked_header.py",
+        "    if entries != told or len(told) != len(rows):\n",
+        "    if not entries:\n",
+        (_HEADER, _NOTE),
+    ),
+    Mutant(
+        "a-part-serves-the-header-that-users-see",
+        "A peer gets the masked header of a part instead of the signed bytes.",
+        "gossipd/store/models/reading.py",
+        "    segments = replica.placement.segments(chunk)\n",
+        "    segments = replica.manifest.segments(chunk)\n",
+        (_NOTE,),
+    ),
+    Mutant(
+        "a-part-believes-chunks-that-it-left-out",
+        "After a want has changed the journal's claims on deleted files are believed.",
+        "gossipd/store/journal/recovery.py",
+        "        replica.held.difference_update(replica.held.snapshot() - replica.part.wanted)\n",
+        "        pass\n",
+        (_NOTE,),
+    ),
+    Mutant(
+        "reads-what-it-does-not-want",
+        "Duties for a chunk go to hosts that do not want it.",
+        "gossipd/swarm/interests.py",
+        "if chunks & ~bits)\n",
+        "if not chunks)\n",
+        (_CLASSES,),
+    ),
+)
