@@ -66,8 +66,8 @@ MUTANTS = (
         "a-root-without-cuts",
         "Two manifests with other cuts have one root.",
         _PAYLOAD,
-        '            hasher.update(array("Q", lengths or ()).tobytes())\n',
-        "",
+        ' + array("Q", lengths).tobytes() if lengths else no_cut)\n',
+        " if lengths else no_cut)\n",
         (_SCHEMA,),
     ),
     Mutant(

@@ -55,8 +55,8 @@ MUTANTS = (
         "accepts-a-rolled-back-manifest",
         "A version below the highest trusted one is accepted as long as it is not the lowest.",
         "gossipd/deployment/statement_store.py",
-        "        if versions and manifest.version < max(versions) and not is_overridden:\n",
-        "        if versions and manifest.version < min(versions) and not is_overridden:\n",
+        "        is_too_old = bool(versions) and manifest.version < max(versions) and not is_overridden\n",
+        "        is_too_old = bool(versions) and manifest.version < min(versions) and not is_overridden\n",
         (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
@@ -286,7 +286,7 @@ MUTANTS = (
     Mutant(
         "lets-a-key-sign-any-name",
         "The patterns of names that a key may sign are not looked at.",
-        "gossipd/daemon/deployment_executor.py",
+        "gossipd/daemon/judging.py",
         "    if may_sign(trusted[manifest.signer], manifest.name):\n",
         "    if manifest.signer in trusted:\n",
         ("tests/gossipd/daemon/test_deployment_driver.py",),
