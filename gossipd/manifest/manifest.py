@@ -227,8 +227,8 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
     return manifest
 
 
-def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
-    """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it."""
+def seal_manifest(draft: ManifestDraft, secret: SecretKey, *, kind: str = ENVELOPE_TYPE) -> bytes:
+    """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it. ``kind``: of ``shards``."""
     # Before the root, whose fields have fixed widths.
     check_tree(draft.files, draft.chunk_bytes, draft.cuts, draft.directories, case_matters=draft.case_matters)
     payload = Payload(
@@ -254,7 +254,7 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
     )
     packed = bytes([payload.schema]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes, memoryview)))
     check_payload(parse_payload(memoryview(packed)))
-    envelope = seal(ENVELOPE_TYPE, packed, [secret])
+    envelope = seal(kind, packed, [secret])
     if len(envelope) > ENVELOPE_BYTES_MAX:
         raise ManifestError(f"manifest has {len(envelope)} bytes, at most {ENVELOPE_BYTES_MAX}", code="E_LIMIT")
     return envelope

@@ -5,7 +5,32 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
+_SHARDS = ("tests/gossipd/manifest/test_shards.py",)
 MUTANTS = (
+    Mutant(
+        "joins-shards-of-two-writers",
+        "Two ranks have written one file, and the version has that of the last.",
+        "gossipd/manifest/shards.py",
+        "            if before is not own and (not digests or entries[entry.path] != (entry, digests)):\n",
+        "            if before is not own and entry.size < 0:\n",
+        _SHARDS,
+    ),
+    Mutant(
+        "joins-what-lacks-a-rank",
+        "A step without a rank's shards becomes a version.",
+        "gossipd/manifest/shards.py",
+        "    if missing or len(ranks) != first.ranks:\n",
+        "    if len(ranks) > first.ranks:\n",
+        _SHARDS,
+    ),
+    Mutant(
+        "hashes-shards-of-foreign-files",
+        "A user has the daemon hash and publish files of others.",
+        "gossipd/publish/shard_hashing.py",
+        "    found = files_of(directory, selection, user)\n",
+        "    found = files_of(directory, selection, -1)\n",
+        ("tests/gossipd/publish/test_shard_hashing.py",),
+    ),
     Mutant(
         "evicts-the-newest-that-is-complete-here",
         "A host deletes its only whole version because another host has a newer one.",
