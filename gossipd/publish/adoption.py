@@ -69,11 +69,43 @@ class AdoptableFiles:
         """Some file with content."""
         return next((file for file in self._files if file.size), None)
 
+    @property
+    def files_here(self) -> frozenset[int] | None:
+        """None: all of them."""
+        return None
+
     def check_still(self) -> None:
         """Raises TreeChangedError, which names a file that was changed since the walk."""
         for file in self._files:
             with opened(file):
                 pass
+
+
+class AdoptableShards(AdoptableFiles):
+    """Those of a manifest's files that lie in a directory; the others are on other hosts."""
+
+    def __init__(self, directory: Path, manifest: Manifest, user: int) -> None:
+        """Raises TreeChangedError when one of them has another size, or there is none; NotOwnerError, PublishError."""
+        found = {file.path: file for file in find_files(directory, EVERYTHING)}
+        self._here = {
+            index: _as_promised(found[entry.path], entry.path, entry.size)
+            for index, entry in enumerate(manifest.files)
+            if entry.path in found
+        }
+        if not self._here:
+            raise PublishError(f"no file of {manifest.name} is in {shown(str(directory))}", code="E_SOURCE_CHANGED")
+        self._files = list(self._here.values())
+        check_owner(self._files, user)
+
+    @property
+    def files_here(self) -> frozenset[int]:
+        """Their places in the manifest."""
+        return frozenset(self._here)
+
+    @contextmanager
+    def opened(self, file_index: int) -> Iterator[int]:
+        with opened(self._here[file_index]) as descriptor:
+            yield descriptor
 
 
 @contextmanager

@@ -136,12 +136,12 @@ class ChunkStore:
         replica = self._models.find(deployment)
         return replica.tree if replica is not None and replica.is_published else None
 
-    def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
-        """``open`` a model and copy its chunks from files of this host, each compared with its digest. Returns None
-        when all are held, else the first chunk that the files do not have as the manifest says; ``abandon`` it then, if
-        nobody else deploys it. Raises what ``open`` raises.
+    def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None = None) -> int | None:
+        """``open`` a model and copy its chunks from files of this host, each compared with its digest; with
+        ``files_here`` those of these files. Returns None when all of them are held, else the first chunk that the files
+        do not have as the manifest says; ``abandon`` it then, if nobody else deploys it. Raises what ``open`` raises.
         """
-        return self._models.adopt(manifest, files)
+        return self._models.adopt(manifest, files, files_here)
 
     def finish(self, deployment: DeploymentId) -> None:
         """Publish a whole model, point ``current`` to it, delete the versions that ``keep_versions`` does not cover.

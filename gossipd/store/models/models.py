@@ -147,11 +147,11 @@ class Models:
         except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
 
-    def adopt(self, manifest: Manifest, files: PieceSource) -> int | None:
+    def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None) -> int | None:
         self.open(manifest)
         replica = self.get(manifest.id)
         try:
-            return copy_from_files(self._context, replica, files)
+            return copy_from_files(self._context, replica, files, files_here)
         except OSError as error:
             raise self._context.refused(error, replica.missing_bytes()) from error
 

@@ -80,15 +80,22 @@ class PieceSource(Protocol):
         """A descriptor of one file. Raises OSError."""
 
 
-def copy_from_files(context: Context, replica: ModelReplica, files: PieceSource) -> int | None:
+def copy_from_files(
+    context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None = None
+) -> int | None:
     """Copy every missing chunk from files that should be the model's, in the manifest's order. Returns the first chunk
-    that they do not have as the manifest says, None when all are held. Raises OSError when the disk refuses."""
+    that they do not have as the manifest says, None when there is none. ``files_here``: only chunks of these files;
+    they may come while the model is fetched. Raises OSError when the disk refuses."""
+    supplier = LOCAL if files_here is None else COPIED
     for chunk in range(replica.manifest.chunk_count):
         if context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
         if chunk in replica.held or chunk not in replica.wanted:
             continue
-        if not _copy_chunk(context, files, replica.manifest.segments(chunk), replica, chunk):
+        segments = replica.manifest.segments(chunk)
+        if files_here is not None and any(one.file_index not in files_here for one in segments):
+            continue
+        if not _copy_chunk(context, files, segments, replica, chunk, supplier=supplier):
             return chunk
     return None
 
