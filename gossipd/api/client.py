@@ -184,6 +184,18 @@ class StatusClient:
         """The daemon takes a directory as its copy of a version that is signed already; lines as of ``publish``."""
         return self._lines("/v1/adopt", fields)
 
+    def shards(self, **fields: object) -> Iterator[dict[str, Any]]:
+        """The daemon hashes and signs the files of one rank; the last line has the ``envelope``."""
+        return self._lines("/v1/shards", fields)
+
+    def assemble(self, **fields: object) -> Iterator[dict[str, Any]]:
+        """The daemon signs the manifest of what all hosts have hashed; the last line has the ``envelope``."""
+        return self._lines("/v1/assemble", fields)
+
+    def adopt_shards(self, **fields: object) -> Iterator[dict[str, Any]]:
+        """The daemon takes a directory as its copy of some files of a version."""
+        return self._lines("/v1/adopt-shards", fields)
+
     def _lines(self, path: str, fields: Mapping[str, object]) -> Iterator[dict[str, Any]]:
         from http.client import HTTPException
 

@@ -65,6 +65,8 @@ class PublishStep(Row, frozen=True, kw_only=True):
     file_count: int
     id: str = ""
     done: bool = False
+    envelope: str = ""
+    """In base64, in the last line of what is signed and not told: the shards of one host, or the manifest of all."""
 
 
 class StatusPort(Protocol):
@@ -158,3 +160,22 @@ class PublishPort(Protocol):
     def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
         """Take a directory as this host's copy of what the manifest in a file names, and deploy it. Raises
         GossipdError."""
+
+    def shards(
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
+    ) -> AsyncGenerator[PublishStep, None]:
+        """Hash and sign the files that this host has of a version whose files lie on ``ranks`` hosts. Raises
+        GossipdError."""
+
+    def assemble(
+        self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
+        keep_every: int | None,
+    ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
+        """Sign the manifest of what all hosts have hashed, which are the files of the directory ``shards``. Raises
+        GossipdError."""
+
+    def adopt_shards(
+        self, user: int, directory: str, manifest: str, *, is_told: bool
+    ) -> AsyncGenerator[PublishStep, None]:
+        """Take a directory as this host's copy of some files of what the manifest in a file names; with ``is_told``
+        deploy it then, else wait for another host's word. Raises GossipdError."""

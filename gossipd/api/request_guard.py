@@ -41,6 +41,8 @@ WAIT_PATHS = (
     b"/v1/wait",
     b"/v1/publish",
     b"/v1/adopt",
+    b"/v1/shards",
+    b"/v1/assemble",
 )  # their answers may take long; they leave the places above free
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 _WRITE_BYTES = 65_536

@@ -22,7 +22,8 @@ POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
 POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
 POST     /v1/deploy                        the same, with "manifest"; dry_run judges it and deploys nothing
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
-POST     /v1/publish, adopt                newline-separated JSON, one PublishStep a line
+POST     /v1/publish, adopt, shards,         newline-separated JSON, one PublishStep a line
+         assemble, adopt-shards
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -31,8 +32,8 @@ GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secr
 Every JSON answer has ``schema_version``. Commands take arguments as a JSON body or in the query. A refusal is
 ``{"error": {"code", "message", "exit_code"}}`` with a suitable status, and the client exits with that code. The socket
 is 0600: any process that can connect may give commands. A second socket serves the lines with GET alone, to the users
-that ``status.readers`` names; of the commands it takes ``publish``, from the users that ``publish.users`` names. The
-loopback port serves only the last two lines.
+that ``status.readers`` names; of the commands it takes ``publish`` and those of shards, from the users that
+``publish.users`` names. The loopback port serves only the last two lines.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
         Route("/v1/forget", orders.forget, methods=["POST"]),
         Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
-        Route("/v1/publish", jobs.publish, methods=["POST"]),
+        *_job_routes(jobs),
         Route("/v1/adopt", jobs.adopt, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
@@ -99,9 +100,19 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
 def read_app(view: StatusPort, publishing: PublishPort, ring: EventRing) -> Starlette:
     """The questions, for a unix socket that other users of the host may use, and publishing, which asks who they are.
     No other route changes anything."""
-    jobs = Route("/v1/publish", _PublishRoutes(publishing).publish, methods=["POST"])
+    jobs = _job_routes(_PublishRoutes(publishing))
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view, ring), jobs, orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view, ring), *jobs, orders], exception_handlers=_HANDLERS)
+
+
+def _job_routes(jobs: _PublishRoutes) -> list[Route]:
+    """What ``publish.users`` may order on both sockets."""
+    return [
+        Route("/v1/publish", jobs.publish, methods=["POST"]),
+        Route("/v1/shards", jobs.shards, methods=["POST"]),
+        Route("/v1/assemble", jobs.assemble, methods=["POST"]),
+        Route("/v1/adopt-shards", jobs.adopt_shards, methods=["POST"]),
+    ]
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -259,21 +270,44 @@ class _PublishRoutes:
 
     async def publish(self, request: Request) -> Response:
         fields = await _fields(request, "directory", "name", optional=("version", "step", "how", *_KEEP))
-        numbers = {key: _version(fields[key]) if key in fields else None for key in ("version", "step", *_KEEP)}
-        if numbers["version"] is not None and numbers["step"] is not None:
-            raise UsageError("give a version or a step, not both")
-        if numbers["keep_every"] is not None and numbers["keep_last"] is None:
-            raise UsageError("keep_every goes with keep_last")
         steps = self._publishing.publish(
-            CALLER.get(), fields["directory"], fields["name"], version=numbers["version"], step=numbers["step"],
-            how=_how(fields), keep_last=numbers["keep_last"], keep_every=numbers["keep_every"],
-        )  # fmt: skip
+            CALLER.get(), fields["directory"], fields["name"], how=_how(fields), **_numbers(fields)
+        )
+        return await _streamed(steps)
+
+    async def shards(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "name", "rank", "ranks", "chunk_bytes")
+        rank, ranks, chunk_bytes = (_version(fields[key]) for key in ("rank", "ranks", "chunk_bytes"))
+        steps = self._publishing.shards(
+            CALLER.get(), fields["directory"], fields["name"], rank=rank, ranks=ranks, chunk_bytes=chunk_bytes
+        )
+        return await _streamed(steps)
+
+    async def assemble(self, request: Request) -> Response:
+        fields = await _fields(request, "shards", "name", optional=("version", "step", *_KEEP))
+        steps = self._publishing.assemble(CALLER.get(), fields["shards"], fields["name"], **_numbers(fields))
+        return await _streamed(steps)
+
+    async def adopt_shards(self, request: Request) -> Response:
+        fields = await _fields(request, "directory", "manifest", optional=("told",))
+        is_told = _is_set(fields, "told")
+        steps = self._publishing.adopt_shards(CALLER.get(), fields["directory"], fields["manifest"], is_told=is_told)
         return await _streamed(steps)
 
     async def adopt(self, request: Request) -> Response:
         fields = await _fields(request, "directory", "manifest", optional=("how",))
         steps = self._publishing.adopt(CALLER.get(), fields["directory"], fields["manifest"], how=_how(fields))
         return await _streamed(steps)
+
+
+def _numbers(fields: Mapping[str, str]) -> dict[str, int | None]:
+    """Version or step, and which versions are to live. Raises UsageError."""
+    numbers = {key: _version(fields[key]) if key in fields else None for key in ("version", "step", *_KEEP)}
+    if numbers["version"] is not None and numbers["step"] is not None:
+        raise UsageError("give a version or a step, not both")
+    if numbers["keep_every"] is not None and numbers["keep_last"] is None:
+        raise UsageError("keep_every goes with keep_last")
+    return numbers
 
 
 def _how(fields: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@
 * ``aio`` the same for coroutines, on any event loop that anyio knows
 * ``holding`` a version that is not evicted while a process lives
 * ``lineage`` what a version came from
+* ``shards`` one version of files that lie on several hosts
 * ``errors`` the daemon's refusals as exceptions
 
 It needs only the standard library and runs in any thread and beside any event loop. The daemon does the work: nothing
@@ -19,8 +20,9 @@ from gossipd.client.errors import (
     OutOfSpaceError,
     TimedOutError,
 )
+from gossipd.client.shards import RankFailedError
 
 __all__ = [
     "API_VERSION", "Ancestor", "Client", "EndedError", "Event", "NotThereError", "NotTrustedError", "OutOfSpaceError",
-    "Publication", "TimedOutError", "Version",
+    "Publication", "RankFailedError", "TimedOutError", "Version",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, Sta
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
+from gossipd.client.shards import AllGather, ShardedStep
 from gossipd.core.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
@@ -160,6 +161,32 @@ class Client:
             )  # fmt: skip
             self._waiting[name] = future
         return future
+
+    def publish_shards(
+        self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
+        step: int | None = None, keep_last: int | None = None, keep_every: int | None = None,
+        chunk_bytes: int | None = None,
+    ) -> Publication:  # fmt: skip
+        """Make the files that lie in ``path`` on several hosts one version, and return when each host holds its own.
+
+        Called by one rank for each host, all at the same time. No byte of the model moves before the version exists;
+        then hosts fetch what they lack, also from each other. Only what the ranks exchange grows with the step: some
+        40 bytes for each chunk.
+
+        Args:
+            rank, ranks: which of the hosts this is, from 0, and how many there are.
+            all_gather: gives every rank the values of all, in the order of ranks: of torch, ``all_gather_object``
+                (``gossipd.torch.all_gather``); of mpi4py, ``comm.allgather``.
+            chunk_bytes: of every rank the same; 1 MiB without it. Files of less must all be rank 0's, or another's.
+        Raises:
+            RankFailedError: another rank has failed, and the sentence says how. Else as ``publish``, and ``E_SHARDS``:
+                a rank's files are missing, or two ranks have written one file.
+        """
+        numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
+        given = {key: value for key, value in numbers.items() if value is not None}
+        taken = ShardedStep(self._daemon, path, name, all_gather)
+        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, numbers=given)
+        return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
 
     # ---- waiting and finding -------------------------------------------------------------------------
 

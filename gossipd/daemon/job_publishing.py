@@ -17,8 +17,10 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -37,16 +39,19 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import keys_for
 from gossipd.manifest.annotations import Retention, check_retention
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
-from gossipd.manifest.manifest import Manifest, open_manifest
+from gossipd.manifest.manifest import Manifest, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
-from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, files_of, opened
+from gossipd.manifest.shards import RANKS_MAX, Joined, join_shards, open_shards
+from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards, files_of, opened
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
 from gossipd.publish.permits import ROOT, check_permit, signing_key
 from gossipd.publish.publisher import PublishOrder, publish
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+from gossipd.publish.shard_hashing import hash_shards
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
@@ -72,6 +77,23 @@ class NotDeployedError(LocalError):
     exit_code = ExitCode.PARTIAL
 
 
+def _keep(last: int | None, every: int | None) -> Retention | None:
+    """Raises ManifestError ``E_LIMIT``."""
+    if last is None:
+        return None
+    keep = Retention(last=last, every=every or 0)
+    check_retention(keep)
+    return keep
+
+
+def _joined(directory: Path, name: str, trusted: Collection[bytes]) -> Joined:
+    """What all hosts have hashed, in the files of a directory. Raises ManifestError, PublishError."""
+    paths = sorted(directory.iterdir())
+    if len(paths) > RANKS_MAX:
+        raise PublishError(f"{directory} has {len(paths)} files, at most {RANKS_MAX}: one for each host")
+    return join_shards(name, [open_shards(read_envelope(path), trusted) for path in paths])
+
+
 @dataclass(slots=True)
 class _Job:
     """One publication under way; its step is what the caller is told next. An observer of hashing."""
@@ -83,6 +105,10 @@ class _Job:
 
     def found(self, file_count: int, bytes_total: int) -> None:
         self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
+
+    def sign(self, envelope: bytes) -> None:
+        """What the caller gets."""
+        self.step = msgspec.structs.replace(self.step, envelope=b64encode(envelope).decode())
 
     def hashed(self, count: int) -> None:
         self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
@@ -113,9 +139,7 @@ class JobPublishing:
         self._check_permit(user, name)
         key = signing_key(self.live.keys.signing, self.live.trusted(), name)
         next_version(name, self._last(name), version=version, step=step)  # refused at once, not after hashing
-        keep = None if keep_last is None else Retention(last=keep_last, every=keep_every or 0)
-        if keep is not None:
-            check_retention(keep)
+        keep = _keep(keep_last, keep_every)
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
@@ -137,6 +161,68 @@ class JobPublishing:
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
                 await self._adopt(job, opened_manifest, Path(directory), user, how)
+
+        async for line in self._told(run, name):
+            yield line
+
+    # ---- files on several hosts ----------------------------------------------------------------------
+
+    async def shards(
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
+    ) -> AsyncGenerator[PublishStep, None]:
+        check_model_name(name)
+        self._check_permit(user, name)
+        key = signing_key(self.live.keys.signing, self.live.trusted(), name)
+
+        def hashed(job: _Job) -> bytes:
+            return hash_shards(
+                Path(directory), name, _SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
+                user=self._owner(user),
+            )  # fmt: skip
+
+        async def run(job: _Job) -> None:
+            job.sign(await run_blocking(hashed, job, limiter=self._turns, abandon_on_cancel=True))
+
+        async for line in self._told(run, name):
+            yield line
+
+    async def assemble(
+        self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
+        keep_every: int | None,
+    ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
+        check_model_name(name)
+        self._check_permit(user, name)
+        trusted = self.live.trusted()
+        key = signing_key(self.live.keys.signing, trusted, name)
+        keep = _keep(keep_last, keep_every)
+
+        async def run(job: _Job) -> None:
+            async with self._turn_of(name):
+                chosen = next_version(name, self._last(name), version=version, step=step)
+                job.step = msgspec.structs.replace(job.step, version=chosen)
+                joined = await run_blocking(_joined, Path(shards), name, keys_for(trusted, name))
+                draft = ManifestDraft(
+                    name=name, version=chosen, created_s=int(time.time()), files=joined.files,
+                    chunk_bytes=joined.chunk_bytes, digests=joined.digests, sources=(), keep=keep,
+                )  # fmt: skip
+                job.sign(await run_blocking(seal_manifest, draft, key))
+
+        async for line in self._told(run, name):
+            yield line
+
+    async def adopt_shards(
+        self, user: int, directory: str, manifest: str, *, is_told: bool
+    ) -> AsyncGenerator[PublishStep, None]:
+        envelope = await run_blocking(read_envelope, Path(manifest))
+        opened_manifest = await judge_manifest(envelope, self.live.trusted())
+        name = opened_manifest.name
+        self._check_permit(user, name)
+
+        async def run(job: _Job) -> None:
+            async with self._turn_of(name):
+                find = partial(AdoptableShards, Path(directory), opened_manifest, self._owner(user))
+                files = await run_blocking(find, limiter=self._turns)
+                await self._take_over(job, opened_manifest, files, Path(directory), is_told=is_told)
 
         async for line in self._told(run, name):
             yield line
@@ -180,26 +266,33 @@ class JobPublishing:
             job.scope.cancel()
 
     async def _adopt(self, job: _Job, manifest: Manifest, directory: Path, user: int, how: str) -> None:
+        files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
+        if how == "reflink":
+            await run_blocking(_check_reflink, files, self.live.config.store.models)
+        await self._take_over(job, manifest, files, directory, is_told=True)
+        await self._complete(manifest)
+
+    async def _take_over(
+        self, job: _Job, manifest: Manifest, files: AdoptableFiles, directory: Path, *, is_told: bool
+    ) -> None:
+        """Copy, then offer the manifest. What another host is to tell stays noted until a statement has come."""
         job.step = msgspec.structs.replace(
             job.step, stage="copying", version=manifest.version, id=manifest.id.hex(), bytes_done=0,
             bytes_total=manifest.bytes_total, file_count=len(manifest.files),
         )  # fmt: skip
-        files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
-        if how == "reflink":
-            await run_blocking(_check_reflink, files, self.live.config.store.models)
         is_new = await run_blocking(self._note_new, manifest)
         try:
             await run_blocking(_copy, self.store, manifest, files, limiter=self._turns)
             job.step = msgspec.structs.replace(job.step, stage="deploying", bytes_done=manifest.bytes_total)
-            await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
+            if is_told:
+                await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
         except BaseException:
             if is_new:
                 with trio.CancelScope(shield=True):
                     await run_blocking(self._forget, manifest)
             raise
-        if is_new:
+        if is_new and is_told:
             await run_blocking(self.state.forget_publication, manifest.id)
-        await self._complete(manifest)
 
     def _note_new(self, manifest: Manifest) -> bool:
         """Whether nothing of it is here, so that the copy may be deleted, also by the next start, if it ends early."""
@@ -270,7 +363,7 @@ async def _to_its_end(run: Callable[[_Job], Awaitable[None]], job: _Job) -> None
 
 
 def _copy(store: ChunkStore, manifest: Manifest, files: AdoptableFiles) -> None:
-    wrong = store.adopt(manifest, files)
+    wrong = store.adopt(manifest, files, files.files_here)
     files.check_still()
     if wrong is not None:
         path = manifest.files[manifest.segments(wrong)[0].file_index].path

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -225,6 +228,33 @@ class FakeDaemon:
         begun = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=9, file_count=2)
         yield begun
         yield msgspec.structs.replace(begun, version=version or 1, id=TOY.hex(), done=True)
+
+    async def shards(
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
+    ) -> AsyncGenerator[PublishStep, None]:
+        self._take("shards", name, user, directory, rank, ranks, chunk_bytes)
+        yield self._signed(name, b"shards %d" % rank)
+
+    async def assemble(
+        self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
+        keep_every: int | None,
+    ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
+        found = sorted(path.read_bytes() for path in Path(shards).iterdir()) if os.path.isdir(shards) else []
+        self._take("assemble", name, user, version, step, keep_last, keep_every, *found)
+        yield self._signed(name, b"whole")
+
+    def _signed(self, name: str, envelope: bytes) -> PublishStep:
+        return PublishStep(
+            stage="hashing", name=name, version=7, bytes_done=9, bytes_total=9, file_count=2, done=True,
+            id=TOY.hex(), envelope=b64encode(envelope).decode(),
+        )  # fmt: skip
+
+    async def adopt_shards(
+        self, user: int, directory: str, manifest: str, *, is_told: bool
+    ) -> AsyncGenerator[PublishStep, None]:
+        body = Path(manifest).read_bytes() if os.path.isfile(manifest) else b""
+        self._take("adopt-shards", body.decode(), user, directory, is_told)
+        yield self._signed("m", b"")
 
     async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
         self._take("adopt", manifest, user, directory, how)

@@ -1,0 +1,113 @@
+"""A step whose files lie on the hosts that saved them becomes one version, without moving a byte before it exists.
+
+What lives here: the steps that all ranks take together. What does not: the ranks' own way to exchange values, which the
+job has (``torch.distributed``, MPI), and what the daemon does in each step.
+
+1. Each rank's daemon hashes what lies on its host, and signs the hashes. The ranks exchange them.
+2. The daemon of rank 0 joins them and signs the manifest; the ranks hear it.
+3. Each rank's daemon copies its own files into its store. When all have, rank 0's tells the cluster.
+
+Whatever fails on one rank is exchanged like a value, so every rank ends with an error instead of waiting for ever, and
+no version exists. Rejected: daemons that collect the hashes of each other, because only the job knows its ranks.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.client.errors import typed_refusals
+from gossipd.core.errors import ExitCode, GossipdError
+
+AllGather: TypeAlias = Callable[[Any], Sequence[Any]]
+"""Gives every rank the values of all, in the order of ranks."""
+_T = TypeVar("_T")
+_CHUNK_BYTES = 1 << 20  # of a step of a few GB some thousand chunks; smaller ones share more where weights are frozen
+
+
+class _Call(Protocol):
+    def __call__(self, **fields: object) -> Iterator[dict[str, Any]]: ...
+
+
+class RankFailedError(RefusedByDaemonError):
+    """Another rank could not do its share; the sentence names it. State: no version exists. Retry: after its cure."""
+
+
+class ShardedStep:
+    """One publication, as one rank takes part in it."""
+
+    def __init__(self, daemon: StatusClient, directory: str | Path, name: str, all_gather: AllGather) -> None:
+        self._daemon = daemon
+        self._directory = str(Path(directory).absolute())
+        self._name = name
+        self._all_gather = all_gather
+
+    def publish(self, *, rank: int, ranks: int, chunk_bytes: int | None, numbers: Mapping[str, int]) -> dict[str, Any]:
+        """See ``Client.publish_shards``. ``numbers``: version or step, and which versions live. Returns the last line
+        of rank 0's daemon."""
+        shards = self._together(rank, lambda: self._shards(rank, ranks, chunk_bytes or _CHUNK_BYTES))
+        signed = self._together(rank, lambda: self._assembled(shards, numbers) if rank == 0 else b"")[0]
+        self._together(rank, lambda: self._adopt(signed, is_told=False))
+        last: dict[str, Any] = self._together(rank, lambda: self._adopt(signed, is_told=True) if rank == 0 else {})[0]
+        return last
+
+    def _together(self, rank: int, step: Callable[[], _T]) -> list[_T]:
+        """What all ranks' ``step`` returned. Raises this rank's own error, else RankFailedError for another's."""
+        own: GossipdError | None = None
+        value: _T | None = None
+        try:
+            value = step()
+        except GossipdError as error:
+            own = error
+        except OSError as error:
+            own = DaemonUnreachableError(f"{error.filename or self._directory}: {error.strerror or error}")
+        told = self._all_gather(("", value) if own is None else (own.sentence, None))
+        if own is not None:
+            raise own
+        for other, (sentence, _) in enumerate(told):
+            if sentence:
+                code = sentence.partition(":")[0]
+                raise RankFailedError(code, f"rank {other}: {sentence}", ExitCode.PARTIAL)
+        return [found for _, found in told]
+
+    def _shards(self, rank: int, ranks: int, chunk_bytes: int) -> bytes:
+        fields = {"directory": self._directory, "name": self._name, "chunk_bytes": chunk_bytes}
+        return b64decode(self._last(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
+
+    def _assembled(self, shards: Sequence[bytes], numbers: Mapping[str, int]) -> bytes:
+        with _shown_directory() as private:
+            for rank, own in enumerate(shards):
+                (private / f"{rank:04d}").write_bytes(own)
+            return b64decode(
+                self._last(self._daemon.assemble, shards=str(private), name=self._name, **numbers)["envelope"]
+            )
+
+    def _adopt(self, manifest: bytes, *, is_told: bool) -> dict[str, Any]:
+        with _shown_directory() as private:
+            path = private / "manifest"
+            path.write_bytes(manifest)
+            return self._last(self._daemon.adopt_shards, directory=self._directory, manifest=str(path), told=is_told)
+
+    def _last(self, call: _Call, **fields: object) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+        with typed_refusals():
+            for last in call(**fields):  # noqa: B007 - the last line is the answer
+                pass
+        if not last.get("done"):
+            raise DaemonUnreachableError(f"the daemon ended before {self._name} was published")
+        return last
+
+
+@contextmanager
+def _shown_directory() -> Iterator[Path]:
+    """A temporary directory that the daemon, another user perhaps, can read."""
+    import tempfile  # some milliseconds that most clients do not need
+
+    with tempfile.TemporaryDirectory(prefix="gossipd-shards-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path

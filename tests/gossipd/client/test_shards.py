@@ -1,0 +1,70 @@
+"""What ranks do together: values go round, and the failure of one ends all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from gossipd.api.client import DaemonUnreachableError
+from gossipd.client import Client, Publication, RankFailedError
+from gossipd.core.errors import GossipdError
+from tests.gossipd.api.fake_daemon import FakeDaemon
+from tests.gossipd.cli.daemons import guarded
+
+
+class Group:
+    """Ranks in threads that exchange values."""
+
+    def __init__(self, ranks: int) -> None:
+        self._barrier = threading.Barrier(ranks, timeout=30)
+        self._values: list[Any] = [None] * ranks
+
+    def gather_of(self, rank: int) -> Callable[[Any], list[Any]]:
+        def all_gather(value: Any) -> list[Any]:
+            self._values[rank] = value
+            self._barrier.wait()
+            values = list(self._values)
+            self._barrier.wait()
+            return values
+
+        return all_gather
+
+
+def run(sockets: list[Path]) -> list[Publication | GossipdError]:
+    group = Group(len(sockets))
+
+    def take_part(rank: int) -> Publication | GossipdError:
+        try:
+            return Client(sockets[rank]).publish_shards(
+                "/saved", name="m", step=7, rank=rank, ranks=len(sockets), all_gather=group.gather_of(rank), keep_last=3
+            )
+        except GossipdError as error:
+            return error
+
+    with ThreadPoolExecutor(len(sockets)) as pool:
+        return list(pool.map(take_part, range(len(sockets))))
+
+
+def test_ranks_exchange_parts_and_the_first_tells_when_all_hold_theirs(tmp_path: Path) -> None:
+    first, second = FakeDaemon(), FakeDaemon()
+    with guarded(tmp_path / "a", first), guarded(tmp_path / "b", second):
+        made = run([tmp_path / "a", tmp_path / "b"])
+    assert [one.version for one in made if isinstance(one, Publication)] == [7, 7]
+    words = [(order[0], order[-1]) for order in first.orders]
+    assert words == [("shards", 1 << 20), ("assemble", b"shards 1"), ("adopt-shards", False), ("adopt-shards", True)]
+    assert first.orders[1][3:] == (None, 7, 3, None, b"shards 0", b"shards 1")
+    assert first.orders[2][1] == "whole"
+    assert [(order[0], order[-1]) for order in second.orders] == [("shards", 1 << 20), ("adopt-shards", False)]
+
+
+def test_a_rank_without_a_daemon_ends_all_ranks(tmp_path: Path) -> None:
+    first = FakeDaemon()
+    with guarded(tmp_path / "a", first):
+        made = run([tmp_path / "a", tmp_path / "none"])
+    assert isinstance(made[0], RankFailedError)
+    assert "rank 1: E_DAEMON_UNREACHABLE" in str(made[0])
+    assert isinstance(made[1], DaemonUnreachableError)
+    assert [order[0] for order in first.orders] == ["shards"]
