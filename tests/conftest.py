@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests import servers
 _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc, mkfs and nginx in the latter two
 _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
 UNDER_CI = bool(os.environ.get("CI"))
+collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
 
 
 def missing(what: str) -> str | None:

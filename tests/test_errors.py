@@ -65,7 +65,7 @@ def _kinds() -> list[type[Exception]]:
     """Every error class of the product."""
     for package in (gossipd, membership):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith("__main__") and not module.name.startswith("gossipd.torch"):
                 importlib.import_module(module.name)
     found: list[type[Exception]] = [GossipdError, MembershipError]
     for kind in found:

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": STANDS_ON | BRAINS,
     "demo": EVERYTHING_BELOW | {"daemon", "web"},
     "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
+    "torch": frozenset({"core", "api", "client"}),
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (
