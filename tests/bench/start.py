@@ -8,6 +8,8 @@ believe and tell does not depend on how long chunks are. Then it is stopped and 
 port has been found to serve (its own self-check comes before); ``seconds_killed`` the same after SIGKILL. ``cpu_s`` is
 the processor's share of ``seconds``, which a busy machine does not blur; ``cpu_ready_s`` that until the daemon logs
 that it is ready, before anybody asks it; ``rss_bytes`` what it takes ``--idle`` seconds after the last start. Medians.
+Modules come as byte code, as they lie where a package or pip has put them: the first start, which is not counted,
+compiles them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def measure(root: Path, chunks: int, repeat: int, idle_s: float) -> dict[str, An
     with (source / "model.bin").open("wb") as file:
         file.truncate(chunks * CHUNK_BYTES)
     allow = json.dumps([f"file://{source}"])
-    environment = {"GOSSIPD_SOURCES__ALLOW": allow, "GOSSIPD_STORE__RESERVE_BYTES": "0"}
+    environment = {"GOSSIPD_SOURCES__ALLOW": allow, "GOSSIPD_STORE__RESERVE_BYTES": "0", **byte_code(root)}
     with cluster(root / "site", environment=environment) as site:
         more = ("--chunk-size", str(CHUNK_BYTES), "--source", f"file://{source}/")
         manifest = site.publish(source, NAME, VERSION, *more)
@@ -82,6 +84,11 @@ def measure(root: Path, chunks: int, repeat: int, idle_s: float) -> dict[str, An
             "cpu_ready_s": median(ready),
             "rss_bytes": resident_bytes(daemon.process.pid),
         }
+
+
+def byte_code(root: Path) -> dict[str, str]:
+    """Environment of a daemon whose modules are compiled once, whatever the caller's own environment says of it."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(root / "pycache")}
 
 
 def holds(daemon: Daemon, chunks: int) -> bool:
