@@ -5,7 +5,9 @@ What does not live here: the use of a connection (``server``).
 A connection is *pending* until its peer is authenticated. Pending connections are bounded in total and per address,
 authenticated ones in total and per node. Over a bound the address with the most pending connections loses its oldest
 one (``runtime.pending_connections``), without a reply, which costs the other side as much as ours; half of the places
-are for members' addresses. When the process is out of descriptors, accepting pauses instead of spinning.
+are for members' addresses. Of authenticated ones the node with the most loses one that is idle (``known_connections``);
+an eighth of all places is left to pending ones, so that a newcomer can say who it is. When the process is out of
+descriptors, accepting pauses instead of spinning.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ import resource
 import socket
 import threading
 import time
-from collections import Counter
 from typing import Protocol
 
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
+from gossipd.transfer.known_connections import KnownConnections, KnownLimits
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
 from membership.member import NodeId
@@ -28,6 +30,7 @@ from membership.member import NodeId
 # Far above a burst of strangers: where the kernel's queue is full, a member's SYN is lost and comes again after 1 s.
 # The kernel limits it to net.core.somaxconn.
 _BACKLOG = 1024
+_PENDING_SHARE = 8  # one place of so many is for connections that have yet to say whose they are
 
 
 class ListenerPort(Protocol):
@@ -49,8 +52,8 @@ class BulkListener:
         self._port = port
         self._lock = threading.Lock()
         self._pending = PendingConnections[Channel]()
+        self._known = KnownConnections[Channel]()
         self._unknown = 0  # served and not known: pending, or evicted and about to end
-        self._known: Counter[NodeId] = Counter()
         self._closing = threading.Event()
         self._listener: socket.socket | None = None
         self._accepting: threading.Thread | None = None
@@ -83,24 +86,38 @@ class BulkListener:
             self._accepting.join(timeout_s)
             self._listener.close()
 
-    def known(self, channel: Channel, node: NodeId) -> bool:
-        """A pending connection was authenticated as ``node``'s; False if that node has too many."""
+    def known(self, channel: Channel, node: NodeId, *, is_member: bool) -> bool:
+        """A pending connection was authenticated as ``node``'s; False if there is no room for one more of it."""
+        connections_max = self._connections_max()
+        limits = KnownLimits(
+            connections_max - connections_max // _PENDING_SHARE, self._settings.connections_in_per_peer_max
+        )
         with self._lock:
             self._pending.remove(channel)
-            self._unknown -= 1
-            self._known[node] += 1
-            return self._known[node] <= self._settings.connections_in_per_peer_max
+            admission = self._known.admit(channel, node, is_member=is_member, limits=limits)
+            self._unknown += (admission.evicted is not None) - admission.is_admitted
+        if admission.evicted is not None:
+            admission.evicted.cut(Cut.EVICTED)
+        return admission.is_admitted
 
-    def left(self, channel: Channel, node: NodeId | None) -> None:
-        """A connection ended; ``node`` is None if it was never known."""
+    def upload_began(self, channel: Channel) -> None:
+        """A known connection is not idle."""
         with self._lock:
-            if node is None:
-                self._pending.remove(channel)
-                self._unknown -= 1
+            self._known.begin(channel)
+
+    def upload_ended(self, channel: Channel) -> None:
+        """A known connection is idle again."""
+        with self._lock:
+            self._known.end(channel)
+
+    def left(self, channel: Channel) -> None:
+        """A connection ended."""
+        with self._lock:
+            self._pending.remove(channel)
+            if channel in self._known:
+                self._known.remove(channel)
             else:
-                self._known[node] -= 1
-                if not self._known[node]:
-                    del self._known[node]
+                self._unknown -= 1
 
     @property
     def turned_away(self) -> int:
@@ -110,7 +127,7 @@ class BulkListener:
     @property
     def connections(self) -> int:
         with self._lock:
-            return self._unknown + self._known.total()
+            return self._unknown + len(self._known)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -132,10 +149,10 @@ class BulkListener:
         is_member = self._port.is_member_address(address)
         channel = Channel(sock, settings, sends_bodies=True)
         with self._lock:
-            room = min(settings.pending_max, self._connections_max() - self._known.total())
+            room = max(1, min(settings.pending_max, self._connections_max() - len(self._known)))
             limits = PendingLimits(room, settings.pending_per_address_max)
             # Evicted connections end within milliseconds; while as many are ending, nobody is let in.
-            is_admitted, evicted = room > 0 and self._unknown < 2 * room, None
+            is_admitted, evicted = self._unknown < 2 * room, None
             if is_admitted:
                 admission = self._pending.admit(channel, address, is_member=is_member, limits=limits, now=now)
                 is_admitted, evicted = admission.is_admitted, admission.evicted
@@ -155,7 +172,7 @@ class BulkListener:
         except RuntimeError:  # the system's limit on threads
             self._traffic.error("E_THREADS")
             channel.close()
-            self.left(channel, None)
+            self.left(channel)
 
     def _connections_max(self) -> int:
         """A connection holds a socket, and up to two files while it sends."""

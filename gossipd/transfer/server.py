@@ -138,8 +138,8 @@ class BulkServer:
         self._watchdog.add(channel)
         node: NodeId | None = None
         try:
-            who = self._authenticate(channel)
-            if self._listener.known(channel, node := who):
+            node = self._authenticate(channel)
+            if self._listener.known(channel, node, is_member=self._port.is_member(node)):
                 channel.deadline = time.monotonic() + self._settings.first_request_s
                 self._converse(channel, node)
             else:
@@ -151,7 +151,7 @@ class BulkServer:
         finally:
             self._watchdog.remove(channel)
             channel.close()
-            self._listener.left(channel, node)
+            self._listener.left(channel)
             self._threads.discard(thread)
 
     def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:
@@ -204,6 +204,7 @@ class BulkServer:
             return True
         if not self._slots.acquire(node, request.length if request.verb is wire.BulkVerb.CHUNK else None):
             return self._answer_busy(channel, node, request, self._slots)
+        self._listener.upload_began(channel)
         started = time.monotonic()
         try:
             if request.verb is wire.BulkVerb.COMPLAIN:
@@ -213,6 +214,7 @@ class BulkServer:
             return self._answer_chunk(channel, node, request)
         finally:
             channel.end()
+            self._listener.upload_ended(channel)
             self._slots.release(node, started)
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
@@ -311,6 +313,7 @@ class BulkServer:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
         if not (is_granted and self._manifest_slots.acquire(node, request.length)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
+        self._listener.upload_began(channel)
         started = time.monotonic()
         try:
             body = self._reader.manifest_bytes(request.deployment)
@@ -325,6 +328,7 @@ class BulkServer:
             return self._answer_missing(channel, request, error)
         finally:
             channel.end()
+            self._listener.upload_ended(channel)
             self._manifest_slots.release(node, started)
         self._traffic.add(node, bytes_out=len(body))
         return True

@@ -42,7 +42,8 @@ class BulkSettings:
     connections_in_max: int = 256
     """One thread each, some 60 KiB. Several times a node's 50 neighbours; also bounded by the file limit."""
     connections_in_per_peer_max: int = 12
-    """Above what our own client opens, so that old connections of a restarted peer do not shut it out."""
+    """Above what our own client opens. The next one takes the place of the peer's oldest idle one, so that old
+    connections of a restarted peer do not shut it out."""
     pending_max: int = 128
     """Connections before authentication; each lives at most ``handshake_s``. Half are for members' addresses."""
     pending_per_address_max: int = 64

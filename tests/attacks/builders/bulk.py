@@ -25,6 +25,15 @@ class Said:
     times: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """``each`` connections of each of so many hosts, members or not, that ask for at most one thing and stay."""
+
+    hosts: int
+    each: int
+    are_members: bool
+
+
 def request(
     stage: Stage, *, verb: str = "chunk", chunk: int = 0, length: int = 0, about: str = "known", who: str = "member",
     times: int = 1,
@@ -49,3 +58,8 @@ def clear_text(stage: Stage, words: str, size: int = 0) -> Said:
         "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     }[words]  # fmt: skip
     return Said("nobody", told + stage.fresh(64) * (size // 64))
+
+
+def idle(_stage: Stage, *, hosts: int, each: int, are_members: bool = True) -> Idle:
+    """Connections that fill the port and do nothing."""
+    return Idle(hosts, each, are_members)

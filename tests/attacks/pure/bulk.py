@@ -15,15 +15,18 @@ from gossipd.daemon.rechecks import Rechecks
 from gossipd.identity.keys import SecretKey
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.wire.transfer import REPLY_BYTES, HeadError, Reply
-from tests.attacks.builders.bulk import Said
+from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, HeadError, Reply, Request
+from tests.attacks.builders.bulk import Idle, Said
 from tests.attacks.pure.gossip import any_stage
 from tests.attacks.stage import FOR_OTHERS, Stage
-from tests.gossipd.transfer.pairs import CLIENT, CLIENT_KEY, CLUSTER_KEY, MODEL, pair
+from tests.gossipd.transfer.pairs import CLIENT, CLIENT_KEY, CLUSTER_KEY, MODEL, node_of, pair
 
 _FOREIGN_KEY = b"\x66" * 32
-_QUICK = BulkSettings(handshake_s=1.0, first_request_s=1.0, stall_s=1.0, grace_s=1.0, silence_s=0.3)
+_QUICK = BulkSettings(
+    handshake_s=1.0, first_request_s=1.0, stall_s=1.0, grace_s=1.0, silence_s=0.3, connections_in_max=24
+)
 _PATIENCE_S = 4.0
+_LONG_AFTER_S = 3600.0  # when any idle connection has ended
 
 
 def converse(endpoint: tuple[str, int], said: Said, secret: SecretKey, keys: dict[str, bytes]) -> Counter[str]:
@@ -78,6 +81,7 @@ class BulkSurface:
         self._pair.outsiders.add((CLIENT, FOR_OTHERS))
         self._replies: Counter[str] = Counter()
         self._read_back: list[int] = []
+        self._shut_out = 0
         self._rechecks = Rechecks(cast(Any, self), cast(Any, None))
         self.payload_bytes = 0
 
@@ -86,13 +90,39 @@ class BulkSurface:
         """See Surface."""
         return any_stage(deployment=MODEL, liar_secret=CLIENT_KEY)
 
-    def deliver(self, made: Said) -> None:
+    def deliver(self, made: Said | Idle) -> None:
         """See Surface."""
-        keys = {"member": CLUSTER_KEY, "stranger": CLUSTER_KEY, "foreign": _FOREIGN_KEY}
-        self._replies += converse(self._pair.endpoint, made, CLIENT_KEY, keys)
+        if isinstance(made, Idle):
+            self._stay(made)
+        else:
+            self._say(made)
         deadline = time.monotonic() + _PATIENCE_S
         while self._pair.server.statistics().connections and time.monotonic() < deadline:
             time.sleep(0.005)  # its thread ends on its own
+
+    def _stay(self, made: Idle) -> None:
+        """A member fetches while they are there."""
+        hosts = [SecretKey((b"idle %d" % number).ljust(32, b".")) for number in range(made.hosts)]
+        if made.are_members:
+            self._pair.members |= {node_of(secret) for secret in hosts}
+        ask = Request(BulkVerb.CHUNK, DeploymentId(bytes(32)), 0, 1).to_wire() if made.are_members else b""
+        with ExitStack() as stack:
+            for secret in hosts * made.each:
+                context = tls_credentials(secret, [CLUSTER_KEY]).client
+                context.verify_mode = ssl.CERT_NONE
+                with contextlib.suppress(OSError, EOFError):
+                    raw = socket.create_connection(self._pair.endpoint, timeout=_PATIENCE_S)
+                    sock = stack.enter_context(context.wrap_socket(raw))
+                    sock.sendall(ask)
+                    if ask:
+                        _reply(sock)
+            self._shut_out += bool(self.works())
+            self._pair.client.connections_looked_at(time.monotonic() + _LONG_AFTER_S)
+        self._pair.members &= {CLIENT}
+
+    def _say(self, made: Said) -> None:
+        keys = {"member": CLUSTER_KEY, "stranger": CLUSTER_KEY, "foreign": _FOREIGN_KEY}
+        self._replies += converse(self._pair.endpoint, made, CLIENT_KEY, keys)
         for node, deployment, chunk in self._pair.complaints:  # as the daemon does
             self._rechecks.want(deployment, chunk, node)
         self._rechecks.close()
@@ -117,7 +147,7 @@ class BulkSurface:
         figures = self._pair.server.statistics()
         return {
             "connections": figures.connections, "slots": figures.free_slots, "members": sorted(self._pair.members),
-            "chunks that were read back": len(self._read_back) // 2,
+            "members shut out": self._shut_out, "chunks that were read back": len(self._read_back) // 2,
         }  # fmt: skip
 
     def state_after_restart(self) -> dict[str, Any]:

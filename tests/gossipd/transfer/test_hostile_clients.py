@@ -23,6 +23,7 @@ from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import IssuedTokens
 from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, Reply, Request, Status, hello
+from membership.member import NodeId
 from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, _Port, pair
 from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
@@ -181,19 +182,58 @@ def test_a_file_that_cannot_be_opened_is_reported_and_the_conversation_goes_on()
         assert running.server.statistics().connections == 1
 
 
-def test_one_peer_cannot_take_all_slots_nor_all_connections() -> None:
+def test_one_peer_over_its_connections_loses_its_oldest_idle_one() -> None:
     settings = replace(BulkSettings(), encryption=Encryption.NONE, connections_in_per_peer_max=2)
     with (
         pair(Encryption.NONE, settings=lambda _mode: settings) as running,
-        enter(running) as first,
-        enter(running) as second,
+        asking(running, CLIENT) as first,
+        asking(running, CLIENT),
+        asking(running, CLIENT),
     ):
-        for sock in (first, second):
-            sock.sendall(REQUEST)
-            assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
-        with enter(running) as third:
-            assert hangs_up(third) == b""
-        assert errors_of(running) == {"E_CONNECTIONS": 1}
+        assert hangs_up(first) == b""
+        assert errors_of(running) == {"E_EVICTED": 1}
+
+
+@contextmanager
+def asking(running: Pair, node: NodeId, *, uploads: int = 0) -> Iterator[socket.socket]:
+    """A connection of this node that has had a chunk, beside so many uploads, and stays idle."""
+    with knock(running) as sock:
+        sock.sendall(hello(running.tokens.issue(node)) + REQUEST)
+        head = Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL))
+        assert head.status is Status.OK
+        assert sock.recv(head.length, socket.MSG_WAITALL) == running.bodies[0]
+        running.await_free_slots(BulkSettings().slots - uploads)
+        yield sock
+
+
+def test_idle_connections_of_members_keep_no_other_member_out() -> None:
+    crowd = [NodeId(bytes((number,)) * len(CLIENT)) for number in (1, 2)]
+    settings = replace(BulkSettings(), encryption=Encryption.NONE, connections_in_max=8)
+    with (
+        pair(Encryption.NONE, settings=lambda _mode: settings, members={CLIENT, *crowd}) as running,
+        contextlib.ExitStack() as stack,
+    ):
+        idle = [stack.enter_context(asking(running, node)) for node in crowd for _ in range(4)]
+        for chunk, body in enumerate(running.bodies):
+            assert running.fetch(chunk) == body
+        assert hangs_up(idle[0]) == b""
+        assert errors_of(running) == {"E_EVICTED": 2}, "seven places are for eight and one of the fetching member"
+
+
+def test_an_upload_goes_on_when_its_member_exchanges_an_idle_connection() -> None:
+    body = bytes(8 * 1024 * 1024)
+    store = FakeChunkStore()
+    other = DeploymentId(b"\x0b" * 32)
+    store.add_model(other, [body], held=True)
+    settings = replace(
+        BulkSettings(), encryption=Encryption.NONE, connections_in_per_peer_max=2, send_buffer_bytes=64 * 1024
+    )
+    with pair(Encryption.NONE, settings=lambda _mode: settings, store=store) as running, enter(running) as sending:
+        sending.sendall(Request(BulkVerb.CHUNK, other, 0, len(body)).to_wire())
+        running.await_free_slots(settings.slots - 1)
+        with asking(running, CLIENT, uploads=1) as idle, asking(running, CLIENT, uploads=1):
+            assert hangs_up(idle) == b""
+            assert len(sending.recv(REPLY_BYTES + len(body), socket.MSG_WAITALL)) == REPLY_BYTES + len(body)
 
 
 def test_connections_that_have_not_said_who_they_are_are_bounded() -> None:
