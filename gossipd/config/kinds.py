@@ -10,10 +10,10 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gossipd.core.errors import GossipdError
@@ -115,6 +115,59 @@ class Table:
     def show(self, value: object) -> str:
         assert isinstance(value, tuple)
         rows = (f"{self.key.show(key)} = {Texts(self.item).show(items)}" for key, items in value)
+        return "{" + ", ".join(rows) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Tables of one form, each kept as a value of ``made``: a dataclass whose fields are settings."""
+
+    made: type[Any]
+    what: str
+    """The setting's full name: the tables are written ``[[what]]``."""
+    most: int
+
+    @property
+    def wanted(self) -> str:
+        return f"tables [[{self.what}]] with {', '.join(item.name for item in fields(self.made))}"
+
+    def read(self, value: object) -> tuple[object, ...]:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise WrongValueError(f"must be {self.wanted}")
+        if len(value) > self.most:
+            raise WrongValueError(f"has {len(value)} tables, at most {self.most}")
+        found = []
+        for position, entry in enumerate(value):
+            try:
+                found.append(self._one(entry))
+            except ValueError as error:
+                raise WrongValueError(f"table {position + 1}: {error}") from None
+        return tuple(found)
+
+    def _one(self, entry: dict[str, object]) -> object:
+        known = {item.name: item for item in fields(self.made)}
+        for key in entry:
+            if key not in known:
+                raise WrongValueError(f"{key[:40]} is not a setting, of {', '.join(known)}")
+        values = {}
+        for name, item in known.items():
+            if name not in entry:
+                if item.default is MISSING:
+                    raise WrongValueError(f"{name} is missing: {item.metadata['kind'].wanted}")
+                continue
+            try:
+                values[name] = item.metadata["kind"].read(entry[name])
+            except ValueError as error:
+                raise WrongValueError(f"{name} {error}") from None
+        return self.made(**values)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return "[" + ", ".join(map(self._shown, value)) + "]"
+
+    def _shown(self, record: object) -> str:
+        given = [(item, getattr(record, item.name)) for item in fields(self.made)]
+        rows = [f"{item.name} = {item.metadata['kind'].show(one)}" for item, one in given if one != item.default]
         return "{" + ", ".join(rows) + "}"
 
 

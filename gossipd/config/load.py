@@ -199,7 +199,20 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
         found.append((("status", "read_socket"), "must differ from status.socket, which takes commands"))
     if config.store.inbox == config.store.models:
         found.append((("store", "inbox"), "must not be the same directory as store.models"))
-    return found + _across_limits(config)
+    return found + _across_limits(config) + _across_watch(config)
+
+
+def _across_watch(config: Config) -> list[tuple[tuple[str, str], str]]:
+    found = []
+    watch = config.publish.watch
+    for position, one in enumerate(watch):
+        if one.keep_every and not one.keep_last:
+            found.append((("publish", "watch"), f"table {position + 1}: keep_every goes with keep_last"))
+        if any(other.name == one.name for other in watch[:position]):
+            found.append((("publish", "watch"), f"table {position + 1}: {one.name} is watched twice, as one name"))
+    if watch and not config.publish.keys:
+        found.append((("publish", "watch"), "needs publish.keys, which the daemon signs with"))
+    return found
 
 
 def _across_limits(config: Config) -> list[tuple[tuple[str, str], str]]:
@@ -240,7 +253,10 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     section = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]", line):
+        if tables := re.match(r"\s*\[\[\s*([A-Za-z0-9_-]+)\s*\.\s*([A-Za-z0-9_-]+)\s*\]\]", line):
+            section = f"{tables[1]}.{tables[2]}"
+            found.setdefault((tables[1], tables[2]), number)
+        elif header := re.match(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]", line):
             section = header[1]
             found.setdefault((section, ""), number)
         elif key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line):
@@ -267,7 +283,10 @@ def _with_absolute_paths(config: Config) -> Config:
 
     found = replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
     names = tuple((str(absolute(path)), patterns) for path, patterns in found.security.trust_names)
-    return replace(found, security=replace(found.security, trust_names=names))
+    watch = tuple(replace(one, directory=str(absolute(one.directory))) for one in found.publish.watch)
+    return replace(
+        found, security=replace(found.security, trust_names=names), publish=replace(found.publish, watch=watch)
+    )
 
 
 def _elsewhere(key: str) -> str:

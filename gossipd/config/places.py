@@ -9,7 +9,7 @@ from __future__ import annotations
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
 from gossipd.runtime.directory_safety import why_exchangeable
-from gossipd.runtime.file_access import group_number
+from gossipd.runtime.file_access import group_number, user_number
 from gossipd.store.disk.file_system import why_unfit
 
 _CURE = "; move it to a local disk, or set store.any_file_system = true"
@@ -18,7 +18,7 @@ _CURE = "; move it to a local disk, or set store.any_file_system = true"
 def check_places(config: Config) -> None:
     """No other user may exchange what the daemon writes; models, their journals and the trust records must survive a
     power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system."""
-    problems = _exchangeable(config) + _groups(config)
+    problems = _exchangeable(config) + _accounts(config)
     if config.store.any_file_system:
         _refuse(problems)
         return
@@ -32,7 +32,7 @@ def check_places(config: Config) -> None:
     _refuse(problems)
 
 
-def _groups(config: Config) -> list[Problem]:
+def _accounts(config: Config) -> list[Problem]:
     problems = []
     groups = (("store.models_group", config.store.models_group), ("status.read_group", config.status.read_group))
     for key, name in groups:
@@ -40,6 +40,10 @@ def _groups(config: Config) -> list[Problem]:
             group_number(name)
         except ValueError as error:
             problems.append(Problem(str(config.file), key, str(error)))
+    for one in config.publish.watch:
+        if one.user and user_number(one.user) is None:
+            reason = f"names user {one.user!r}, which this host does not have"
+            problems.append(Problem(str(config.file), "publish.watch", reason))
     return problems
 
 

@@ -19,7 +19,7 @@ from gossipd.config import kinds
 from gossipd.core.limit_schedule import parse_entry
 from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.names import check_label
+from gossipd.manifest.names import check_label, check_model_name
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
 from gossipd.parts.want import WantError, parse_want
 
@@ -296,6 +296,35 @@ def _check_user(text: str) -> None:
         raise ValueError(f"{text[:80]!r} must be the name or the number of a user")
 
 
+_USER = kinds.Text("the name or the number of a user", _check_user)
+
+
+def _check_marker(text: str) -> None:
+    if text.startswith("/") or ".." in text.split("/"):
+        raise ValueError(f"{text[:80]!r} must be a path below the step's directory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEntry:
+    """One ``[[publish.watch]]``: a directory whose steps are published by themselves. Hashable: it is a key."""
+
+    directory: str = setting(_PATH, "Its directories whose names end in digits are steps of a training run.")
+    name: str = setting(kinds.Text("a model's name", check_model_name), "The model; steps become its versions.")
+    user: str = setting(
+        replace(_USER, wanted="the name or the number of a user, or empty", may_be_empty=True),
+        "Whose files these are. Empty: those of any owner, in a directory that only the daemon's user may write to.",
+        "",
+    )
+    pattern: str = setting(kinds.Text("a pattern of names"), "Only directories of such names.", "*")
+    marker: str = setting(
+        kinds.Text("a path in the step's directory, or empty", _check_marker, may_be_empty=True),
+        "The file that is written last. Empty: .metadata, or safetensors files.",
+        "",
+    )
+    keep_last: int = setting(kinds.Whole(0, 1_000_000), "The newest so many versions live; 0 is no rule.", 0)
+    keep_every: int = setting(kinds.Whole(0, 2**32 - 1), "With keep_last: steps that this divides, too.", 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSection:
     """Publishing by jobs on this host: the daemon signs, so that a job holds no key."""
@@ -308,12 +337,18 @@ class PublishSection:
         reload=True,
     )
     users: tuple[tuple[str, tuple[str, ...]], ...] = setting(
-        kinds.Table(
-            kinds.Text("the name or the number of a user", _check_user),
-            kinds.Text('a pattern of model names, such as "train/*"'),
-        ),
+        kinds.Table(_USER, kinds.Text('a pattern of model names, such as "train/*"')),
         'Users of this host that may publish, and the names that each may: {"alice" = ["train/*"]}. The daemon\'s own\n'
         "user and root may publish all.",
+        (),
+        reload=True,
+    )
+
+    watch: tuple[WatchEntry, ...] = setting(
+        kinds.Records(WatchEntry, "publish.watch", 64),
+        "Directories whose finished steps are published as gossipd watch does:\n"
+        'directory = "/scratch/run-7", name = "train/run-7", user = "alice". The user may publish that name. Where\n'
+        "several hosts share the directory, only one may watch it. gossipd 0.1 does not know it.",
         (),
         reload=True,
     )

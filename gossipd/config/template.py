@@ -57,5 +57,5 @@ def shown(item: Field[Any], value: object) -> str:
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return tuple(str(entry) for entry in value)
+        return tuple(str(entry) if isinstance(entry, Path) else entry for entry in value)
     return str(value) if isinstance(value, Path) else value

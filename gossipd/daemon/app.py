@@ -72,6 +72,7 @@ from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
+from gossipd.daemon.step_watches import StepWatches
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
@@ -278,6 +279,7 @@ class App:
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
             alone, hub, self._hooks, self._data_plane.limits,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
+            StepWatches(self.live, self._publishing, self.reports.alarms),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -14,7 +14,6 @@ copy was begun (``leftovers``), because books without a statement may be what an
 from __future__ import annotations
 
 import os
-import pwd
 import tempfile
 import time
 from base64 import b64encode
@@ -52,6 +51,7 @@ from gossipd.publish.permits import ROOT, check_permit, signing_key
 from gossipd.publish.publisher import PublishOrder, publish
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.shard_hashing import hash_shards
+from gossipd.runtime.file_access import user_number
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
@@ -138,12 +138,12 @@ class JobPublishing:
         check_model_name(name)
         self._check_permit(user, name)
         key = signing_key(self.live.keys.signing, self.live.trusted(), name)
-        next_version(name, self._last(name), version=version, step=step)  # refused at once, not after hashing
+        next_version(name, self.last_version(name), version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
-                chosen = next_version(name, self._last(name), version=version, step=step)
+                chosen = next_version(name, self.last_version(name), version=version, step=step)
                 job.step = msgspec.structs.replace(job.step, version=chosen)
                 make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
@@ -198,7 +198,7 @@ class JobPublishing:
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
-                chosen = next_version(name, self._last(name), version=version, step=step)
+                chosen = next_version(name, self.last_version(name), version=version, step=step)
                 job.step = msgspec.structs.replace(job.step, version=chosen)
                 joined = await run_blocking(_joined, Path(shards), name, keys_for(trusted, name))
                 draft = ManifestDraft(
@@ -230,14 +230,17 @@ class JobPublishing:
     # ---- rights and versions -------------------------------------------------------------------------
 
     def _check_permit(self, user: int, name: str) -> None:
+        section = self.live.config.publish
+        watched = [(one.user, (one.name,)) for one in section.watch if one.user]
         check_permit(
-            user, name, own_user=os.geteuid(), permits=self.live.config.publish.users, number_of=_user_number
+            user, name, own_user=os.geteuid(), permits=(*section.users, *watched), number_of=user_number
         )  # fmt: skip
 
     def _owner(self, user: int) -> int:
         return ANY_OWNER if user in (ROOT, os.geteuid()) else user
 
-    def _last(self, name: str) -> int | None:
+    def last_version(self, name: str) -> int | None:
+        """The highest version that this host has heard of, complete or not."""
         trusted = self.statements.state.versions.get(name, {})
         known = [record.manifest.version for record in self.driver.lifecycle.find(name) if record.manifest]
         return max([*trusted, *known], default=None)
@@ -398,10 +401,3 @@ def read_envelope(path: Path) -> bytes:
     if len(envelope) > ENVELOPE_BYTES_MAX:
         raise PublishError(f"{path} is no manifest: it has more than {ENVELOPE_BYTES_MAX} bytes")
     return envelope
-
-
-def _user_number(name: str) -> int | None:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return None

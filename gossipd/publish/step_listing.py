@@ -8,6 +8,7 @@ again only when something in the directory has changed, so that a look costs a f
 
 from __future__ import annotations
 
+import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,8 +33,8 @@ class StepLister:
         self._last: dict[str, StepListing] = {}
 
     def look(self) -> dict[str, StepListing]:
-        """The step directories by name. One that vanishes meanwhile, or cannot be read, is left out. Raises OSError:
-        the directory above them cannot be read."""
+        """The step directories by name. One that vanishes meanwhile is left out; one that cannot be read has no files
+        and a fault. Raises OSError: the directory above them cannot be read."""
         names = [
             entry.name
             for entry in self._directory.iterdir()
@@ -50,8 +51,11 @@ class StepLister:
     def _list(self, name: str) -> StepListing | None:
         digits = _DIGITS.search(name)
         assert digits is not None
+        directory = self._directory / name
         try:
-            files = find_files(self._directory / name, EVERYTHING)
+            if not os.access(directory, os.R_OK | os.X_OK) and directory.is_dir():
+                return StepListing(int(digits[0]), (), (f"cannot be read by user {os.geteuid()}",))
+            files = find_files(directory, EVERYTHING)
             seen = tuple(StepFile(file.path, file.size, file.mtime_ns, file.inode[1]) for file in files)
             before = self._last.get(name)
             if before is not None and before.files == seen:

@@ -147,11 +147,16 @@ class StepWatch:
             step.signed_s = None
         elif step.signed_s is None:
             step.signed_s = now
-        if step.signed_s is None or self._is_done(step):
+        is_unreadable = bool(listing.faults and not listing.files)
+        if self._is_done(step) or (step.signed_s is None and not is_unreadable):
             return
         if listing.faults and now - step.since_s >= SETTLED_S:
             self._say(name, f"{listing.faults[0]}; it is published when that is mended")
-        elif now - step.signed_s >= UNSETTLED_S and (reason is not None or now - step.since_s < SETTLED_S):
+        elif (
+            step.signed_s is not None
+            and now - step.signed_s >= UNSETTLED_S
+            and (reason is not None or now - step.since_s < SETTLED_S)
+        ):
             self._say(name, f"{reason or 'changes'} for {UNSETTLED_S:g} s after its sign: has it two writers?")
 
     def _was_done(self, listing: StepListing) -> bool:
@@ -202,6 +207,10 @@ class StepWatch:
         if self._said.get(directory) != sentence:
             self._said[directory] = sentence
             self._commands.append(ReportTrouble(directory, sentence))
+
+    def troubles(self) -> dict[str, str]:
+        """By directory, what has been told of those that are still there and not published."""
+        return dict(self._said)
 
     def drain(self) -> list[StepCommand]:
         """What follows from the last events."""

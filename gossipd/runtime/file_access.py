@@ -1,13 +1,14 @@
 """Who may open what the daemon makes for other users: a mode and a group.
 
-What lives here: groups by name, and setting both on a directory. What does not: which directories and sockets have
-readers (``config.sections``), and who could exchange them (``directory_safety``).
+What lives here: groups and users by name, and setting mode and group of a directory. What does not: which directories
+and sockets have readers (``config.sections``), and who could exchange them (``directory_safety``).
 """
 
 from __future__ import annotations
 
 import grp
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def group_number(name: str) -> int:
     if os.geteuid() != 0 and number not in (os.getegid(), *os.getgroups()):
         raise ValueError(f"names group {name!r}, of which this daemon's user is not a member; usermod -aG adds it")
     return number
+
+
+def user_number(name: str) -> int | None:
+    """The number of the user ``name``, which may be a number itself; None for a name that this host does not know."""
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
 
 
 def grant(path: Path, mode: int, group: int) -> None:

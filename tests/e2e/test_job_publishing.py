@@ -218,6 +218,31 @@ def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(
     assert done.stdout == ""  # step 30 of the first attempt is older than the last version
 
 
+def test_the_daemon_watches_directories_that_its_configuration_names(cluster: Cluster, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    node = cluster.add("node-1", "rack-1")
+    table = f'\n[[publish.watch]]\ndirectory = "{run}"\nname = "run"\nkeep_last = 2\n'
+    before = node.config.read_text()
+    node.config.write_text(before + table)
+    node.start()
+    node.wait_ready()
+    job = Client(config=node.config)
+    for step in (10, 20, 30):
+        step_directory(run / f"step-{step}", step, bytes_each=70_000)
+        job.wait("run", step, timeout=30)
+        assert same_tree(run / f"step-{step}", node.tree("run", step))
+    until("only two are kept", lambda: not node.tree("run", 10).exists())
+    node.config.write_text(before)
+    assert "publish.watch" in gossipd("reload", "--config", node.config).stdout
+    step_directory(run / "step-40", 40, bytes_each=70_000)
+    node.config.write_text(before + table.replace("keep_last = 2", "keep_last = 0"))
+    gossipd("reload", "--config", node.config)
+    job.wait("run", 40, timeout=30)
+    wrong = {"GOSSIPD_PUBLISH__WATCH": f'[{{directory = "{run}", name = "m", keep_every = 3}}]'}
+    assert "table 1: keep_every" in gossipd("config", "check", node.config, env=wrong, check=False).stderr
+    assert not node.client.status()["alarms"]
+
+
 def test_a_version_loads_by_its_repositorys_name_offline(cluster: Cluster, tmp_path: Path) -> None:
     from huggingface_hub import snapshot_download
 

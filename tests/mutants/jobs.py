@@ -16,6 +16,14 @@ MUTANTS = (
         _SHARDS,
     ),
     Mutant(
+        "watches-directories-that-others-write-to",
+        "Any user has the daemon publish files that only the daemon may read.",
+        "gossipd/daemon/step_watches.py",
+        "    if not watched.entry.user:\n",
+        "    if watched.entry.user is None:\n",
+        ("tests/gossipd/daemon/test_step_watches.py",),
+    ),
+    Mutant(
         "joins-what-lacks-a-rank",
         "A step without a rank's shards becomes a version.",
         "gossipd/manifest/shards.py",

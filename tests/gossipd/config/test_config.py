@@ -15,7 +15,7 @@ from gossipd.config.environment import VALUE_CHARACTERS_MAX
 from gossipd.config.keys import Keys, key_changes, read_keys
 from gossipd.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from gossipd.config.sections import SECTIONS, Config
-from gossipd.config.template import render_config
+from gossipd.config.template import render_config, shown
 from gossipd.core.errors import ExitCode
 from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import write_key_pair, write_key_ring
@@ -102,6 +102,48 @@ def test_paths_are_relative_to_the_file() -> None:
     assert config.status.socket == Path("/run/g.sock")
     assert config.security.trust == (Path("/srv/gossipd/a.pub"), Path("/b.pub"))
     assert config.security.cluster_key == Path("/srv/gossipd/cluster.key")
+
+
+def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
+    keys = '[publish]\nkeys = ["/k"]\nusers = {"eve" = ["e/*"]}\n'
+    least = f'{keys}[[publish.watch]]\ndirectory = "run"\nname = "train/run"\n'
+    config = parse(
+        f'{least}[[publish.watch]]\ndirectory = "/b"\nname = "b"\nuser = "7"\nkeep_last = 3\nkeep_every = 10\n'
+    )
+    first, second = config.publish.watch
+    assert (first.directory, first.name, first.user, first.pattern) == ("/srv/gossipd/run", "train/run", "", "*")
+    assert (second.directory, second.user, second.keep_last, second.keep_every) == ("/b", "7", 3, 10)
+    shown_again = "[publish]\n" + "".join(
+        f"{item.name} = {shown(item, getattr(config.publish, item.name))}\n" for item in fields(config.publish)
+    )
+    assert parse(shown_again).publish == config.publish
+    assert parse(least, GOSSIPD_PUBLISH__WATCH="[]").publish.watch == ()
+    assert [change.key for change in diff(parse(least), config)[0]] == ["publish.watch"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        ("watch = 7", "must be tables [[publish.watch]] with directory, name, user"),
+        ('[[publish.watch]]\nname = "m"', "table 1: directory is missing: a path"),
+        (
+            '[[publish.watch]]\ndirectory = "d"\nname = "m"\nmarker = "../x"',
+            "table 1: marker '../x' must be a path below",
+        ),
+        ('[[publish.watch]]\ndirectory = "d"\nname = "a@b"', "table 1: name name"),
+        ('[[publish.watch]]\ndirectory = "d"\nname = "m"\nkeep = 3', "table 1: keep is not a setting, of directory"),
+        ('[[publish.watch]]\ndirectory = "d"\nname = "m"\nkeep_every = 3', "table 1: keep_every goes with keep_last"),
+        ('[[publish.watch]]\ndirectory = "d"\nname = "m"\n' * 2, "table 2: m is watched twice"),
+    ],
+)
+def test_a_wrong_table_is_named_with_its_line(tables: str, reason: str) -> None:
+    (problem,) = problems(f'{LEAST}[publish]\nkeys = ["k"]\n{tables}\n')
+    assert problem.startswith(f"{FILE}:8: publish.watch {reason}"), problem
+
+
+def test_watching_needs_a_key_to_sign_with() -> None:
+    (problem,) = problems(f'{LEAST}[[publish.watch]]\ndirectory = "d"\nname = "m"\n')
+    assert "needs publish.keys" in problem
 
 
 def test_a_directory_stands_for_the_file_that_init_makes_in_it(tmp_path: Path) -> None:

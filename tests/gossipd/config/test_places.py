@@ -83,3 +83,12 @@ def test_a_socket_behind_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, mon
     with pytest.raises(ConfigError) as caught:
         places.check_places(config(home, '[status]\nsocket = "run/gossipd.sock"\n'))
     assert [problem.key for problem in caught.value.problems] == ["status.socket"]
+
+
+def test_a_watched_directory_of_an_unknown_user_is_refused(tmp_path: Path) -> None:
+    table = '[[publish.watch]]\ndirectory = "d"\nname = "m"\nuser = "no-such-user"\n'
+    text = f'[store]\nany_file_system = true\n[publish]\nkeys = ["k"]\n{table}'
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(config(tmp_path, text))
+    assert [str(problem.key) for problem in caught.value.problems] == ["publish.watch"]
+    assert "names user 'no-such-user', which this host does not have" in str(caught.value)

@@ -170,3 +170,19 @@ def test_a_directory_with_two_writers_is_told_of() -> None:
     assert watch.drain() == [
         ReportTrouble("step-1", f"changes for {UNSETTLED_S:g} s after its sign: has it two writers?")
     ]
+
+
+def test_a_directory_that_cannot_be_read_is_told_until_it_can() -> None:
+    watch = StepWatch()
+    closed = StepListing(1, (), ("cannot be read by user 7",))
+    watch.looked({"step-1": closed}, 0.0)
+    watch.looked({"step-1": closed}, SETTLED_S)
+    (told,) = watch.drain()
+    assert isinstance(told, ReportTrouble)
+    assert watch.troubles() == {"step-1": told.sentence}
+    assert told.sentence.startswith("cannot be read by user 7")
+    watch.looked({"step-1": dcp(1)}, SETTLED_S + 1)
+    watch.looked({"step-1": dcp(1)}, 2 * SETTLED_S + 1)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)]
+    watch.published("step-1", 2 * SETTLED_S + 1)
+    assert watch.troubles() == {}
