@@ -12,6 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import trio
+
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import PeerWantHeard
@@ -20,14 +22,16 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import read_want
-from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.look_interval import next_look_s
 from gossipd.runtime.worker_threads import run_blocking
 from membership.member import NodeId
 
-LOOK_S = 0.25
+LOOK_S = 0.25  # while a model that is open here is under way
+RESTING_LOOK_S = 1.0  # while none is: when the daemon is awake anyway
 WANTS_MAX = 1024  # different ones of one model; more are not worked out
 
 
@@ -41,11 +45,13 @@ class PeerWants:
     _manifests: dict[DeploymentId, Manifest] = field(default_factory=dict, init=False)
     _told: dict[DeploymentId, dict[NodeId, str | None]] = field(default_factory=dict, init=False)
     _meant: dict[DeploymentId, dict[str, ChunkSet]] = field(default_factory=dict, init=False)
+    _begun: trio.Event = field(default_factory=trio.Event, init=False)
 
     def begin(self, manifest: Manifest) -> None:
         """The planner has opened the deployment, perhaps again, and knows of no want."""
         self._manifests[manifest.id] = manifest
         self._told[manifest.id] = {}
+        self._begun.set()
 
     def end(self, deployment: DeploymentId) -> None:
         """The planner has forgotten it."""
@@ -54,10 +60,20 @@ class PeerWants:
 
     async def run(self) -> None:
         """Never returns."""
+        seen = self.table.wants_revision
         while True:
-            await until_next_look(LOOK_S)
+            with trio.move_on_at(next_look_s(RESTING_LOOK_S if self._is_resting() else LOOK_S)):
+                await self._begun.wait()
+            revision = self.table.wants_revision
+            if revision == seen and not self._begun.is_set():
+                continue
+            seen, self._begun = revision, trio.Event()
             for deployment, manifest in list(self._manifests.items()):
                 await self._look(deployment, manifest)
+
+    def _is_resting(self) -> bool:
+        rows = [self.table.host(self.directory.own, progress_key(one)) for one in self._manifests]
+        return all(row is not None and row.progress.state in FINAL for row in rows)
 
     async def _look(self, deployment: DeploymentId, manifest: Manifest) -> None:
         for node, (text, count) in list(self.table.wants(progress_key(deployment)).items()):

@@ -108,6 +108,8 @@ class ClusterProgress:
         self._rows_max = rows_max
         self._counts: Counter[NodeId] = Counter()  # rows of each host
         self._count = 0
+        self.wants_revision = 0
+        """Grows when ``wants`` may have news: a host's want is heard first, or changes."""
 
     def record(
         self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False
@@ -133,9 +135,11 @@ class ClusterProgress:
 
     def _put(self, node: NodeId, key: bytes, row: HostProgress) -> None:
         rows = self._rows.setdefault(key, {})
-        if node not in rows:
+        if (old := rows.get(node)) is None:
             self._counts[node] += 1
             self._count += 1
+        if old is None or old.forgotten or _want(old) != _want(row):
+            self.wants_revision += 1
         rows[node] = row
 
     def _make_room(self, node: NodeId) -> bool:
@@ -185,7 +189,7 @@ class ClusterProgress:
     def wants(self, key: bytes) -> dict[NodeId, tuple[str, int]]:
         """What each host wants of a model, and how many chunks that is (0: all)."""
         rows = self._rows.get(key, {}).items()
-        return {node: (row.progress.want, row.progress.chunks_wanted) for node, row in rows if not row.forgotten}
+        return {node: _want(row) for node, row in rows if not row.forgotten}
 
     def source_bytes(self, key: bytes) -> int:
         """What all hosts have read of it from storage; forgotten ones among them."""
@@ -279,6 +283,10 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
         return HostState.INIT.value
     is_whole = one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states)
     return "distributing" if is_whole else HostState.DOWNLOADING.value
+
+
+def _want(row: HostProgress) -> tuple[str, int]:
+    return row.progress.want, row.progress.chunks_wanted
 
 
 def _peak(row: HostProgress, chunk_count: int) -> int:

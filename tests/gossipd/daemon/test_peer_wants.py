@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import PeerWantHeard
 from gossipd.daemon.peer_wants import PeerWants
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
-from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import parse_want
 from membership.member import NodeId
@@ -83,3 +84,67 @@ def test_a_want_is_told_once_as_chunks_and_again_after_a_reopening(
     trio.run(live)
     size = MANIFEST.chunk_count
     assert told.events == [heard(WANTED), heard(WANTED), heard(ChunkSet.full(size)), heard(ChunkSet(size))]
+
+
+class _Counted(ClusterProgress):
+    """Notes when its rows are gone through, and when its owner looks whether there is something to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_s: list[float] = []
+        self.looks = 0
+
+    def wants(self, key: bytes) -> dict[NodeId, tuple[str, int]]:
+        self.read_s.append(trio.current_time())
+        return super().wants(key)
+
+    def host(self, node: NodeId, key: bytes) -> HostProgress | None:
+        self.looks += 1
+        return super().host(node, key)
+
+
+async def test_a_resting_daemon_reads_wants_only_when_one_is_new(autojump_clock: MockClock) -> None:
+    told, table = _Told(), _Counted()
+    driver: Any = told
+    wants = PeerWants(driver=driver, directory=driver, table=table)
+    table.record(OWN, progress_key(MANIFEST.id), 1, Progress(state=HostState.COMPLETE), now=0.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wants.run)
+        began_s = trio.current_time()
+        wants.begin(MANIFEST)
+        await trio.sleep(9.9)
+        assert table.read_s == [began_s], "at once when the model is opened, and then no more"
+        assert table.looks <= 12, "once a second"
+        tell(table, PEER, 1, "", 7)
+        await trio.sleep(1.1)
+        nursery.cancel_scope.cancel()
+    assert told.events == [heard(ChunkSet(MANIFEST.chunk_count))]
+    assert len(table.read_s) == 2
+
+
+async def test_while_a_model_is_under_way_a_want_is_heard_within_a_quarter_second(autojump_clock: MockClock) -> None:
+    told, table = _Told(), ClusterProgress()
+    driver: Any = told
+    wants = PeerWants(driver=driver, directory=driver, table=table)
+    tell(table, OWN, 1, "ep:0/4", 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wants.run)
+        wants.begin(MANIFEST)
+        await trio.sleep(5)
+        tell(table, PEER, 1, "", 7)
+        await trio.sleep(0.26)
+        nursery.cancel_scope.cancel()
+    assert told.events == [heard(ChunkSet(MANIFEST.chunk_count))]
+
+
+def test_a_forgotten_host_that_returns_with_its_old_want_is_news() -> None:
+    table, key = ClusterProgress(), progress_key(MANIFEST.id)
+    tell(table, PEER, 1, "ep:1/4", 3)
+    table.forget(PEER)
+    before = table.wants_revision
+    tell(table, PEER, 2, "ep:1/4", 3)
+    assert table.wants_revision > before
+    assert table.wants(key) == {PEER: ("ep:1/4", 3)}
+    settled = table.wants_revision
+    tell(table, PEER, 3, "ep:1/4", 3)
+    assert table.wants_revision == settled
