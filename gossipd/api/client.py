@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +22,7 @@ SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
 PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
+_WANT_BYTES_MAX = 3_000  # a request has 4,096 at most
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
 
@@ -168,9 +169,23 @@ class StatusClient:
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
         """``deploy``, ``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``,
-        ``pin``, ``unpin``, ``prune`` or ``reload``."""
+        ``pin``, ``unpin``, ``prune``, ``want`` or ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
+
+    def wants(self) -> dict[str, Any]:
+        """What this host wants of models that it need not take whole."""
+        return self._get("/v1/wants")
+
+    def want(self, name: str, terms: Sequence[str], *, clear: bool, free: bool) -> dict[str, Any]:
+        """Have this host take parts of a model. Raises UsageError: the terms are too long for one request."""
+        if any("\n" in term or not term.strip() for term in terms):
+            raise UsageError("a PART is one term, as in ep:3/16")
+        text = "\n".join(terms)
+        if len(json.dumps(text)) > _WANT_BYTES_MAX:
+            cure = "give the terms in several orders, which add up, or in parts.wants of the configuration"
+            raise UsageError(f"a want of over {_WANT_BYTES_MAX} bytes is too long for one order; {cure}")
+        return self.order("want", name=name, want=text, clear=clear, free=free)
 
     def verify(self, name: str, version: int) -> Iterator[dict[str, Any]]:
         """Yield lines as they arrive; the last one has ``done``."""

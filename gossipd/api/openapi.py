@@ -16,7 +16,7 @@ import msgspec
 from gossipd import __version__
 from gossipd.api.events import EventRow
 from gossipd.api.long_poll import WaitRow
-from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep, WantInForce
 from gossipd.api.schema import (
     SCHEMA_VERSION,
     DeploymentRow,
@@ -27,6 +27,7 @@ from gossipd.api.schema import (
     PeerRow,
     Row,
     StatusSnapshot,
+    WantRow,
 )
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
@@ -64,6 +65,12 @@ class ManifestAnswer(Row, frozen=True, kw_only=True):
     """What a publisher says."""
 
     manifest: ManifestRow
+
+
+class WantsAnswer(Row, frozen=True, kw_only=True):
+    """What this host wants of models that it need not take whole."""
+
+    wants: list[WantRow]
 
 
 class PeersAnswer(Row, frozen=True, kw_only=True):
@@ -120,6 +127,7 @@ OPERATIONS = (
         ManifestAnswer,
         query=(*_MODEL, "id"),
     ),
+    _Operation("get", "/v1/wants", "Parts of models that this host wants.", WantsAnswer),
     _Operation("get", "/v1/peers", "Traffic of this host with each peer.", PeersAnswer),
     _Operation("get", "/v1/deployments/{name}/{version}", "One deployment; NAME may have a slash.", DeploymentAnswer),
     _Operation(
@@ -170,6 +178,14 @@ OPERATIONS = (
     ),
     _Operation("post", "/v1/pin", "Keep a version from eviction here.", Done, body=("name",), optional=("version",)),
     _Operation("post", "/v1/unpin", "Keep it no longer.", Done, body=("name",), optional=("version",)),
+    _Operation(
+        "post",
+        "/v1/want",
+        "Take only parts of a model here.",
+        WantInForce,
+        body=("name",),
+        optional=("want", "clear", "free"),
+    ),
     _Operation("post", "/v1/prune", "Evict what is not needed here.", Pruned, optional=("dry_run",)),
     _Operation("post", "/v1/forget", "Take a host that is gone off the roster.", Done, body=("node",)),
     _Operation(
@@ -239,6 +255,9 @@ _TYPES: dict[str, dict[str, Any]] = {
     "told": {"type": "boolean", "default": False, "description": "deploy it; else wait for another host's word"},
     "undo": {"type": "boolean", "default": False},
     "everywhere": {"type": "boolean", "default": False, "description": "in the whole cluster"},
+    "want": {"type": "string", "description": "terms such as ep:3/16, a line each, or all"},
+    "clear": {"type": "boolean", "default": False, "description": "forget earlier orders for the name"},
+    "free": {"type": "boolean", "default": False, "description": "delete what is here and wanted no longer"},
     "force": {"type": "boolean", "default": False, "description": "also of what all hosts have"},
     "id": {
         "type": "string",

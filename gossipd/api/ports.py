@@ -12,7 +12,17 @@ from typing import Protocol
 import msgspec
 
 from gossipd.api.counters import LocalCounters
-from gossipd.api.schema import DeploymentRow, HealthRow, ManifestRow, ModelRow, PeerRow, PrunedRow, Row, StatusSnapshot
+from gossipd.api.schema import (
+    DeploymentRow,
+    HealthRow,
+    ManifestRow,
+    ModelRow,
+    PeerRow,
+    PrunedRow,
+    Row,
+    StatusSnapshot,
+    WantRow,
+)
 
 
 class Done(Row, frozen=True, kw_only=True):
@@ -40,6 +50,15 @@ class Pruned(Done, frozen=True, kw_only=True):
 
     evicted: list[PrunedRow]
     kept: list[PrunedRow]
+
+
+class WantInForce(Done, frozen=True, kw_only=True):
+    """The answer to ``want``: the terms in force, a line each, empty for everything, and what that is of the newest
+    version; null where none is known here."""
+
+    want: str
+    version: int | None
+    bytes_wanted: int | None
 
 
 class VerifyStep(Row, frozen=True, kw_only=True):
@@ -87,6 +106,9 @@ class StatusPort(Protocol):
     def manifest(self, name: str | None, version: int | None, deployment: str | None) -> ManifestRow | None:
         """The manifest of that name, version and id (hexadecimal), of several the highest version; None for unknown."""
 
+    def wants(self) -> Sequence[WantRow]:
+        """What this host wants of models that it need not take whole, by name."""
+
     def peers(self) -> Mapping[str, PeerRow]:
         """Traffic with each peer, by node id in hex."""
 
@@ -118,6 +140,11 @@ class AdminPort(Protocol):
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         """Keep a version, or the current one of a name, from eviction on this host; or no longer. Raises NotFoundError;
         GossipdError when the disk refuses, or there are too many."""
+
+    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+        """Take these parts of a model, too, from now on. ``clear``: and none that was ordered before; ``free``: delete
+        what is here and wanted no longer. Raises WantError, ManifestError: it means nothing in the newest version;
+        GossipdError when the disk refuses."""
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         """Evict what is not current, and more down to the low watermark, if there is one. Raises GossipdError when the

@@ -245,6 +245,16 @@ class ModelRow(Row, frozen=True, kw_only=True):
     want: str = ""
 
 
+class WantRow(Row, frozen=True, kw_only=True):
+    """What this host wants of a model that it need not take whole: terms, a line each; empty for everything. ``want``
+    is in force: what ``configured`` and ``ordered`` name together; each of them is null where it says nothing."""
+
+    name: str
+    want: str
+    configured: str | None
+    ordered: str | None
+
+
 class ManifestRow(Row, frozen=True, kw_only=True):
     """What a manifest says, but for its files and hashes. ``schema``: 1 or 2. ``borders``: tensors or plain. ``keep``,
     ``about`` and ``labels`` as the publisher signed them. ``version_label``: ``300.2`` for the step of a run.

@@ -11,6 +11,7 @@ GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
+GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
@@ -19,6 +20,7 @@ GET      /v1/latest?name=&where=           the newest version that is complete t
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
          override, pin, unpin
+POST     /v1/want                          the same, with what is in force
 POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
 POST     /v1/deploy                        the same, with "manifest"; dry_run judges it and deploys nothing
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
@@ -84,6 +86,7 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
         Route("/v1/rm", orders.remove, methods=["POST"]),
         Route("/v1/pin", orders.pin, methods=["POST"]),
         Route("/v1/unpin", orders.unpin, methods=["POST"]),
+        Route("/v1/want", orders.want, methods=["POST"]),
         Route("/v1/prune", orders.prune, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
@@ -158,6 +161,9 @@ class _Pages:
             raise NotFoundError(f"no {what} is known here")
         return _json({"manifest": row})
 
+    async def wants(self, request: Request) -> Response:
+        return _json({"wants": self._view.wants()})
+
     async def peers(self, request: Request) -> Response:
         return _json({"peers": self._view.peers()})
 
@@ -222,6 +228,14 @@ class _AdminRoutes:
         fields = await _fields(request, "name", optional=("version",))
         version = _version(fields["version"]) if "version" in fields else None
         return _json(await self._operations.pin(fields["name"], version, undo=undo))
+
+    async def want(self, request: Request) -> Response:
+        fields = await _fields(request, "name", optional=("want", "clear", "free"))
+        terms = fields.get("want", "").splitlines()
+        clear, free = (_is_set(fields, key) for key in ("clear", "free"))
+        if not (terms or clear or free):
+            raise UsageError("give 'want', its terms, a line each, or 'clear', or 'free'")
+        return _json(await self._operations.want(fields["name"], terms, clear=clear, free=free))
 
     async def prune(self, request: Request) -> Response:
         fields = await _fields(request, optional=("dry_run",))
@@ -345,6 +359,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),
         Route("/v1/manifest", pages.manifest),
+        Route("/v1/wants", pages.wants),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
         Route("/v1/wait", pages.wait),

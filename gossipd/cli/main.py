@@ -71,6 +71,7 @@ VERBS = {
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "pin": _Verb("gossipd.cli.eviction", "pin", "Keep a model on this host, however full its disk is."),
     "unpin": _Verb("gossipd.cli.eviction", "unpin", "Keep it no longer."),
+    "want": _Verb("gossipd.cli.wants", "want", "Take only parts of a model on this host."),
     "prune": _Verb("gossipd.cli.eviction", "prune", "Evict what is not needed from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),
     "pause": _Verb("gossipd.cli.admin", "pause", "Begin no more fetches of a deployment, everywhere."),

@@ -51,8 +51,12 @@ class AsyncClient:
     async def lineage(self, name: str, version: int | None = None) -> list[Ancestor]:
         return await to_thread.run_sync(self._client.lineage, name, version, abandon_on_cancel=True)
 
-    async def path(self, name: str, version: int | None = None) -> Path:
-        return await to_thread.run_sync(self._client.path, name, version, abandon_on_cancel=True)
+    async def path(self, name: str, version: int | None = None, *, part: bool = False) -> Path:
+        return await to_thread.run_sync(partial(self._client.path, name, version, part=part), abandon_on_cancel=True)
+
+    async def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
+        call = partial(self._client.want, name, *parts, clear=clear, free=free)
+        return await to_thread.run_sync(call, abandon_on_cancel=True)
 
     @asynccontextmanager
     async def hold(self, name: str, version: int | None = None) -> AsyncIterator[Path]:

@@ -24,7 +24,7 @@ from gossipd.core.errors import ExitCode, NotFoundError
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-API_VERSION = "1.1"
+API_VERSION = "1.2"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
 RESTART_S = 0.5  # between attempts while the daemon starts again
@@ -292,6 +292,24 @@ class Client:
             return Path(self._daemon.complete_model(name, version, part=part)["path"])
         except NotFoundError as error:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
+
+    def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
+        """Have this host take only ``parts`` of a model, of every version, from now on and after restarts.
+
+        Parts are terms such as ``ep:3/16``, or ``all``. They add up with earlier ones and with ``parts.wants``, so that
+        every rank of a host may say its own. The user must be one who may give orders, as for ``gossipd want``.
+
+        Args:
+            clear: forget what was ordered before.
+            free: delete what is here of the model and wanted no longer.
+        Returns: what is in force; empty: everything.
+        Raises:
+            RefusedByDaemonError: ``E_WANT``, ``E_NO_INDEX``: it means nothing in the newest version that is known here;
+                ``E_READ_SOCKET``: this user may only ask.
+        """
+        with typed_refusals():
+            text: str = self._daemon.want(name, parts, clear=clear, free=free)["want"]
+        return tuple(text.splitlines())
 
     def hold(self, name: str, version: int | None = None) -> AbstractContextManager[Path]:
         """A context manager that keeps a version on this host while it is used, and gives its directory.

@@ -311,7 +311,7 @@ class HostReason(Enum):
     WANT = (
         "want", 57, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.USAGE,
         "what the host wants of the model means nothing there: no file or tensor matches, or there is no index",
-        "change `parts.wants` and reload; `gossipd show` says whether there is an index", 19,
+        "change `parts.wants` and reload, or `gossipd want`; `gossipd show` says whether there is an index", 19,
     )  # fmt: skip
 
 

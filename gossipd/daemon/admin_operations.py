@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 
 from gossipd.api.manifest_row import manifest_row
-from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep
+from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep, WantInForce
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
@@ -22,6 +22,7 @@ from gossipd.daemon.job_publishing import read_envelope
 from gossipd.daemon.judging import judge_by_trust
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
+from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -63,6 +64,7 @@ class AdminOperations:
     reloader: Reloader
     witness: Witness
     watermarks: Watermarks
+    wants: WantOrders
 
     async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
         path = Path(manifest)
@@ -94,6 +96,9 @@ class AdminOperations:
 
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         return await self.watermarks.pin(name, version, undo=undo)
+
+    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+        return await self.wants.order(name, terms, clear=clear, free=free)
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         return await self.watermarks.prune(dry_run=dry_run)

@@ -76,6 +76,7 @@ from gossipd.daemon.step_watches import StepWatches
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
+from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.cluster_clock import ClusterClock
@@ -108,10 +109,10 @@ class App:
     def __init__(self, config: Config, keys: Keys, nursery: trio.Nursery) -> None:
         """Open everything that locks or reads, in order. Raises GossipdError, OSError; then nothing is left open."""
         self._nursery = nursery
-        self.live = LiveSettings(config, keys)
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
         self._state, self._lag = StateDirectory(home / "state"), LoopLag()
+        self.live = LiveSettings(config, keys, self._state.wants())
         boot = self._state.next_boot(wall_s)
         self._feed = EventFeed(EventRing(boot))
         audit = AuditLog(home / "audit.jsonl", listener=self._feed)
@@ -230,6 +231,9 @@ class App:
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader, watermarks=self._watermarks,
+            wants=WantOrders(
+                live=self.live, state=self._state, driver=self._deployments, audit=self.reports.audit
+            ),
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,

@@ -152,7 +152,7 @@ class DeploymentExecutor:
 
     async def _reserve(self, work: commands.ReserveSpace) -> events.SpaceReserved:
         manifest, want = work.manifest, work.want
-        open_part = partial(self.store.open, manifest, want, frees=self.swarm.frees)
+        open_part = partial(self.store.open, manifest, want, frees=self.swarm.frees or work.frees)
         held = await run_blocking(open_part, limiter=self._opening)
         is_published = self.store.is_published(manifest.id)
         if want.is_everything:

@@ -6,20 +6,23 @@ What lives here: the holder. What does not: reading and comparing files (``confi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
 from gossipd.identity.keys import PublicKey
 from gossipd.parts.want import Want, parse_want
+from gossipd.parts.want_orders import unite
 
 
 @dataclass(slots=True)
 class LiveSettings:
-    """Owned by ``app``, which alone changes it, on the trio loop."""
+    """Owned by ``app``, on the trio loop. It alone changes it, but for the wants, which ``want_orders`` changes."""
 
     config: Config
     keys: Keys
+    ordered_wants: dict[str, Want] = field(default_factory=dict)
 
     @property
     def clients(self) -> tuple[PublicKey, ...]:
@@ -31,9 +34,13 @@ class LiveSettings:
         """Roles of those who may cancel."""
         return self.config.security.may_cancel
 
-    def wants(self) -> dict[str, Want]:
-        """What this host wants, by model name; of other names everything."""
+    def configured_wants(self) -> dict[str, Want]:
+        """What the configuration says that this host wants, by model name."""
         return {name: parse_want(terms) for name, terms in self.config.parts.wants}
+
+    def wants(self, ordered: Mapping[str, Want] | None = None) -> dict[str, Want]:
+        """What this host wants, by model name; of other names everything. ``ordered``: as if these were the orders."""
+        return unite(self.configured_wants(), self.ordered_wants if ordered is None else ordered)
 
     def trusted(self) -> dict[bytes, tuple[str, ...]]:
         """Ed25519 keys of publishers whose manifests are accepted, each with the patterns of names it may sign."""

@@ -9,6 +9,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/roster             signed member records, each behind its length in two bytes
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
+    DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
     DIR/state/publishing/<id>    empty: the store makes a copy that no statement tells of yet
 
@@ -31,6 +32,8 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.parts.want import Want
+from gossipd.parts.want_orders import orders_from_bytes
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.durable import PosixDisk, make_root
 from membership.errors import WireError
@@ -38,7 +41,7 @@ from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
-WITNESS, PUBLISHING = "witness", "publishing"
+WITNESS, PUBLISHING, WANTS = "witness", "publishing", "wants"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _BOOT_DIGITS_MAX = len(str(BOOT_MAX))
@@ -134,6 +137,15 @@ class StateDirectory:
     def keep_witness(self, kept: bytes) -> None:
         """``Witness.to_bytes``."""
         self._write(WITNESS, kept)
+
+    def wants(self) -> dict[str, Want]:
+        """What was ordered. Raises WantOrdersError: taken for none, a damaged file would have this host fetch all."""
+        kept = self._read(WANTS)
+        return {} if kept is None else orders_from_bytes(kept)
+
+    def keep_wants(self, kept: bytes) -> None:
+        """``orders_to_bytes``. Durable on return."""
+        self._write(WANTS, kept)
 
     def envelope(self, deployment: DeploymentId) -> bytes | None:
         """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""

@@ -69,6 +69,17 @@ class DaemonStatus:
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
 
+    def wants(self) -> list[schema.WantRow]:
+        configured, ordered = self.live.configured_wants(), self.live.ordered_wants
+        return [
+            schema.WantRow(
+                name=name, want=want.text,
+                configured=configured[name].text if name in configured else None,
+                ordered=ordered[name].text if name in ordered else None,
+            )
+            for name, want in sorted(self.live.wants().items())
+        ]  # fmt: skip
+
     def snapshot(self) -> schema.StatusSnapshot:
         record = self.swim.self_record()
         in_clear = self.live.config.bulk.encryption == "none"

@@ -39,8 +39,8 @@ class DeploymentBrain:
                 self._dissemination.roster_changed(now, wall_s)
             case events.TrustReloaded() | events.ClockJudged():
                 self.lifecycle.judge_again(now, wall_s)
-            case events.WantsChanged(wants):
-                self.lifecycle.wants_changed(wants, wall_s)
+            case events.WantsChanged():
+                self.lifecycle.wants_changed(event, wall_s)
             case events.DaemonStarted():
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():

@@ -82,6 +82,8 @@ class ReserveSpace:
     work: WorkNumber
     manifest: Manifest
     want: Want = EVERYTHING
+    frees: bool = False
+    """What is here and wanted no longer goes."""
 
 
 @dataclass(frozen=True, slots=True)

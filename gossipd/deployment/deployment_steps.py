@@ -75,6 +75,8 @@ class DeploymentSteps:
         """Whose share of the pulls the one under way takes."""
         self._refused_count = 0
         self._is_from_disk = False
+        self.frees_next = False
+        """When it is opened next, what is here and wanted no longer goes."""
 
     @property
     def has_the_store_at_work(self) -> bool:
@@ -242,6 +244,8 @@ class DeploymentSteps:
         del self._context.retries[self.id]
         if self.step is Step.PULL:
             self._pull(now)
+        elif self.step is Step.RESERVE and self._manifest is not None:
+            self._reserve(self._manifest, frees=bool(self._fields[-1]))  # a narrower want may fit
         else:
             self._ask(self.step, *self._fields)
 
@@ -390,9 +394,13 @@ class DeploymentSteps:
         record.enter(HostState.INIT)
         self._context.info("manifest accepted", deployment=record.label, id=short(manifest.id), target=record.is_target)
         if record.is_target:
-            self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name))
+            self._reserve(manifest)
         else:
             self._enter(Step.IDLE)
+
+    def _reserve(self, manifest: Manifest, *, frees: bool = False) -> None:
+        frees, self.frees_next = frees or self.frees_next, False
+        self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name), frees)
 
     def _reserved(self, event: events.SpaceReserved) -> None:
         record, manifest = self.record, self._manifest
@@ -420,9 +428,12 @@ class DeploymentSteps:
 
     def want_again(self) -> bool:
         """This host wants another part: open it in the store, which may have to fetch the difference. False while the
-        store is at work, whose end asks again; and where nothing is open, because the next life asks anyway."""
+        store is at work, whose end asks again; where nothing is open, because the next life asks anyway; and of one
+        that was cancelled, which nobody fetches."""
         record, manifest = self.record, self._manifest
-        if manifest is None or not record.is_target or record.want == self._context.want_of(manifest.name):
+        if manifest is None or not record.is_target or record.statement.verb in STOPS:
+            return False
+        if record.want == self._context.want_of(manifest.name) and not self.frees_next:
             return False
         if not record.is_open or self._work is not None or self.step not in (Step.IDLE, Step.FETCH):
             return False
@@ -430,7 +441,7 @@ class DeploymentSteps:
         record.is_open = False
         record.elapsed_s = 0
         record.enter(HostState.INIT)
-        self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name))
+        self._reserve(manifest)
         return True
 
     def finish(self) -> None:

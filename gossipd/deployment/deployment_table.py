@@ -8,7 +8,7 @@ deployments. What does not: the steps of one (``deployment_steps``, ``states``),
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 from random import Random
@@ -28,7 +28,6 @@ from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import Manifest
-from gossipd.parts.want import Want
 from membership.member import NodeId, node_id
 
 _JUDGED_AGAIN = (
@@ -168,11 +167,13 @@ class DeploymentTable:
             elif is_refused:
                 self.act(record.statement, wall_s)
 
-    def wants_changed(self, wants: Mapping[str, Want], wall_s: float) -> None:
+    def wants_changed(self, event: events.WantsChanged, wall_s: float) -> None:
         """This host wants other parts: what is open of a name is opened again for its part, and what was refused for a
         want that meant nothing is begun again."""
-        self._context.wants = wants
+        self._context.wants = event.wants
         for life in list(self._lives.values()):
+            if event.frees and life.record.manifest is not None and life.record.manifest.name == event.frees:
+                life.frees_next = True
             if life.record.state is HostState.FAILED and life.record.reason is HostReason.WANT:
                 self.act(life.record.statement, wall_s)
             else:

@@ -128,6 +128,8 @@ class WantsChanged:
     """The operator says what this host wants, by model name; of other names everything."""
 
     wants: Mapping[str, Want]
+    frees: str = ""
+    """The name of a model of which goes what is here and wanted no longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ OPEN       INIT         verify the manifest, repeated          KEEP, REGISTER, R
 KEEP       INIT         make the manifest durable, repeated    REGISTER, RESERVE
 REGISTER   INIT         make what is trusted durable           RESERVE
 RESERVE    INIT         open the store, repeated               FETCH, IDLE (complete already)
-FETCH      DOWNLOADING  none: the planner fetches              PUBLISH
+FETCH      DOWNLOADING  none: the planner fetches              PUBLISH, RESERVE (another part is wanted)
 PUBLISH    VERIFYING    sync, rename, ``current``, repeated    IDLE
 DELETE     final        delete what is not published           IDLE
 =========  ===========  =====================================  ==========================================
@@ -57,7 +57,7 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.KEEP: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.REGISTER: frozenset({Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.RESERVE: frozenset({Step.RESERVE, Step.FETCH, Step.IDLE}),
-    Step.FETCH: frozenset({Step.PUBLISH, Step.IDLE}),
+    Step.FETCH: frozenset({Step.PUBLISH, Step.RESERVE, Step.IDLE}),
     Step.PUBLISH: frozenset({Step.PUBLISH, Step.IDLE}),
     Step.DELETE: frozenset({Step.DELETE, Step.IDLE}),
 }
@@ -68,7 +68,8 @@ _HERE = frozenset(HostState) - {HostState.PAUSED}
 STATES: dict[HostState, frozenset[HostState]] = {
     HostState.INIT: _HERE - {HostState.VERIFYING},
     # A publication that finds chunks lost goes back to downloading, and may succeed from there.
-    HostState.DOWNLOADING: _HERE - {HostState.INIT, HostState.EXPIRED},
+    # One of which another part is wanted is opened again.
+    HostState.DOWNLOADING: _HERE - {HostState.EXPIRED},
     HostState.VERIFYING: _HERE - {HostState.INIT, HostState.EXPIRED},
     # Removed or evicted here, or no longer trusted; a cancel leaves it as it is.
     HostState.COMPLETE: DELETED | {HostState.FAILED, HostState.INIT},  # another part of it is wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import safetensors
 
+from gossipd.client import Client
 from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
 from tests.gossipd.parts.models_of_tensors import expert_model, rows_of
 
@@ -102,3 +104,65 @@ def test_more_wanted_fetches_the_difference_and_a_restart_keeps_the_part(four: C
     daemon.wait_ready()
     until("the part is there again", lambda: daemon.deployment(NAME, 1) is not None and grown())
     assert readable(path_of(daemon, "--part")) == set(NAMES)
+
+
+def test_an_order_is_followed_at_once_adds_to_the_configuration_and_outlives_a_restart(four: Cluster) -> None:
+    daemon = four[2]  # its configuration says ep:0/2
+    client = Client(config=daemon.config)
+
+    def has(*terms: str) -> bool:
+        rows = (daemon.deployment(NAME, 1) or {"hosts": []})["hosts"]
+        own = [one for one in rows if one["name"] == daemon.name]
+        return bool(own) and own[0]["state"] == "complete" and own[0]["want"].split("\n") == list(terms)
+
+    assert client.want(NAME, "ep:1/2") == ("ep:0/2", "ep:1/2")
+    until("the host has both ranks", lambda: has("ep:0/2", "ep:1/2"))
+    assert readable(path_of(daemon, "--part")) == set(NAMES)
+    daemon.stop()
+    daemon.start()
+    daemon.wait_ready()
+    until("the order holds after a restart", lambda: has("ep:0/2", "ep:1/2"))
+    (row,) = json.loads(gossipd("want", "--list", "--json", "--config", daemon.config).stdout)["wants"]
+    assert (row["configured"], row["ordered"]) == ("ep:0/2", "ep:1/2")
+    freed = gossipd("want", NAME, "--clear", "--free", "--config", daemon.config).stdout
+    assert freed.startswith(f"this host wants ep:0/2 of {NAME}: ") and "is deleted" in freed
+    until(
+        "what is wanted no longer has gone", lambda: has("ep:0/2") and readable(path_of(daemon, "--part")) == of_rank(0)
+    )
+
+
+def test_orders_that_mean_nothing_are_refused_and_change_nothing(four: Cluster) -> None:
+    daemon = four[4]
+    for term, code in (
+        ("tensors:no.such.*", "E_WANT"),
+        ("files:*.pt", "E_WANT"),
+        ("ep:3/99", "E_WANT"),
+        ("x", "E_WANT"),
+    ):
+        refused = gossipd("want", NAME, term, "--config", daemon.config, check=False)
+        assert (refused.returncode, refused.stderr.partition(":")[0]) == (2, code), refused.stderr
+    assert gossipd("want", "../x", "all", "--config", daemon.config, check=False).returncode == 2
+    rows = json.loads(gossipd("want", "--list", "--json", "--config", daemon.config).stdout)["wants"]
+    assert [(one["name"], one["ordered"]) for one in rows] == [(NAME, None)]
+
+
+def test_a_preset_needs_an_index_and_files_do_not(four: Cluster) -> None:
+    daemon, model = four[4], four.base / "models" / "plain"
+    model.mkdir()
+    (model / "a.bin").write_bytes(b"a" * 200_000)
+    (model / "b.bin").write_bytes(b"b" * 200_000)
+    assert "no version of it is known" in gossipd("want", "plain", "ep:0/2", "--config", daemon.config).stdout
+    four.drop(four.publish(model, "plain", 1, "--source", f"file://{model}/", "--chunk-size", "64KiB"), four[1])
+
+    def own() -> tuple[str, str]:
+        hosts = (daemon.deployment("plain", 1) or {"hosts": []})["hosts"]
+        return next(((one["state"], one["reason"]) for one in hosts if one["name"] == daemon.name), ("", ""))
+
+    until("the preset means nothing without an index", lambda: own() == ("failed", "want"))
+    refused = gossipd("want", "plain", "ep:1/2", "--clear", "--config", daemon.config, check=False)
+    assert refused.returncode == 2 and refused.stderr.startswith("E_NO_INDEX: "), refused.stderr
+    gossipd("want", "plain", "files:a.bin", "--clear", "--config", daemon.config)
+    until("another want begins it again", lambda: own() == ("complete", ""))
+    assert [
+        one.name for one in Path(gossipd("path", "plain", "--part", "--config", daemon.config).stdout.strip()).iterdir()
+    ] == ["a.bin"]

@@ -49,4 +49,20 @@ MUTANTS = (
         "if not chunks)\n",
         (_CLASSES,),
     ),
+    Mutant(
+        "an-order-takes-away-what-is-configured",
+        "What a job orders stands in place of what the operator has configured.",
+        "gossipd/parts/want_orders.py",
+        "            wants[name] = both(wants[name], want) if name in wants else want\n",
+        "            wants[name] = want\n",
+        ("tests/gossipd/parts/test_want_orders.py",),
+    ),
+    Mutant(
+        "damaged-orders-are-taken-for-none",
+        "A host whose file of orders has rotted fetches the whole of every model.",
+        "gossipd/daemon/state_dir.py",
+        "        return {} if kept is None else orders_from_bytes(kept)\n",
+        "        return {} if kept is None or kept[-1:] != b'}' else orders_from_bytes(kept)\n",
+        ("tests/gossipd/daemon/test_state_dir.py",),
+    ),
 )

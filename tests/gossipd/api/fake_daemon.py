@@ -13,7 +13,7 @@ import msgspec
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep
+from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep, WantInForce
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -27,6 +27,7 @@ from gossipd.api.schema import (
     SecurityRow,
     StatusSnapshot,
     StoreRow,
+    WantRow,
 )
 from gossipd.config.load import ConfigError, Problem
 from gossipd.core.errors import LocalError, NotFoundError
@@ -181,6 +182,15 @@ class FakeDaemon:
 
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         return self._take("unpin" if undo else "pin", name, version)
+
+    def wants(self) -> list[WantRow]:
+        return [WantRow(name="org/toy", want="ep:3/16", configured=None, ordered="ep:3/16")]
+
+    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+        done = self._take("want", name, terms, clear, free)
+        return WantInForce(
+            changed=True, sentence=done.sentence, want="\n".join(sorted(terms)), version=3, bytes_wanted=5 * MIB
+        )
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         done = self._take("prune", "", dry_run)

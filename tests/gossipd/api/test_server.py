@@ -24,7 +24,7 @@ from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import AlarmRow
 from gossipd.api.server import health_app, read_app, status_app
 from gossipd.api.unix_connection import UnixConnection
-from gossipd.core.errors import ExitCode
+from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
@@ -121,6 +121,12 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         client.order("rollback", name="org/toy")
         client.order("pin", name="org/toy")
         client.order("unpin", name="org/toy", version=3)
+        assert client.want("org/toy", ["ep:3/16", "files:*"], clear=True, free=False)["want"] == "ep:3/16\nfiles:*"
+        assert client.wants()["wants"][0]["ordered"] == "ep:3/16"
+        with pytest.raises(RefusedByDaemonError, match="give 'want'"):
+            client.want("org/toy", [], clear=False, free=False)
+        with pytest.raises(UsageError, match="several orders"):
+            client.want("org/toy", ["files:" + "x" * 3000], clear=False, free=False)
         assert client.order("prune", dry_run=True)["kept"][0]["kept"] == "pinned"
         client.order("forget", node="node-4")
         with pytest.raises(RefusedByDaemonError, match="node-1 is alive") as refusal:
@@ -138,6 +144,7 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         ("rollback", "org/toy"),
         ("pin", "org/toy", None),
         ("unpin", "org/toy", 3),
+        ("want", "org/toy", ["ep:3/16", "files:*"], True, False),
         ("prune", "", True),
         ("forget", "node-4"),
     ]

@@ -41,6 +41,18 @@ def test_importing_it_needs_neither_the_daemons_libraries_nor_much_time() -> Non
     assert min(float(run.stdout.splitlines()[0]) for run in runs) < 30  # the least: others use this machine too
 
 
+def test_a_want_is_ordered_and_what_is_in_force_comes_back(tmp_path: Path) -> None:
+    daemon = FakeDaemon()
+    with guarded(tmp_path / "s", daemon):
+        assert Client(tmp_path / "s").want("org/toy", "ep:3/16", "files:*.json") == ("ep:3/16", "files:*.json")
+        both = AsyncClient(tmp_path / "s").want("org/toy", "ep:4/16", clear=True, free=True)
+        assert asyncio.run(both) == ("ep:4/16",)
+    assert daemon.orders == [
+        ("want", "org/toy", ["ep:3/16", "files:*.json"], False, False),
+        ("want", "org/toy", ["ep:4/16"], True, True),
+    ]
+
+
 def test_a_wait_ends_within_50_ms_of_the_change(tmp_path: Path) -> None:
     daemon = FakeDaemon(rows=[toy_row(0)])
     took = []

@@ -95,6 +95,8 @@ class _Store(ChunkStore):
 class _Swarm:
     """What the rest of the daemon would hear."""
 
+    frees = False
+
     def __init__(self) -> None:
         self.opened: list[DeploymentId] = []
         self.told: list[Statement] = []
@@ -171,7 +173,7 @@ class _Node:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing,
+            audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing, wants=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False, everywhere=False)
 

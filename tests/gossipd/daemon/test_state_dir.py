@@ -15,6 +15,8 @@ from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, snapshot
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
+from gossipd.parts.want import parse_want
+from gossipd.parts.want_orders import WantOrdersError, orders_to_bytes
 from membership.member import Record
 from membership.record import BOOT_MAX, sign_record
 
@@ -29,6 +31,17 @@ def record(number: int) -> Record:
         port=7946, bulk_port=7947, transport_key=secret.public.curve25519, capacity=0, software="0", payload=b"",
     )  # fmt: skip
     return sign_record(bare, b"c" * 16, secret.sign)[0]
+
+
+def test_ordered_wants_come_back_and_damaged_ones_are_not_taken_for_none(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    assert state.wants() == {}
+    state.keep_wants(orders_to_bytes({"m": parse_want(["ep:3/16"])}))
+    assert state.wants() == {"m": parse_want(["ep:3/16"])}
+    (tmp_path / "state" / "wants").write_bytes(b'{"m": "ep:3')
+    with pytest.raises(WantOrdersError):
+        state.wants()
+    state.close()
 
 
 def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is_lost(tmp_path: Path) -> None:

@@ -642,6 +642,54 @@ def test_a_want_that_means_nothing_fails_with_a_cure_and_begins_again_with_anoth
     assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
 
 
+def test_a_want_that_changes_while_chunks_come_is_opened_again() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    assert states(host)[0] is HostState.DOWNLOADING
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    assert host.all_of(commands.OpenSwarm)[-1].wanted == WANTED
+    host.tell(FinishModel(ONE.id))
+    assert states(host)[0] is HostState.COMPLETE
+
+
+def test_a_narrower_want_is_tried_where_the_model_has_no_space() -> None:
+    host = ScriptedHost()
+    host.fail(commands.ReserveSpace, Failure.NO_SPACE, LocalError("full", code="E_NO_SPACE"))
+    host.hear(said())
+    assert states(host)[1] is HostReason.NO_SPACE
+    host.tell(events.WantsChanged({ONE.name: SMALL}, ONE.name))
+    host.wait(10.0)
+    asked = host.all_of(commands.ReserveSpace)[-1]
+    assert (asked.want, asked.frees) == (SMALL, True)
+    assert states(host)[0] is HostState.DOWNLOADING
+
+
+def test_a_cancelled_version_that_is_whole_stays_when_another_part_is_wanted() -> None:
+    host = ScriptedHost()
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    before = len(host.all_of(commands.ReserveSpace))
+    host.tell(events.WantsChanged({}))
+    assert len(host.all_of(commands.ReserveSpace)) == before and states(host)[0] is HostState.COMPLETE
+
+
+def test_an_order_to_free_opens_again_once_what_is_complete_and_no_other_name() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    host.tell(events.WantsChanged({ONE.name: SMALL}))
+    assert not host.all_of(commands.ReserveSpace)[-1].frees
+    host.tell(FinishModel(ONE.id))
+    host.tell(events.WantsChanged({ONE.name: SMALL}, "another"))
+    before = len(host.all_of(commands.ReserveSpace))
+    host.tell(events.WantsChanged({ONE.name: SMALL}, ONE.name))
+    assert host.all_of(commands.ReserveSpace)[-1].frees
+    host.wait(1.0)
+    assert len(host.all_of(commands.ReserveSpace)) == before + 1
+
+
 def test_a_lost_chunk_that_is_not_wanted_is_not_missed() -> None:
     host = ScriptedHost()
     host.tell(events.WantsChanged({ONE.name: SMALL}))

@@ -1,0 +1,103 @@
+"""The order ``want``: what this host takes of a model from now on, also after a restart.
+
+What lives here: judging an order by the newest version that is known, keeping it, putting it into force. What does not:
+what a want means (``parts.part``), how orders and configuration unite (``parts.want_orders``), and fetching.
+
+An order that means nothing in the newest version is refused and changes nothing. One for a name that nobody has heard
+of is kept: its first version is judged when it comes, and fails there with the reason ``want`` if need be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+
+from gossipd.api.ports import WantInForce
+from gossipd.audit.log import AuditLog
+from gossipd.core.units import show_bytes
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.events import WantsChanged
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.names import check_model_name
+from gossipd.parts.part import choose_part
+from gossipd.parts.want import EVERYTHING, Want, WantError, both
+from gossipd.parts.want_orders import ORDERS_MAX, orders_to_bytes, parse_order
+from gossipd.runtime.worker_threads import run_blocking
+
+_SHOWN_MAX = 5  # terms in a sentence
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class WantOrders:
+    """One per daemon; on the trio loop."""
+
+    live: LiveSettings
+    state: StateDirectory
+    driver: DeploymentDriver
+    audit: AuditLog
+    _one_at_a_time: trio.Lock = field(default_factory=trio.Lock, init=False)
+
+    async def order(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+        """See AdminPort."""
+        try:
+            check_model_name(name)
+        except ManifestError as error:
+            raise WantError(str(error.args[0])) from None
+        async with self._one_at_a_time:
+            before = self.live.ordered_wants
+            after = _ordered(before, name, parse_order(terms) if terms else None, clear=clear)
+            want = self.live.wants(after).get(name, EVERYTHING)
+            found = self.driver.lifecycle.find(name)
+            newest = found[0].manifest if found else None
+            bytes_wanted = await _bytes_wanted(newest, want, is_judged=bool(terms))
+            is_changed = after != before
+            if is_changed:
+                await run_blocking(self.state.keep_wants, orders_to_bytes(after))
+                self.live.ordered_wants = after
+                self.audit.record("want ordered", subject=name, want=want.text or "everything")
+            if is_changed or free:
+                self.driver.post(WantsChanged(self.live.wants(), name if free else ""))
+        return WantInForce(
+            changed=is_changed, sentence=_sentence(name, want, newest, bytes_wanted, is_changed=is_changed, free=free),
+            want=want.text, version=None if newest is None else newest.version, bytes_wanted=bytes_wanted,
+        )  # fmt: skip
+
+
+def _ordered(before: dict[str, Want], name: str, added: Want | None, *, clear: bool) -> dict[str, Want]:
+    after = dict(before)
+    earlier = after.pop(name, None) if clear else after.get(name)
+    if added is not None:
+        after[name] = added if earlier is None or clear else both(earlier, added)
+    if len(after) > ORDERS_MAX:
+        raise WantError(f"{ORDERS_MAX} models have an order; take some away with gossipd want NAME --clear")
+    return after
+
+
+async def _bytes_wanted(newest: Manifest | None, want: Want, *, is_judged: bool) -> int | None:
+    """Of the newest version; None where there is none, or its part cannot be told. Raises WantError, ManifestError."""
+    if newest is None:
+        return None
+    try:
+        part = await run_blocking(choose_part, newest, want)
+    except (WantError, ManifestError):
+        if is_judged:
+            raise
+        return None
+    return newest.bytes_total if part.is_everything else sum(map(newest.chunk_length, part.wanted))
+
+
+def _sentence(
+    name: str, want: Want, newest: Manifest | None, bytes_wanted: int | None, *, is_changed: bool, free: bool
+) -> str:
+    terms = want.text.split("\n") if want.text else ["everything"]
+    more = f" and {len(terms) - _SHOWN_MAX} more" if len(terms) > _SHOWN_MAX else ""
+    words = f"this host wants {', '.join(terms[:_SHOWN_MAX])}{more} of {name}{'' if is_changed else ', as before'}"
+    if newest is None:
+        words += "; no version of it is known here yet"
+    elif bytes_wanted is not None:
+        words += f": {show_bytes(bytes_wanted)} of the {show_bytes(newest.bytes_total)} of version {newest.version}"
+    return words + ("; what is wanted no longer is deleted" if free else "")
