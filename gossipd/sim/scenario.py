@@ -55,8 +55,6 @@ class Scenario:
     """From the request to external storage to its first byte."""
     told_share: float = TOLD_SHARE
     """The part of a chunk that a host has before others may ask for it there."""
-    plan_interval_s: float = 0.005
-    """Shortest time between two plans of a host; a busy daemon plans once in 10 ms."""
     upload_slots: int = 4
     evidence_s: float = 0.5
     """How long the connections of a dead process take to be noticed, from half to one and a half of it: its kernel

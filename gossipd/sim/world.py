@@ -31,6 +31,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
 from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
 from gossipd.manifest.chunk_layout import extent_chunks
+from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
@@ -42,7 +43,7 @@ from membership.member import NodeId
 from membership.simulation import VirtualClock
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
-_PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with large chunks; more changes nothing
+_PLANS_PER_CHUNK_TIME = 10  # at most, where a daemon rests for less than that; more changes nothing
 _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches all hosts within some gossip rounds
 
 
@@ -67,7 +68,9 @@ class World:
         self._rng = Random(scenario.rng)
         self.fabric = Fabric()
         self._quantum_s = scenario.chunk_time_s / _RECOMPUTE_PER_CHUNK_TIME
-        self.plan_interval_s = max(scenario.plan_interval_s, scenario.chunk_time_s / _PLANS_PER_CHUNK_TIME)
+        rests = TurnInterval()
+        rests.chunk_time_s = scenario.chunk_time_s
+        self.plan_interval_s = max(rests.rest_s, scenario.chunk_time_s / _PLANS_PER_CHUNK_TIME)
         self._boundary_s: float | None = None
         self.external_link = self.fabric.add_link(scenario.external)
         per_rack = scenario.hosts / scenario.racks

@@ -6,6 +6,7 @@ import gc
 from dataclasses import replace
 from functools import cache
 
+from gossipd.runtime.turn_interval import REST_S_MAX, TURN_S
 from gossipd.sim.outcome import Outcome, simulated
 from gossipd.sim.scenario import Kill, Scenario, Slowdown
 from gossipd.sim.traffic_model import MEMBERSHIP_REST_BYTES_S
@@ -54,6 +55,16 @@ def test_chunks_that_come_faster_than_lazy_news_hold_up_nobody_where_not_everybo
     check_everything_arrived(world)
     assert outcome.loss_chunk_times <= 60, "half a second; 220 when healthy hosts were taken for slow ones"
     assert outcome.imports_per_rack <= 1.005
+
+
+def test_a_host_plans_as_often_as_a_daemon_does_and_no_more_than_ten_times_in_a_chunk_time() -> None:
+    chunk_times_s = [TINY.chunk_time_s / 8, TINY.chunk_time_s, 20 * TINY.chunk_time_s, 100 * TINY.chunk_time_s]
+    worlds = [World(replace(TINY, link=TINY.chunk_bytes / one)) for one in chunk_times_s]
+    rests_s = [world.plan_interval_s for world in worlds]
+    assert rests_s[0] == TURN_S
+    assert rests_s[1] == 0.75 * TINY.chunk_time_s
+    assert rests_s[2] == REST_S_MAX
+    assert rests_s[3] == 10 * TINY.chunk_time_s
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
