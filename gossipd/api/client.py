@@ -139,9 +139,14 @@ class StatusClient:
         row: dict[str, Any] = answer["deployment"]
         return row
 
-    def wait_round(self, name: str, version: int | None, hosts: str, round_s: float) -> dict[str, Any]:
-        """One round of waiting, see ``long_poll.WaitRow``. ``hosts``: here, a share or a number."""
+    def wait_round(
+        self, name: str, version: int | None, hosts: str, round_s: float, *, goal: str = "complete"
+    ) -> dict[str, Any]:
+        """One round of waiting, see ``long_poll.WaitRow``. ``hosts``: here, a share or a number; ``goal``: complete,
+        current or removed."""
         query = {"name": name, "hosts": hosts, "round_s": f"{round_s:.3f}"}
+        if goal != "complete":
+            query["goal"] = goal
         if version is not None:
             query["version"] = str(version)
         return self._get("/v1/wait", query, timeout_s=self._timeout_s + round_s)

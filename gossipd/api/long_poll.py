@@ -18,11 +18,13 @@ from dataclasses import dataclass
 import trio
 
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import HostsNeeded, check_possible, is_wanted, lacking
+from gossipd.api.readiness import HostsNeeded, check_possible, ended, is_wanted
 from gossipd.api.schema import DeploymentRow, Row
 
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
 ROUND_S_MAX = 20.0
+HOPELESS_S = 3.0  # a word that is superseded at once must not end the wait
+BETWEEN_ROUNDS_S, HOPELESS_MAX = 5.0, 256
 _SHARE = 20  # looking takes at most 1/20 of the time
 
 
@@ -48,6 +50,8 @@ class LongPoll:
     def __init__(self, view: StatusPort) -> None:
         self._view = view
         self._looks: dict[tuple[str, int | None], _Look] = {}
+        self._hopeless: dict[tuple[str, int | None, HostsNeeded], tuple[float, float]] = {}
+        """Since when so many hosts cannot come, and when that was seen last: for longer than a round."""
 
     async def wait(self, name: str, version: int | None, needed: HostsNeeded, round_s: float) -> WaitRow:
         """Until the hosts needed are complete, at most ``round_s``. Without a version: the newest one known. Raises
@@ -80,16 +84,29 @@ class LongPoll:
         if needed.met_by(look.row, here):
             return True
         check_possible(look.row, needed, here)
+        if needed.is_hopeless(look.row):
+            self._raise_if_hopeless_for_long(look.row, (*key, needed), now)
+        else:
+            self._hopeless.pop((*key, needed), None)
         return False
+
+    def _raise_if_hopeless_for_long(
+        self, row: DeploymentRow, key: tuple[str, int | None, HostsNeeded], now: float
+    ) -> None:
+        self._hopeless = {one: times for one, times in self._hopeless.items() if now - times[1] < BETWEEN_ROUNDS_S}
+        since_s, _ = self._hopeless.get(key, (now, now))
+        if now - since_s >= HOPELESS_S:
+            raise ended(row)
+        if key in self._hopeless or len(self._hopeless) < HOPELESS_MAX:
+            self._hopeless[key] = (since_s, now)
 
     def _answer(self, key: tuple[str, int | None], look: _Look, needed: HostsNeeded) -> WaitRow:
         row = look.row
         if row is None:
             label = key[0] if key[1] is None else f"{key[0]}@{key[1]}"
             return WaitRow(ready=False, sentence=f"no deployment {label} is known here", deployment=None)
-        ready = needed.met_by(row, self._view.host_name())
-        hosts = [host for host in row.hosts if not needed.is_here or host.name == self._view.host_name()]
-        return WaitRow(ready=ready, sentence=f"{row.name}@{row.version} is {lacking(row, hosts)}", deployment=row)
+        here = self._view.host_name()
+        return WaitRow(ready=needed.met_by(row, here), sentence=needed.so_far(row, here), deployment=row)
 
 
 def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:

@@ -139,7 +139,7 @@ OPERATIONS = (
         "Answers when enough hosts have it, or the round is over.",
         WaitRow,
         needs=("name",),
-        query=("version", "hosts", "round_s"),
+        query=("version", "hosts", "goal", "round_s"),
     ),
     _Operation(
         "get",
@@ -265,6 +265,7 @@ _TYPES: dict[str, dict[str, Any]] = {
         "description": "a deployment's id, instead of name and version",
     },
     "since": {"type": "string", "description": "BOOT:ID of the last event that was seen"},
+    "goal": {"type": "string", "default": "complete", "enum": ["complete", "current", "removed"]},
     "hosts": {"type": "string", "default": "100%", "description": "here, a share or a number"},
     "round_s": {"type": "number", "minimum": 0},
     "where": {"type": "string", "default": "everywhere", "description": "here, anywhere, everywhere, or hosts by name"},

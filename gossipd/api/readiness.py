@@ -9,12 +9,14 @@ side would else find the other one dead and go on by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
+from gossipd.core.reasons import Heals, HostReason, reason_of_word, told_reason
+from gossipd.core.units import percent_words
 
 HERE, ANYWHERE, EVERYWHERE = "here", "anywhere", "everywhere"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
@@ -34,48 +36,99 @@ class NotReadyError(GossipdError):
 
 class DeploymentEndedError(GossipdError):
     """What is waited for cannot come any more. Fault: see the sentence. Retry: after it is deployed again. Codes:
-    ``E_CANCELLED``; ``E_PARTIAL``, it has ended on too few hosts; ``E_GONE``, it was removed from this host."""
+    ``E_CANCELLED``; ``E_PARTIAL``, it has ended on too few hosts; ``E_GONE``, it was removed from this host.
+    ``code_of_exit``: of the reason, when no host can get it."""
 
     code = "E_PARTIAL"
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
 
+    def __init__(self, message: str, *, code: str | None = None, code_of_exit: ExitCode = ExitCode.PARTIAL) -> None:
+        super().__init__(message, code=code)
+        self.code_of_exit = code_of_exit
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a host must have done to count."""
+
+    words: str
+    is_met: Callable[[DeploymentRow, HostRow], bool]
+
+
+COMPLETE = Goal("complete on", lambda _, host: host.state == "complete")
+GOALS: Mapping[str, Goal] = {
+    "complete": COMPLETE,
+    "current": Goal("current on", lambda row, host: host.current == row.version),
+    "removed": Goal("removed from", lambda _, host: host.state == "removed"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class HostsNeeded:
-    """How many hosts must be complete: this one, a share of the targets, or a number of them."""
+    """How many hosts must be complete, or what ``goal`` says: this one, a share of the targets, or a number of them."""
 
     is_here: bool = False
     share: float = 0.0
     """In percent; 0 where ``count`` says it."""
     count: int = 0
+    goal: Goal = COMPLETE
 
     @classmethod
-    def parse(cls, text: str) -> HostsNeeded:
-        """``here``, ``90%`` or ``4``. Raises UsageError."""
+    def parse(cls, text: str, goal: str = "complete") -> HostsNeeded:
+        """``here``, ``90%`` or ``4``; a key of ``GOALS``. Raises UsageError."""
+        if goal not in GOALS:
+            raise UsageError(f"goal {goal[:40]!r} must be one of {', '.join(GOALS)}")
         if text == HERE:
-            return cls(is_here=True)
+            return cls(is_here=True, goal=GOALS[goal])
         try:
             if text.endswith("%") and 0 < float(text[:-1]) <= 100:
-                return cls(share=float(text[:-1]))
+                return cls(share=float(text[:-1]), goal=GOALS[goal])
             if text.isascii() and text.isdigit() and int(text) >= 1:
-                return cls(count=int(text))
+                return cls(count=int(text), goal=GOALS[goal])
         except ValueError:
             pass
         raise UsageError(f"hosts {text[:40]!r} is neither 'here', a share such as 90% nor a number of hosts")
 
     def met_by(self, row: DeploymentRow, here: str) -> bool:
-        """Whether the row has enough complete hosts; ``here`` is this host's name."""
+        """Whether enough hosts of the row have done it; ``here`` is this host's name."""
         if self.is_here:
-            return any(host.name == here and host.state == "complete" for host in row.hosts)
-        needed = row.hosts_total * self.share / 100 if self.share else self.count
-        return row.hosts_total > 0 and row.hosts_complete >= needed
+            return any(host.name == here and self.goal.is_met(row, host) for host in row.hosts)
+        return row.hosts_total > 0 and self._done(row) >= self._number(row)
+
+    def is_hopeless(self, row: DeploymentRow) -> bool:
+        """Whether so many hosts have refused, or have a reason that does not end by itself, that the others are too
+        few."""
+        if self.is_here or self.goal is not COMPLETE:
+            return False
+        return row.hosts_total - len(_lost(row)) < min(self._number(row), row.hosts_total)
+
+    def _done(self, row: DeploymentRow) -> int:
+        return row.hosts_complete if self.goal is COMPLETE else sum(self.goal.is_met(row, host) for host in row.hosts)
+
+    def _number(self, row: DeploymentRow) -> float:
+        return row.hosts_total * self.share / 100 if self.share else self.count
+
+    def so_far(self, row: DeploymentRow, here: str) -> str:
+        """What holds now, in words; of the hosts that count, those furthest behind, and why."""
+        label = _label(row)
+        if self.is_here:
+            return f"{label} is {lacking(row, [host for host in row.hosts if host.name == here])}"
+        if not row.hosts_total:
+            return f"no known host is among the targets of {label}"
+        head = f"{label} is {self.goal.words} {self._done(row)} of {row.hosts_total} hosts"
+        if self.goal is not COMPLETE:
+            return f"{head}; not on: {_told(host for host in row.hosts if not self.goal.is_met(row, host))}"
+        return head + _furthest_behind(row)
 
 
 def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
     """Raises DeploymentEndedError when the hosts that are needed will not become complete any more."""
-    label = f"{row.name}@{row.version}"
+    if needed.goal is not COMPLETE:
+        return
+    label = _label(row)
     if row.state == "cancelled":
-        raise DeploymentEndedError(f"{label} was cancelled", code="E_CANCELLED")
+        kept = f"; it is complete on {row.hosts_complete} of {row.hosts_total} hosts" if row.hosts_complete else ""
+        raise DeploymentEndedError(f"{label} was cancelled{kept}", code="E_CANCELLED")
     if needed.is_here:
         own = [host for host in row.hosts if host.name == here]
         if not own:
@@ -83,10 +136,68 @@ def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
         if own[0].state in (*_OVER, "cancelled"):
             code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
             raise DeploymentEndedError(f"{label} has ended on this host: {_words(own[0], row)}", code=code)
+        if all(host.reason == _FORBIDDEN for host in row.hosts):
+            raise DeploymentEndedError(f"no host may read the source of {label}; add it to sources.allow")
     elif row.state in _OVER:
-        raise DeploymentEndedError(f"{label} has ended; {lacking(row, row.hosts)}")
-    if row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
-        raise DeploymentEndedError(f"no host may read the source of {label}; add it to sources.allow")
+        raise ended(row, [host for host in row.hosts if host.state != "complete"])
+    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
+        raise ended(row, _lost(row))
+
+
+def ended(row: DeploymentRow, hosts: Sequence[HostRow] | None = None) -> DeploymentEndedError:
+    """It ends without ``hosts``: by default those that no waiting brings any further."""
+    lost = _lost(row) if hosts is None else hosts
+    reason = reason_of_word(lost[0].reason) if lost else HostReason.OTHER
+    return DeploymentEndedError(
+        f"{_label(row)} is complete on {row.hosts_complete} of {row.hosts_total} hosts and has ended: "
+        f"{_told(lost)}{_explained(lost)}",
+        code_of_exit=reason.exit_code if len(lost) == row.hosts_total else ExitCode.PARTIAL,
+    )
+
+
+def _label(row: DeploymentRow) -> str:
+    return f"{row.name}@{row.version_label or row.version}"
+
+
+def _lost(row: DeploymentRow) -> list[HostRow]:
+    """Hosts that no waiting brings any further."""
+    behind = [host for host in row.hosts if host.state != "complete"]
+    return [host for host in behind if host.state in _OVER or reason_of_word(host.reason).heals is Heals.NEVER]
+
+
+def _reason(host: HostRow) -> str:
+    return told_reason(host.reason, subject=host.subject, file=host.file)
+
+
+def _told(hosts: Iterable[HostRow]) -> str:
+    """Each with its state, its reason, and what its users see."""
+    words = [
+        f"{host.name} {host.state} {_reason(host)}".rstrip()
+        + ("" if host.current is None else f" (current: {host.current})")
+        for host in hosts
+    ]
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
+
+
+def _explained(hosts: Iterable[HostRow]) -> str:
+    """What the first three reasons mean, and their cures."""
+    known = [reason_of_word(word) for word in list(dict.fromkeys(host.reason for host in hosts if host.reason))[:3]]
+    return "".join(f"; {one.value}: {one.sentence} ({one.cured_by.value}: {one.cure})" for one in known)
+
+
+def _furthest_behind(row: DeploymentRow) -> str:
+    behind = sorted((host for host in row.hosts if host.state != "complete"), key=lambda host: host.chunks_verified)
+    if not behind:
+        return ", and more were asked for"
+    words = [
+        f"{host.name} {percent_words(host.chunks_verified, row.chunks_total)} {_reason(host)}".rstrip()
+        for host in behind[:3]
+    ]
+    told = f"; furthest behind: {', '.join(words)}{_explained(behind[:3])}"
+    gone = [host.name for host in behind if host.reason in _AWAY]
+    if gone and not any(host.reason in _AWAY for host in behind[:3]):
+        told += f"; {gone[0]} is gone and counts until `gossipd forget {gone[0]}`"
+    return told
 
 
 def newest(rows: Sequence[DeploymentRow], name: str, where: str, here: str) -> DeploymentRow:

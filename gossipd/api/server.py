@@ -15,7 +15,8 @@ GET      /v1/wants                         {"wants": [...]}: parts that this hos
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
-         &round_s=                         round is over; a refusal at once if it cannot be
+         &goal=&round_s=                   round is over; a refusal if it cannot be. goal: complete,
+                                           current, removed
 GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
@@ -175,9 +176,9 @@ class _Pages:
         return _json({"deployment": rows[0]})
 
     async def wait(self, request: Request) -> Response:
-        given = _given(request, "name", optional=("version", "hosts", "round_s"))
+        given = _given(request, "name", optional=("version", "hosts", "goal", "round_s"))
         version = _version(given["version"]) if given.get("version") else None
-        needed = HostsNeeded.parse(given.get("hosts") or "100%")
+        needed = HostsNeeded.parse(given.get("hosts") or "100%", given.get("goal") or "complete")
         return _json(await self._polls.wait(given["name"], version, needed, _round_s(given.get("round_s", "20"))))
 
     async def latest(self, request: Request) -> Response:
@@ -459,7 +460,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         status = 400
     elif isinstance(error, RemoteError) and status == 409:
         status = 502
-    body = error_body(error.code, str(error), int(error.exit_code))
+    body = error_body(error.code, str(error), int(getattr(error, "code_of_exit", error.exit_code)))
     return Response(body, status_code=status, media_type="application/json")
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gossipd.core.errors import UsageError
-from gossipd.core.reasons import HostReason, reason_of_word
+from gossipd.core.reasons import told_reason
 from gossipd.core.units import parse_seconds, show_bytes
 from gossipd.core.versions import parse_version
 
@@ -41,13 +41,7 @@ def daemon_options(function: F) -> F:
 
 def reason_words(host: dict[str, Any]) -> str:
     """A host's reason, the file and whom it is about."""
-    reason, subject = host["reason"], host.get("subject", "")
-    known = reason_of_word(reason)
-    reason += f" of {host['file']}" if host.get("file") else ""
-    if not subject:
-        return str(reason)
-    is_of_a_host = known.is_the_readers or known is HostReason.WAITS_FOR_READER
-    return f"{reason}, says {subject}" if is_of_a_host else f"{reason} key={subject[:12]}"
+    return told_reason(host["reason"], subject=host.get("subject", ""), file=host.get("file", ""))
 
 
 def examples(*lines: str) -> str:
@@ -129,13 +123,6 @@ def time_words(seconds: float) -> str:
 def label_words(row: dict[str, Any]) -> str:
     """``NAME@VERSION``, with the step where the version is one; a daemon of 0.1 tells the plain version only."""
     return f"{row['name']}@{row.get('version_label') or row['version']}"
-
-
-def percent_words(part: int, whole: int) -> str:
-    """``100 %`` only when it is exact; one decimal, rounded down."""
-    if whole <= 0 or part >= whole:
-        return "100 %"
-    return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"
 
 
 def traffic_words(row: dict[str, Any]) -> str:

@@ -22,13 +22,12 @@ from gossipd.cli.options import (
     echo_json,
     examples,
     label_words,
-    percent_words,
     reason_words,
     table,
     time_words,
     traffic_words,
 )
-from gossipd.core.units import show_bytes
+from gossipd.core.units import percent_words, show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number

@@ -8,8 +8,9 @@ import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, percent_words
+from gossipd.cli.options import daemon_options, echo_json, examples
 from gossipd.core.errors import ExitCode
+from gossipd.core.units import percent_words
 
 BAD_SHOWN = 10  # enough to show a pattern, with the count
 

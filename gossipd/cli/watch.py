@@ -18,8 +18,8 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import label_words, percent_words, reason_words, time_words, traffic_words
-from gossipd.core.units import show_bytes
+from gossipd.cli.options import label_words, reason_words, time_words, traffic_words
+from gossipd.core.units import percent_words, show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
 LINES_LEAST = 6  # of a deployment that is under way: title, three hosts, totals, traffic

@@ -45,13 +45,16 @@ _BY_EXIT_CODE: dict[int, type[RefusedByDaemonError]] = {
 }
 
 
+_ENDED = ("E_CANCELLED", "E_PARTIAL", "E_GONE")  # whatever their exit code, which may be of the reason
+
+
 @contextmanager
 def typed_refusals() -> Iterator[None]:
     """Raise a refusal as the class of its exit code; one without a class as it is."""
     try:
         yield
     except RefusedByDaemonError as error:
-        kind = _BY_EXIT_CODE.get(error.code_of_exit)
+        kind = EndedError if error.code in _ENDED else _BY_EXIT_CODE.get(error.code_of_exit)
         if kind is None or isinstance(error, kind):
             raise
         raise kind(error.code, str(error), error.code_of_exit) from None

@@ -389,3 +389,13 @@ def reason_of_word(word: str) -> HostReason:
 def reason_of_number(number: int) -> HostReason:
     """The reason with that number; of a later version ``OTHER``, as only its name is lost."""
     return _BY_NUMBER.get(number, HostReason.OTHER)
+
+
+def told_reason(word: str, *, subject: str, file: str) -> str:
+    """A host's reason for people: the file, and whom it is about, a host or a key."""
+    words = f"{word} of {file}" if file else word
+    if not subject:
+        return words
+    known = reason_of_word(word)
+    is_of_a_host = known.is_the_readers or known is HostReason.WAITS_FOR_READER
+    return f"{words}, says {subject}" if is_of_a_host else f"{words} key={subject[:12]}"

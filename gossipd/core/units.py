@@ -61,3 +61,10 @@ def show_time(seconds: float) -> str:
 def timestamp(wall_s: float) -> str | None:
     """RFC 3339 in UTC to the second; None for zero, which means never."""
     return show_time(wall_s) if wall_s > 0 else None
+
+
+def percent_words(part: int, whole: int) -> str:
+    """``100 %`` only when it is exact; one decimal, rounded down."""
+    if whole <= 0 or part >= whole:
+        return "100 %"
+    return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"

@@ -137,9 +137,9 @@ MUTANTS = (
     Mutant(
         "waits-for-what-cannot-come",
         "wait looks at states only.",
-        "gossipd/cli/wait.py",
-        'reason_of_word(host["reason"]).heals is Heals.NEVER]\n',
-        'host["reason"] is Heals.NEVER]\n',
+        "gossipd/api/readiness.py",
+        "reason_of_word(host.reason).heals is Heals.NEVER]\n",
+        "host.reason is Heals.NEVER]\n",
         (_COMMANDS,),
     ),
     Mutant(

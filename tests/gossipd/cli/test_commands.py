@@ -210,7 +210,7 @@ def waited(shell: Shell, complete: int, *reasons: HostReason, state: str = "down
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossipd.cli.wait.HOPELESS_S", 0.0)
+    monkeypatch.setattr("gossipd.api.long_poll.HOPELESS_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_patience")

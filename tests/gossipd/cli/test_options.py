@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from gossipd.cli.options import Duration, percent_words, table, time_words
+from gossipd.cli.options import Duration, table, time_words
+from gossipd.core.units import percent_words
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from gossipd.cli.wait import CURRENT, REMOVED, progress_words
-from tests.gossipd.api.fake_daemon import FakeDaemon
+from gossipd.cli.wait import progress_words
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.cli.large_clusters import deployment, host
 
@@ -23,8 +24,8 @@ def test_the_line_says_how_far_and_what_holds_hosts_up() -> None:
 
 def test_the_line_counts_where_users_are_led_and_where_it_is_gone() -> None:
     hosts = [{**host(number), "current": number % 2} for number in range(3)] + [host(3, state="removed")]
-    assert progress_words("qwen@1", {**deployment(hosts), "version": 1}, CURRENT) == "qwen@1  current on 1/4 hosts"
-    assert progress_words("qwen@1", deployment(hosts), REMOVED) == "qwen@1  removed from 1/4 hosts"
+    assert progress_words("qwen@1", {**deployment(hosts), "version": 1}, "current") == "qwen@1  current on 1/4 hosts"
+    assert progress_words("qwen@1", deployment(hosts), "removed") == "qwen@1  removed from 1/4 hosts"
 
 
 def waited(path: Path, stderr: int) -> None:
@@ -50,3 +51,29 @@ def test_a_log_file_has_only_the_end(tmp_path: Path) -> None:
     with running(path, FakeDaemon()), (tmp_path / "log").open("wb") as log:
         waited(path, log.fileno())
     assert (tmp_path / "log").read_text().startswith("E_TIMEOUT")
+
+
+def test_the_time_is_up_also_while_no_daemon_is_there(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gossipd", "wait", "a@1", "--timeout", "1.2s", "--socket", str(tmp_path / "none")]
+    begun = time.monotonic()
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert 1.2 <= time.monotonic() - begun < 10
+    assert ended.returncode == 4
+    assert ended.stderr.count("waiting for it") == 1
+
+
+def test_the_line_goes_on_while_it_waits(tmp_path: Path) -> None:
+    """Rounds are short on a terminal, so that what changes is seen."""
+    path, daemon = tmp_path / "gossipd.sock", FakeDaemon(rows=[])
+    with running(path, daemon):
+        ours, theirs = os.openpty()
+        words = [sys.executable, "-m", "gossipd", "wait", "org/toy@3", "--hosts", "3", "--socket", str(path)]
+        with subprocess.Popen(words, stderr=theirs) as waiting:
+            os.close(theirs)
+            text = ""
+            for seen, complete in (("not known here yet", 2), ("2/4 hosts", 3)):
+                while seen not in text:
+                    text += os.read(ours, 65536).decode()
+                daemon.rows = [toy_row(complete)]
+            assert waiting.wait(30) == 0
+        os.close(ours)

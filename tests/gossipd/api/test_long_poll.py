@@ -1,0 +1,74 @@
+"""Rounds of waiting: what is hopeless ends them when it has been so for some seconds, over several rounds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from gossipd.api.long_poll import BETWEEN_ROUNDS_S, HOPELESS_S, LongPoll
+from gossipd.api.readiness import DeploymentEndedError, HostsNeeded
+from gossipd.core.errors import ExitCode
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
+
+ALL = HostsNeeded.parse("100%")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("gossipd.api.long_poll.time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+def refused_by_one() -> FakeDaemon:
+    row = toy_row(2)
+    hosts = [*row.hosts[:3], msgspec.structs.replace(row.hosts[3], state="failed", reason="refused_key")]
+    return FakeDaemon(rows=[msgspec.structs.replace(row, hosts=hosts)])
+
+
+async def test_what_is_hopeless_ends_the_wait_after_some_seconds_of_rounds(clock: Clock) -> None:
+    polls = LongPoll(refused_by_one())
+    for _ in range(3):
+        assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+        clock.now += HOPELESS_S / 3 + 0.01
+    with pytest.raises(DeploymentEndedError, match=r"has ended: node-4 failed refused_key") as caught:
+        await polls.wait("org/toy", 3, ALL, 0.0)
+    assert caught.value.code_of_exit is ExitCode.PARTIAL
+
+
+async def test_a_later_wait_has_its_own_patience(clock: Clock) -> None:
+    polls = LongPoll(refused_by_one())
+    await polls.wait("org/toy", 3, ALL, 0.0)
+    clock.now += BETWEEN_ROUNDS_S + HOPELESS_S
+    assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+
+
+async def test_fewer_hosts_are_not_hopeless_and_hope_that_returns_counts(clock: Clock) -> None:
+    daemon = refused_by_one()
+    polls = LongPoll(daemon)
+    for rows in (daemon.rows, [toy_row(2)], daemon.rows):
+        daemon.rows = rows
+        assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+        clock.now += HOPELESS_S - 1
+        assert not (await polls.wait("org/toy", 3, HostsNeeded.parse("3"), 0.0)).ready
+    assert (await polls.wait("org/toy", 3, HostsNeeded.parse("2"), 0.0)).ready
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"), [("current", "current on 0 of 4 hosts; not on: node-1"), ("removed", "removed from 0 of 4")]
+)
+async def test_other_goals_are_counted_and_named(clock: Clock, goal: str, words: str) -> None:
+    polls = LongPoll(refused_by_one())
+    answer = await polls.wait("org/toy", 3, HostsNeeded.parse("100%", goal), 0.0)
+    assert not answer.ready
+    assert words in answer.sentence
