@@ -14,15 +14,16 @@ a joiner.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from membership import wire
 from membership.errors import WireError
 from membership.events import MemberForgotten
 from membership.judge import Judge
-from membership.member import Address, Handle, NodeId
+from membership.member import Address, Handle, MemberState, NodeId
 from membership.node import FORGET_LABEL, MembershipNode
-from membership.tombstones import Tombstones
+from membership.tombstones import Tombstone, Tombstones
 from membership.verified_cache import Claim
 
 _WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
@@ -101,12 +102,15 @@ class Forgets:
             self._node.at(now + _LOOK_S, self._look)
 
     def _carry_out(self, subject: Handle, heard: bytes | None, now: float) -> None:
-        node = self._node
-        part = wire.forget_part(node.own.handle, subject, self._roster.claims[subject].record.boot)
-        word = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.verified_cache.cluster_id + part))
+        word = self._word_of(subject, self._roster.claims[subject].record.boot)
         self.remove(subject, now)
         self.tombstones.inscribe(subject, word)
-        node.rumours.membership.add(("forget", subject), heard or word)
+        self._node.rumours.membership.add(("forget", subject), heard or word)
+
+    def _word_of(self, subject: Handle, boot: int) -> bytes:
+        node = self._node
+        part = wire.forget_part(node.own.handle, subject, boot)
+        return wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.verified_cache.cluster_id + part))
 
     # ---- the roster
 
@@ -118,6 +122,21 @@ class Forgets:
         self._node.asked.discard(handle)
         self.tombstones.add(handle, claim.record.boot, now)
         self._node.tell(MemberForgotten(claim.node, claim.record.name))
+
+    def recall(self, stones: Iterable[Tombstone], now: float) -> None:
+        """What an earlier life of this node has kept (``kept``)."""
+        for stone in stones:
+            if stone.handle not in self._roster.claims:
+                self.tombstones.add(stone.handle, stone.boot, now)
+                if stone.is_told:
+                    self.tombstones.inscribe(stone.handle, self._word_of(stone.handle, stone.boot))
+
+    def kept(self) -> list[Tombstone]:
+        """For the next life of this node: the tombstones, and the lives that ended with a goodbye."""
+        roster = self._roster
+        left = [handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT]
+        ended = [Tombstone(handle, roster.claims[handle].record.boot, False) for handle in left]
+        return self.tombstones.kept() + ended
 
     def is_buried(self, handle: Handle, boot: int, now: float) -> bool:
         """Whether a life is off the roster, so that others' word of it is ignored; they are told so (``answer``)."""

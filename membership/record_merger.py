@@ -104,7 +104,8 @@ class RecordMerger:
         if len(self._roster.claims) >= node.settings.member_count_max:
             node.counts["members_refused_full"] += 1
             return None
-        if asker is None and self._forgets.is_buried(claim.handle, claim.record.boot, now):
+        # A JOIN that somebody has recorded comes from anywhere.
+        if asker != claim.address and self._forgets.is_buried(claim.handle, claim.record.boot, now):
             return None
         if not self._has_place(claim, now, asker):
             return None

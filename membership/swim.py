@@ -37,6 +37,7 @@ from membership.seal import KeyRing, OpenedDatagram
 from membership.settings import SwimSettings
 from membership.sync_server import ASK_BYTES, SyncServer
 from membership.synchroniser import Synchroniser
+from membership.tombstones import Tombstone
 from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
@@ -215,6 +216,14 @@ class Swim:
         dead = {handle for handle in roster.gone if not roster.has_answered(handle)}
         others = [claim for claim in roster.claims.values() if claim is not roster.own]
         return [claim.record for claim in others if claim.handle not in left | dead]
+
+    def tombstones(self) -> list[Tombstone]:
+        """Lives that are over, for the next life: of members that were forgotten, and of those that left."""
+        return self._forgets.kept()
+
+    def recall(self, tombstones: Iterable[Tombstone], now: float) -> None:
+        """What ``tombstones`` gave at the end of an earlier life; before anything is heard."""
+        self._forgets.recall(tombstones, now)
 
     def self_record(self) -> Record:
         """Our own record as it is in force, signed."""

@@ -3,6 +3,9 @@
 A tombstone names a life (boot number): a newer life of the same key passes, and so does the member itself when it asks
 to join. When there are too many, the oldest goes. One that followed a FORGET holds this node's own word of it; others
 are this node's own affair (an address made free, a member that was gone too long).
+
+The host keeps them over a restart: when all hosts restart at once, nobody else would know which lives are over, and an
+old signed record would bring one of them back. Their time begins again then, so that no wall clock is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +14,14 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from membership.member import Handle
+
+
+class Tombstone(NamedTuple):
+    """A life that is over, for the next life of this node. ``is_told``: a FORGET said so."""
+
+    handle: Handle
+    boot: int
+    is_told: bool
 
 
 class _Stone(NamedTuple):
@@ -56,6 +67,10 @@ class Tombstones:
     def lift(self, handle: Handle) -> None:
         """The member asked to join again."""
         self._stones.pop(handle, None)
+
+    def kept(self) -> list[Tombstone]:
+        """All of them, the oldest first."""
+        return [Tombstone(handle, stone.boot, bool(stone.word)) for handle, stone in self._stones.items()]
 
     def __len__(self) -> int:
         return len(self._stones)

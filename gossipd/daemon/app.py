@@ -129,8 +129,9 @@ class App:
             WordRefusals(audit, self._directory), clocks=self._clocks, cluster_clock=self._cluster_clock,
         )  # fmt: skip
         self._membership_host = MembershipHost(
-            self.live, record=record, roster=roster, alarms=self.reports.alarms, rules=rules
-        )
+            self.live, record=record, roster=roster, tombstones=self._state.tombstones(), alarms=self.reports.alarms,
+            rules=rules,
+        )  # fmt: skip
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,

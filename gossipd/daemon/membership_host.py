@@ -28,15 +28,17 @@ from membership.host_rules import HostRules
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
+from membership.tombstones import Tombstone
 
 
 class MembershipHost:
-    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run.
-    ``rules`` judge what is heard."""
+    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``, ``tombstones``: members of an
+    earlier run, and those that are none any more. ``rules`` judge what is heard."""
 
     def __init__(
-        self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms, rules: HostRules
-    ) -> None:
+        self, live: LiveSettings, *, record: Record, roster: list[Record], tombstones: list[Tombstone], alarms: Alarms,
+        rules: HostRules,
+    ) -> None:  # fmt: skip
         config, keys = live.config, live.keys
         self._live = live
         self._alarms = alarms
@@ -45,6 +47,7 @@ class MembershipHost:
         settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
         rng, now = Random(secrets.randbits(64)), trio.current_time()
         self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster, rules=rules)
+        self.swim.recall(tombstones, now)
 
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop

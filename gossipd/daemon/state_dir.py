@@ -6,7 +6,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
 
     DIR/state/boot               decimal: how often this node has started
     DIR/state/register           statements, trusted versions, removed marks (``deployment.statement_file``)
-    DIR/state/roster             signed member records, each behind its length in two bytes
+    DIR/state/roster             signed member records, each behind its length in two bytes; then tombstones likewise
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from threading import Condition, Lock
 
 from gossipd.audit.witness import Witness
@@ -39,11 +40,13 @@ from gossipd.store.disk.durable import PosixDisk, make_root
 from membership.errors import WireError
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
+from membership.tombstones import Tombstone
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 WITNESS, PUBLISHING, WANTS = "witness", "publishing", "wants"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
+_TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
 _BOOT_DIGITS_MAX = len(str(BOOT_MAX))
 
 
@@ -109,9 +112,20 @@ class StateDirectory:
             at = end
         return records
 
-    def keep_roster(self, records: Iterable[Record]) -> None:
-        """The members' records, for the next start."""
-        encoded = [encode_signed(record) for record in records]
+    def tombstones(self) -> list[Tombstone]:
+        """Lives of members that are over."""
+        kept = self._read(ROSTER) or b""
+        found, at = [], 0
+        while at + _LENGTH_BYTES <= len(kept):
+            end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
+            if end - at == _LENGTH_BYTES + _TOMBSTONE.size and end <= len(kept):
+                found.append(Tombstone(*_TOMBSTONE.unpack_from(kept, at + _LENGTH_BYTES)))
+            at = end
+        return found
+
+    def keep_roster(self, records: Iterable[Record], tombstones: Iterable[Tombstone] = ()) -> None:
+        """The members' records and the lives that are over, for the next start."""
+        encoded = [encode_signed(record) for record in records] + [_TOMBSTONE.pack(*one) for one in tombstones]
         self._write(ROSTER, b"".join(len(one).to_bytes(_LENGTH_BYTES, "big") + one for one in encoded))
 
     def progress(self, *, now: float, wall_s: float) -> ClusterProgress:

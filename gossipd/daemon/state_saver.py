@@ -23,7 +23,9 @@ from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
+from membership.member import Record
 from membership.swim import Swim
+from membership.tombstones import Tombstone
 
 LOOK_S = 1.0
 KEEP_S = 5.0  # a crash costs at most this much of the roster, which gossip brings again, and of our own counters
@@ -43,7 +45,7 @@ class StateSaver:
     async def run(self) -> None:
         """Never returns."""
         kept_revision, kept_table, table_s = self.register.revision, b"", -math.inf
-        kept_roster, roster_s = self.swim.roster_records(), trio.current_time()
+        kept_roster, roster_s = self._roster(), trio.current_time()
         self._show_equivocations()
         while True:
             await until_next_look(LOOK_S)
@@ -53,9 +55,9 @@ class StateSaver:
                 self._show_equivocations()
                 writes.append(partial(self.state.keep_register, *snapshot(self.register)))
             now = trio.current_time()
-            if now - roster_s > KEEP_S and (roster := self.swim.roster_records()) != kept_roster:
+            if now - roster_s > KEEP_S and (roster := self._roster()) != kept_roster:
                 kept_roster, roster_s = roster, now
-                writes.append(partial(self.state.keep_roster, roster))
+                writes.append(partial(self.state.keep_roster, *roster))
             # Our own counters are in it, and nobody else can tell us those after a crash.
             if now - table_s > KEEP_S and (table := self.table.to_bytes()) != kept_table:
                 kept_table, table_s = table, now
@@ -67,8 +69,11 @@ class StateSaver:
                     self.alarms.cured(StateWriteError.code)
             except StateWriteError as error:
                 # All of it is tried again at the next look.
-                kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", [], -math.inf, -math.inf
+                kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", ([], []), -math.inf, -math.inf
                 self.alarms.ring(error.code, str(error.args[0]))
+
+    def _roster(self) -> tuple[list[Record], list[Tombstone]]:
+        return self.swim.roster_records(), self.swim.tombstones()
 
     def _show_equivocations(self) -> None:
         for one in self.register.alarms():
@@ -81,7 +86,7 @@ class StateSaver:
     def keep_all(self) -> None:
         """At the end; a disk that refuses costs what gossip brings again."""
         with contextlib.suppress(StateWriteError):
-            self.state.keep_roster(self.swim.roster_records())
+            self.state.keep_roster(*self._roster())
             self.state.keep_register(*snapshot(self.register))
             self.state.keep_progress(self.table.to_bytes())
             self.state.keep_witness(self.witness.to_bytes())

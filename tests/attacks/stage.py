@@ -20,6 +20,8 @@ from membership.seal import DatagramSeal, KeyRing
 FOR_OTHERS = DeploymentId(b"\x0b" * 32)
 TRAINER = SecretKey(b"may sign lab/* and nothing else.")
 TRAINER_NAMES = ("lab/*",)
+RETIRED = SecretKey(b"a host that was forgotten.......")
+RETIRED_BOOT = 1_000_000  # of its last life
 
 
 @dataclass(slots=True)

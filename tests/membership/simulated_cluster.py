@@ -211,10 +211,12 @@ class SimulatedCluster:
         self.struck["crash"] += 1
 
     def restart(self, index: int, *, join: Sequence[int] = (), keep_roster: bool = True) -> None:
-        """A new life at once, with or without what the old one knew."""
+        """A new life at once, with or without the members and tombstones that the old one knew."""
         old = self.hosts[index].swim
         self.struck["restart_with_state" if keep_roster else "restart_without_state"] += 1
-        self.start(index, join=join, roster=old.roster_records() if old is not None and keep_roster else ())
+        kept = old if keep_roster else None
+        swim = self.start(index, join=join, roster=() if kept is None else kept.roster_records())
+        swim.recall([] if kept is None else kept.tombstones(), self.now)
 
     def cut(self, indexes: Iterable[int], *, together: bool, queue: bool = False) -> None:
         """Off the network, as one group or each alone; ``queue`` keeps what is sent and delivers it on ``heal``."""

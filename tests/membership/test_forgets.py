@@ -146,6 +146,66 @@ def test_halves_of_which_one_forgot_a_member_of_the_other_become_one() -> None:
     assert is_one_view(cluster, 12)
 
 
+@pytest.mark.parametrize("how", ["forgotten", "left"])
+def test_an_old_record_brings_nobody_back_after_all_hosts_were_restarted(how: str) -> None:
+    cluster = settled()
+    gone = cluster.swim(GONE)
+    record = gone._node.own.item
+    if how == "left":
+        gone.leave(cluster.now)
+        cluster._flush(GONE)
+    cluster.crash(GONE)
+    cluster.run(cluster.now + 20.0)
+    if how == "forgotten":
+        forget(cluster)
+        cluster.run(cluster.now + 20.0)
+    for life in range(2):
+        for index in range(7):
+            cluster.restart(index, join=((index + 1) % 7,))
+        cluster.run(cluster.now + 10.0 + life)
+    for index in range(7):
+        cluster.swim(index)._take_items([record], cluster.now, FORWARDER)
+        cluster._flush(index)
+    cluster.run(cluster.now + 30.0)
+    assert not any(knows(cluster, index) for index in range(7))
+    assert is_one_view(cluster, 7)
+    cluster.start(GONE, join=(0,))
+    cluster.run(cluster.now + 30.0)
+    assert is_one_view(cluster, 8), "a life of its own passes"
+
+
+def test_a_recorded_join_brings_a_forgotten_life_back_from_its_own_address_only() -> None:
+    cluster = settled()
+    gone = cluster.hosts[GONE]
+    own = cluster.swim(GONE)._node
+    joins = [own.seal.seal(bytes((wire.JOIN, 0)) + own.own.item, None) for _ in range(2)]
+    cluster.crash(GONE)
+    cluster.run(cluster.now + 20.0)
+    forget(cluster)
+    cluster.run(cluster.now + 5.0)
+    for join, address in zip(joins, [("198.51.100.1", 7946), gone.address], strict=True):
+        assert not knows(cluster, 0)
+        cluster.swim(0).handle_datagram(join, address, cluster.now)
+    assert knows(cluster, 0)
+
+
+def test_after_a_restart_a_forget_is_told_again_in_ones_own_name() -> None:
+    cluster = settled()
+    record = cluster.swim(GONE)._node.own.item
+    cluster.crash(GONE)
+    cluster.run(cluster.now + 20.0)
+    forget(cluster)
+    cluster.restart(TELLER, join=(0,))
+    cluster.run(cluster.now + 5.0)
+    for index in range(7):
+        if index != TELLER:  # what a host without state has
+            cluster.swim(index)._forgets.tombstones.lift(cluster.hosts[GONE].node[:8])
+    cluster.swim(AWAY)._take_items([record], cluster.now, FORWARDER)
+    cluster._flush(AWAY)
+    cluster.run(cluster.now + 60.0)
+    assert not any(knows(cluster, index) for index in range(7))
+
+
 def test_a_liars_forget_hides_no_living_member_from_a_newcomer() -> None:
     cluster = settled()
     late = cluster.add_host("late", "rack-0")

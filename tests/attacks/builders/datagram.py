@@ -14,7 +14,8 @@ from membership.bounds import ceiling
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, sign_record
 from membership.seal import OVERHEAD_BYTES, DatagramSeal, KeyRing
-from tests.attacks.stage import Stage
+from membership.sync_server import ASK_BYTES
+from tests.attacks.stage import RETIRED, RETIRED_BOOT, Stage
 
 PING = wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0)
 _PLACES = {"version": 0, "tag": 1, "flags": 5, "sender": 6, "boot": 22, "counter": 30, "body": 40, "mac": -1}
@@ -164,6 +165,22 @@ def join(stage: Stage, whose: str) -> list[bytes]:
     record = replace(stage.liar, public_key=secret.public.ed25519, boot=int(stage.now_s), name=named)
     body = bytes((wire.JOIN, 0)) + wire.item(wire.RECORD, _packed(stage, record, secret))
     return [stage.sealed_as(record.node, record.boot, body)]
+
+
+def retired(stage: Stage, through: str) -> list[bytes]:
+    """The signed record of a host that was forgotten before all daemons were started again, as it was recorded once."""
+    record = replace(stage.other, public_key=RETIRED.public.ed25519, boot=RETIRED_BOOT, name="retired", host=NOWHERE)
+    data = _packed(stage, record, RETIRED)
+    if through == "roster":
+        return [stage.gossip(wire.roster(wire.STATE_DEAD, 0, data))]
+    item = wire.item(wire.RECORD, data)
+    if through == "record":
+        return [stage.gossip(item)]
+    head = {
+        "join": bytes((wire.JOIN, 0)), "own gossip": bytes((wire.GOSSIP,)),
+        "sync": bytes((wire.SYNC_ASK,)).ljust(ASK_BYTES, b"\0"),
+    }[through]  # fmt: skip
+    return [stage.sealed_as(record.node, record.boot, head + item)]
 
 
 def sybils(stage: Stage, count: int, address: str) -> list[bytes]:

@@ -31,18 +31,20 @@ from gossipd.swarm.capabilities import NodeCapabilities
 from membership import wire
 from membership.credentials import Credentials
 from membership.events import MemberChanged, MemberUp, PayloadHeard, PayloadKind
-from membership.member import NodeId, Record
+from membership.member import HANDLE_BYTES, NodeId, Record, node_id
 from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from tests.attacks.stage import Stage
+from membership.tombstones import Tombstone
+from tests.attacks.stage import RETIRED, RETIRED_BOOT, Stage
 from tests.gossipd.deployment.scripted_host import KEY, ONE, OWN, WALL_S, ScriptedHost, ScriptedRoster, said
 from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 RING = KeyRing(b"attacked cluster", (b"K" * 32,))
 LIAR, VICTIM, OTHER = (SecretKey(name.ljust(32, b".")) for name in (b"liar", b"victim", b"other"))
 _BOOT = int(WALL_S) - 1_000
+_HONEST = ("node-1", "victim", "other", "retired")
 
 
 @cache
@@ -117,6 +119,8 @@ class GossipSurface:
         self._host.roster.roles = DEFAULT_ROLES
         self._judges = _Judges(self._host.roster, self._records.values())
         self._swim = self._life(self._host.statements, [])
+        retired = node_id(RETIRED.public.ed25519)
+        self._swim.recall([Tombstone(retired[:HANDLE_BYTES], RETIRED_BOOT, is_told=False)], self._now)
         for name in ("victim", "other", "liar"):
             one = self._records[name]
             joining = bytes((wire.JOIN, 0)) + wire.item(
@@ -161,7 +165,7 @@ class GossipSurface:
 
     def state(self) -> dict[str, Any]:
         """See Surface. What the liar says of itself is not part of it, nor are members that it makes up."""
-        rows = [one for one in self._swim.members() if one.record.name in ("node-1", "victim", "other")]
+        rows = [one for one in self._swim.members() if one.record.name in _HONEST]
         events = self._swim._event_store._statements
         return {
             "members": sorted((one.record.name, repr(one.record), one.state.value, one.incarnation) for one in rows),

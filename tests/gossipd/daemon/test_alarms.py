@@ -133,6 +133,9 @@ class Table:
     def roster_records(self) -> list[object]:
         return []
 
+    def tombstones(self) -> list[object]:
+        return []
+
 
 def state_saver(state: StateDirectory, register: StatementStore, told: Told) -> StateSaver:
     nothing = cast(Any, Table())

@@ -28,8 +28,9 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys, 1)
     membership_host = MembershipHost(
-        LiveSettings(config, keys), record=record, roster=[], alarms=cast(Alarms, None), rules=LenientRules()
-    )
+        LiveSettings(config, keys), record=record, roster=[], tombstones=[], alarms=cast(Alarms, None),
+        rules=LenientRules(),
+    )  # fmt: skip
     turn_loop = TurnLoop()
     is_busy = True
 

@@ -17,8 +17,9 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.parts.want import parse_want
 from gossipd.parts.want_orders import WantOrdersError, orders_to_bytes
-from membership.member import Record
+from membership.member import Handle, Record
 from membership.record import BOOT_MAX, sign_record
+from membership.tombstones import Tombstone
 
 NAMED = DeploymentId(b"d" * 32)
 PATIENCE_S = 20.0
@@ -98,6 +99,18 @@ def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(t
     path = tmp_path / "state" / "roster"
     path.write_bytes(path.read_bytes()[:-5])
     assert [one.name for one in state.roster()] == ["node-1"]
+    state.close()
+
+
+def test_lives_that_are_over_are_kept_behind_the_roster(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    over = [Tombstone(Handle(bytes((number,)) * 8), BOOT_MAX - number, number == 1) for number in (0, 1)]
+    state.keep_roster([record(1), record(2)], over)
+    assert [one.name for one in state.roster()] == ["node-1", "node-2"]
+    assert state.tombstones() == over
+    path = tmp_path / "state" / "roster"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert state.tombstones() == over[:1]
     state.close()
 
 
