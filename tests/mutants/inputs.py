@@ -520,6 +520,22 @@ MUTANTS = (
         (f"{_TRANSFER}/test_hostile_clients.py",),
     ),
     Mutant(
+        "a-thread-wakes-for-each-burst",
+        "A thread that waits for a piece of a chunk is woken by each burst of packets.",
+        "gossipd/transfer/channel.py",
+        "                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)\n",
+        "                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)\n",
+        (f"{_TRANSFER}/test_channel.py::test_a_piece_wakes_its_thread_once_and_not_for_each_burst",),
+    ),
+    Mutant(
+        "a-full-window-stops-a-fetch",
+        "Where the receive window is full before all of a piece has come, a fetch waits for as much again.",
+        "gossipd/transfer/channel.py",
+        "        return socket.MSG_DONTWAIT ",
+        "        return 0 ",
+        (f"{_TRANSFER}/test_channel.py::test_a_wait_that_ends_early_takes_what_is_here_and_waits_for_the_rest",),
+    ),
+    Mutant(
         "slow-readers-may-hold-every-slot",
         "A peer that reads far slower than others is given as many slots as they are.",
         "gossipd/transfer/slots.py",
