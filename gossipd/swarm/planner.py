@@ -64,7 +64,8 @@ _PeerEvent: TypeAlias = (
     events.PeerSeen | events.PeerLost | events.PeerReachable | events.MembersSeen | events.IsolationChanged
 )
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
-_REST_AFTER_S, _REST_TICK_S = 5.0, 1.0  # while nothing is missing here and nobody has told or asked anything
+# While nothing is missing here and nobody has told or asked anything; at multiples of the clock, when others look too.
+_REST_AFTER_S, _REST_TICK_S = 5.0, 1.0
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
 _LATE_KEPT = 0.8  # per tick: what was late a second ago is likely to be so again
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
@@ -261,7 +262,7 @@ class Planner:
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         wants = not self._swarms or any(swarm.replica.missing_count for swarm in self._swarms.values())
         if not wants and now >= self._heard_s + _REST_AFTER_S:
-            self._is_resting, self._tick_interval_s = True, _REST_TICK_S
+            self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.
         if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):
