@@ -36,6 +36,7 @@ from gossipd.runtime.worker_threads import run_blocking
 ALARM = "E_STEPS"
 START_S = 5.0  # gossip tells a new host what is published within two
 LOOK_S = 0.5
+RESTING_LOOK_S = 1.0  # without a directory to watch: when the daemon is awake anyway
 SHOWN = 3
 NOBODY = -1
 log = structlog.get_logger("watch")
@@ -87,7 +88,7 @@ class StepWatches:
             while True:
                 self._follow(nursery)
                 self._tell()
-                await until_next_look(LOOK_S)
+                await until_next_look(LOOK_S if self._watched else RESTING_LOOK_S)
 
     def _follow(self, nursery: trio.Nursery) -> None:
         """Watch what the configuration says now. A publication of a table that has gone ends."""
