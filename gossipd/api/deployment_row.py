@@ -15,7 +15,14 @@ from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, progress_key
-from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
+from gossipd.deployment.progress_table import (
+    ClusterProgress,
+    HostProgress,
+    Totals,
+    bytes_wanted,
+    deployment_state,
+    verified_bytes,
+)
 from gossipd.deployment.statement import STOPS, Verb
 from gossipd.manifest.manifest import FileEntry
 from membership.member import NodeId
@@ -81,6 +88,7 @@ def deployment_row(
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
+    wanted = totals.bytes_wanted + facts.bytes_total * (totals.hosts_total - len(single))
     rates = (totals.rate_in_bytes_per_s, totals.rate_out_bytes_per_s)
     rate_in, rate_out = (
         (0, 0) if _stands_still(hosts) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
@@ -92,7 +100,7 @@ def deployment_row(
         version=facts.version,
         state=deployment_state(states, one_copy=facts.one_copy, cancelled=facts.cancelled),
         bytes_total=facts.bytes_total,
-        bytes_verified=totals.bytes_verified // count,
+        bytes_verified=verified_bytes(totals.chunks_verified, facts.chunk_count * count, facts.bytes_total),
         chunks_total=facts.chunk_count,
         chunks_verified=totals.chunks_verified // count,
         hosts_total=totals.hosts_total,
@@ -104,7 +112,7 @@ def deployment_row(
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
-        cluster_bytes_total=facts.bytes_total * totals.hosts_total,
+        cluster_bytes_total=wanted,
         cluster_bytes_verified=totals.bytes_verified,
         priority=facts.priority,
         source_budget_bytes=facts.source_budget_bytes,
@@ -177,9 +185,18 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         reason=reason.value, subject=subject, file=file,
         reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
         current=None if row is None else row.progress.current,
-        chunks_wanted=(row.progress.chunks_wanted or None) if row is not None else None,
-        want="" if row is None else row.progress.want,
+        want="" if row is None else row.progress.want, **_of_a_part(row, chunks, facts),
     )  # fmt: skip
+
+
+def _of_a_part(row: HostProgress | None, chunks: int, facts: DeploymentFacts) -> dict[str, int]:
+    """Figures of a host that wants a part. Bytes on the way are in proportion to chunks, exact for none and all."""
+    if row is None or not row.progress.chunks_wanted:
+        return {}
+    wanted, told = bytes_wanted(row.progress, facts.bytes_total), row.progress.chunks_wanted
+    return {
+        "chunks_wanted": told, "bytes_wanted": wanted, "bytes_verified": verified_bytes(chunks, told, wanted)
+    }  # fmt: skip
 
 
 def _stands_still(hosts: Sequence[HostRow]) -> bool:
@@ -194,7 +211,8 @@ def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow], rat
     for what no rate brings. Hosts that have deleted it are not waited for.
     """
     coming = [host for host in hosts if HostState(host.state) not in DELETED]
-    rest = facts.bytes_total * len(coming) - totals.bytes_verified
+    rest = sum(facts.bytes_total if host.bytes_wanted is None else host.bytes_wanted for host in coming)
+    rest -= totals.bytes_verified
     if any(reason_of_word(host.reason) in _STANDING for host in coming if host.state != HostState.COMPLETE.value):
         return None
     if rest <= 0 or facts.cancelled or not rate_in_bytes_per_s:

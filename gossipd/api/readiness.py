@@ -16,7 +16,7 @@ from typing import ClassVar
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
 from gossipd.core.reasons import Heals, HostReason, reason_of_word, told_reason
-from gossipd.core.units import percent_words
+from gossipd.core.units import part_words, percent_words
 
 HERE, ANYWHERE, EVERYWHERE = "here", "anywhere", "everywhere"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
@@ -186,11 +186,11 @@ def _explained(hosts: Iterable[HostRow]) -> str:
 
 
 def _furthest_behind(row: DeploymentRow) -> str:
-    behind = sorted((host for host in row.hosts if host.state != "complete"), key=lambda host: host.chunks_verified)
+    behind = _by_share(row, row.hosts)
     if not behind:
         return ", and more were asked for"
     words = [
-        f"{host.name} {percent_words(host.chunks_verified, row.chunks_total)} {_reason(host)}".rstrip()
+        f"{host.name} {percent_words(host.chunks_verified, _wanted(host, row))}{_part(host)} {_reason(host)}".rstrip()
         for host in behind[:3]
     ]
     told = f"; furthest behind: {', '.join(words)}{_explained(behind[:3])}"
@@ -232,10 +232,12 @@ def is_wanted(row: DeploymentRow) -> bool:
 
 def lacking(row: DeploymentRow, hosts: Iterable[HostRow]) -> str:
     """The hosts that are not complete, the furthest behind first, in words."""
-    behind = sorted((host for host in hosts if host.state != "complete"), key=lambda host: host.chunks_verified)
+    behind = _by_share(row, hosts)
     shown = ", ".join(_words(host, row) for host in behind[:3])
     more = f" and {len(behind) - 3} more" if len(behind) > 3 else ""
-    return f"complete on {row.hosts_complete} of {row.hosts_total} hosts" + (
+    parts = sum(host.chunks_wanted is not None and host.state == "complete" for host in row.hosts)
+    some = f" ({parts} of them want a part)" if parts else ""
+    return f"complete on {row.hosts_complete} of {row.hosts_total} hosts{some}" + (
         f"; behind: {shown}{more}" if shown else ""
     )
 
@@ -262,7 +264,7 @@ def _missing(row: DeploymentRow, where: str, names: frozenset[str], here: str) -
         return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
     complete = [host for host in living if host.state == "complete"]
     if where == ANYWHERE:
-        return "" if complete else "a living host that has it whole"
+        return "" if complete else "a living host that has what it wants of it"
     behind = [_words(host, row) for host in living if host.state != "complete"]
     if not living:
         return "living targets"
@@ -270,6 +272,22 @@ def _missing(row: DeploymentRow, where: str, names: frozenset[str], here: str) -
 
 
 def _words(host: HostRow, row: DeploymentRow) -> str:
-    percent = host.chunks_verified * 1000 // row.chunks_total / 10 if row.chunks_total else 0.0
-    details = " ".join(filter(None, (host.state, f"{percent:g} %", host.reason)))
+    wanted = _wanted(host, row)
+    percent = host.chunks_verified * 1000 // wanted / 10 if wanted else 0.0
+    details = " ".join(filter(None, (host.state, f"{percent:g} %{_part(host)}", host.reason)))
     return f"{host.name} ({details})"
+
+
+def _wanted(host: HostRow, row: DeploymentRow) -> int:
+    """How many chunks the host wants."""
+    return host.chunks_wanted or row.chunks_total
+
+
+def _part(host: HostRow) -> str:
+    return f" of {part_words(host.want)}" if host.chunks_wanted else ""
+
+
+def _by_share(row: DeploymentRow, hosts: Iterable[HostRow]) -> list[HostRow]:
+    """Those that are not complete, the furthest behind first."""
+    behind = (host for host in hosts if host.state != "complete")
+    return sorted(behind, key=lambda host: host.chunks_verified / max(1, _wanted(host, row)))

@@ -55,8 +55,9 @@ class HostRow(Row, frozen=True, kw_only=True):
     """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host
     that reads storage and cannot, else the head of a key's id. ``file``: that storage does not give. ``reason_s``:
     for how long it has been heard. ``current``: the version of that name that users see there, told by hosts that
-    have this one complete. ``chunks_wanted``: of a host that wants a part; ``want``: its terms, a line each, empty for
-    everything, or where they are too long."""
+    have this one complete. Of a host that wants a part: ``chunks_wanted``, ``bytes_wanted`` and
+    ``bytes_verified``, null for others; ``want``: its terms, a line each, empty for everything, or where they are too
+    long."""
 
     name: str
     rack: str
@@ -69,14 +70,17 @@ class HostRow(Row, frozen=True, kw_only=True):
     reason_s: float | None = None
     current: int | None = None
     chunks_wanted: int | None = None
+    bytes_wanted: int | None = None
+    bytes_verified: int | None = None
     want: str = ""
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):
     """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
-    model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, so they equal the totals exactly
-    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall. ``word``: the
-    last one that was said of it, deploy, cancel, pause, roll_back or remove.
+    model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, where the share of a part counts for
+    the whole, so they equal the totals exactly when every target has what it wants. The ``cluster_`` fields are sums
+    over the targets of the bytes that each wants, and of those that it has; they fall only when a host wants another
+    part. ``word``: the last one that was said of it, deploy, cancel, pause, roll_back or remove.
     ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit."""
 
     id: str

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gossipd.cli.options import chunks_wanted
 from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 
 PROBLEMS_MAX = 40
@@ -29,13 +30,14 @@ class HostSelection:
 
 @dataclass(frozen=True, slots=True)
 class RackCounts:
-    """Hosts of one rack; ``chunks`` is the sum over them."""
+    """Hosts of one rack; chunks are sums over them."""
 
     rack: str
     hosts: int
     complete: int
     problems: int
     chunks: int
+    chunks_wanted: int
 
 
 def rank_of_problem(host: dict[str, Any]) -> int | None:
@@ -70,20 +72,21 @@ def _rank(host: dict[str, Any]) -> tuple[bool, int, int]:
     return host["state"] == "complete", 3 if rank is None else rank, host["chunks_verified"]
 
 
-def by_rack(hosts: Sequence[dict[str, Any]]) -> list[RackCounts]:
+def by_rack(row: dict[str, Any]) -> list[RackCounts]:
     """Racks with problems first, then those that are least complete."""
     racks: dict[str, list[dict[str, Any]]] = {}
-    for host in hosts:
+    for host in row["hosts"]:
         racks.setdefault(host["rack"], []).append(host)
     counts = [
         RackCounts(
             rack=rack, hosts=len(each), complete=sum(host["state"] == "complete" for host in each),
             problems=sum(rank_of_problem(host) is not None for host in each),
             chunks=sum(host["chunks_verified"] for host in each),
+            chunks_wanted=sum(chunks_wanted(host, row) for host in each),
         )
         for rack, each in racks.items()
     ]  # fmt: skip
-    return sorted(counts, key=lambda one: (-one.problems, one.chunks / one.hosts, one.rack))
+    return sorted(counts, key=lambda one: (-one.problems, one.chunks / max(1, one.chunks_wanted), one.rack))
 
 
 def words_left_out(selection: HostSelection) -> str:

@@ -125,6 +125,11 @@ def label_words(row: dict[str, Any]) -> str:
     return f"{row['name']}@{row.get('version_label') or row['version']}"
 
 
+def chunks_wanted(host: dict[str, Any], row: dict[str, Any]) -> int:
+    """How many chunks of the deployment in ``row`` the host wants."""
+    return int(host.get("chunks_wanted") or row["chunks_total"])
+
+
 def traffic_words(row: dict[str, Any]) -> str:
     """The origins of a deployment's bytes, and what was wasted: one line of the plain and of the live status page."""
     ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0

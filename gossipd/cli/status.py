@@ -18,6 +18,7 @@ from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import RACKS_MAX, by_rack, select, words_left_out
 from gossipd.cli.options import (
+    chunks_wanted,
     daemon_options,
     echo_json,
     examples,
@@ -27,7 +28,7 @@ from gossipd.cli.options import (
     time_words,
     traffic_words,
 )
-from gossipd.core.units import percent_words, show_bytes
+from gossipd.core.units import part_words, percent_words, show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number
@@ -176,28 +177,37 @@ def current_words(row: dict[str, Any]) -> str:
 
 
 def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> list[str]:
+    has_parts = any(host.get("chunks_wanted") for host in hosts)
     cells = [
         (
             host["name"],
             host["rack"],
             host["state"],
-            percent_words(host["chunks_verified"], row["chunks_total"]),
+            percent_words(host["chunks_verified"], chunks_wanted(host, row)),
+            *((_part(host),) if has_parts else ()),
             "-" if host["age_s"] is None else time_words(host["age_s"]),
             reason_words(host),
         )
         for host in hosts
     ]
-    rows = table(("HOST", "RACK", "STATE", "DONE", "AGE", "REASON"), cells)
+    head = ("HOST", "RACK", "STATE", "DONE", *(("WANTS",) if has_parts else ()), "AGE", "REASON")
+    rows = table(head, cells)
     return [f"  {line}" for line in [rows[0], *(_painted_row(line, colour) for line in rows[1:])]]
 
 
+def _part(host: dict[str, Any]) -> str:
+    if not host.get("chunks_wanted"):
+        return "all"
+    return f"{show_bytes(host['bytes_wanted'])}: {part_words(host['want'])}"
+
+
 def _rack_table(row: dict[str, Any]) -> list[str]:
-    counts = by_rack(row["hosts"])
+    counts = by_rack(row)
     cells = [
         (
             one.rack,
             f"{one.complete}/{one.hosts}",
-            percent_words(one.chunks, row["chunks_total"] * one.hosts),
+            percent_words(one.chunks, one.chunks_wanted),
             str(one.problems or "-"),
         )
         for one in counts[:RACKS_MAX]

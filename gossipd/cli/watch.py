@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import label_words, reason_words, time_words, traffic_words
+from gossipd.cli.options import chunks_wanted, label_words, reason_words, time_words, traffic_words
 from gossipd.core.units import percent_words, show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
@@ -112,7 +112,7 @@ def _deployment(row: dict[str, Any], columns: int, lines_max: int) -> list[Text]
         hosts, more = row["hosts"], ""
     total = f"{row['hosts_complete']}/{row['hosts_total']} hosts complete"
     cells = [
-        _Cells(host["name"], host["rack"], host["chunks_verified"], row["chunks_total"], *_state(host))
+        _Cells(host["name"], host["rack"], host["chunks_verified"], chunks_wanted(host, row), *_state(host))
         for host in hosts
     ]
     cells.append(_Cells("all", "", row["bytes_verified"], row["bytes_total"], total, "bold"))

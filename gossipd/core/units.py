@@ -68,3 +68,9 @@ def percent_words(part: int, whole: int) -> str:
     if whole <= 0 or part >= whole:
         return "100 %"
     return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"
+
+
+def part_words(want: str) -> str:
+    """A want, its terms a line each, in a few words."""
+    terms = want.split("\n") if want else ["a part"]
+    return ", ".join(terms[:2]) + (f" and {len(terms) - 2} more" if len(terms) > 2 else "")

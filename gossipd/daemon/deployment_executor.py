@@ -30,7 +30,7 @@ from gossipd.deployment.events import Failure
 from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
-from gossipd.parts.part import choose_part
+from gossipd.parts.part import bytes_of, choose_part
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -158,7 +158,8 @@ class DeploymentExecutor:
         if want.is_everything:
             return events.SpaceReserved(work.work, held, is_published, await run_blocking(later_copies, manifest, held))
         part = await run_blocking(choose_part, manifest, want)
-        return events.SpaceReserved(work.work, held, is_published, wanted=part.wanted)
+        bytes_wanted = await run_blocking(bytes_of, manifest, part.wanted)
+        return events.SpaceReserved(work.work, held, is_published, wanted=part.wanted, bytes_wanted=bytes_wanted)
 
 
 def failure_of(error: GossipdError) -> Failure:

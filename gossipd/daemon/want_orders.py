@@ -23,7 +23,7 @@ from gossipd.deployment.events import WantsChanged
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.names import check_model_name
-from gossipd.parts.part import choose_part
+from gossipd.parts.part import bytes_of, choose_part
 from gossipd.parts.want import EVERYTHING, Want, WantError, both
 from gossipd.parts.want_orders import ORDERS_MAX, orders_to_bytes, parse_order
 from gossipd.runtime.worker_threads import run_blocking
@@ -87,7 +87,7 @@ async def _bytes_wanted(newest: Manifest | None, want: Want, *, is_judged: bool)
         if is_judged:
             raise
         return None
-    return newest.bytes_total if part.is_everything else sum(map(newest.chunk_length, part.wanted))
+    return await run_blocking(bytes_of, newest, part.wanted)
 
 
 def _sentence(

@@ -44,6 +44,8 @@ class DeploymentRecord:
     """What the store was opened for."""
     wanted: ChunkSet | None = None
     """The chunks that it means; None: all."""
+    bytes_wanted: int = 0
+    """How many bytes they have; 0: all."""
     counters: Counters = field(default_factory=Counters)
     rate_in: SmoothedRate = field(default_factory=SmoothedRate)
     rate_out: SmoothedRate = field(default_factory=SmoothedRate)
@@ -107,6 +109,7 @@ class DeploymentRecord:
             state=self.told_state, reason=reason, subject=self.source_file if is_trouble else self.subject,
             chunks_verified=self.chunks_verified,
             want=self.want.text, chunks_wanted=0 if self.wanted is None else len(self.wanted),
+            bytes_wanted=self.bytes_wanted,
             rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
             rate_out_bytes_per_s=int(self.rate_out.bytes_per_s), started_s=self.started_s,
             elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),

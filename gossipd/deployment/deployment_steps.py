@@ -406,6 +406,7 @@ class DeploymentSteps:
         record, manifest = self.record, self._manifest
         assert manifest is not None
         record.wanted, record.want = event.wanted, self._context.want_of(manifest.name)
+        record.bytes_wanted = event.bytes_wanted
         held = event.held if event.wanted is None else event.held & event.wanted
         record.chunks_verified = len(held)
         is_complete = not record.is_lacking and event.is_published

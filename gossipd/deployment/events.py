@@ -71,6 +71,8 @@ class SpaceReserved:
     """Chunks that the store copies itself when an equal one has come."""
     wanted: ChunkSet | None = None
     """What this host wants of it; None: everything."""
+    bytes_wanted: int = 0
+    """How many bytes that is, where it is not everything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ kind bytes what
 2    8     the version that ``current`` of its name leads to on this host, which has it complete
 3          kept for a sketch of the chunks held
 4          kept for prints of what this host is configured with
-5    3-43  how many chunks the host wants, and its want; alone, the want is too long to be told; missing: everything
+5    9-49  how many chunks the host wants (3), how many bytes they have (6), and its want; without a want it is too
+           long to be told; missing: everything
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -61,7 +62,8 @@ NUMBERS_BYTES = 30
 FIELDS_BYTES_MAX = 96  # a subject, a version, a sketch of 32 bytes and prints of 16, with their heads and some more
 SUBJECT_BYTES = 8
 WANT_TOLD_BYTES_MAX = 40  # a preset, or two joined; nobody relies on a host whose want is longer
-_WANTED_BYTES = 3
+_CHUNKS_WANTED_BYTES, _BYTES_WANTED_BYTES = 3, 6
+_WANTED_BYTES = _CHUNKS_WANTED_BYTES + _BYTES_WANTED_BYTES
 KEY_BYTES = 8  # 2**32 deployments before two share a key by chance; a collision only mixes two rows of a status page
 EXPONENT_BITS = 5
 REFRESH_FLOOR_S = 1.0  # the interval that the status page promises for small clusters
@@ -148,6 +150,8 @@ class Progress:
     """What the host wants of the model; empty: everything, or what cannot be told. Not in form 1."""
     chunks_wanted: int = 0
     """How many chunks that is; 0: all. Not in form 1."""
+    bytes_wanted: int = 0
+    """How many bytes these have, where they are not all. Not in form 1."""
 
     def to_bytes(self) -> bytes:
         """Form 1."""
@@ -162,8 +166,9 @@ class Progress:
             fields += bytes([_CURRENT, CURRENT_BYTES]) + self.current.to_bytes(CURRENT_BYTES, "big")
         if self.chunks_wanted:
             told = self.want.encode() if len(self.want.encode()) <= WANT_TOLD_BYTES_MAX else b""
-            count = self.chunks_wanted.to_bytes(_WANTED_BYTES, "big")
-            fields += bytes([_WANT, _WANTED_BYTES + len(told)]) + count + told
+            counts = self.chunks_wanted.to_bytes(_CHUNKS_WANTED_BYTES, "big")
+            counts += self.bytes_wanted.to_bytes(_BYTES_WANTED_BYTES, "big")
+            fields += bytes([_WANT, len(counts) + len(told)]) + counts + told
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -199,10 +204,10 @@ class Progress:
             raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
         reason = reason_of_number(body[1])
         number = None if current is None else int.from_bytes(current, "big")
-        want, chunks_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
+        want, chunks_wanted, bytes_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
         return cls(
             state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
-            chunks_wanted=chunks_wanted, **_values(numbers)
+            chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, **_values(numbers)
         )  # fmt: skip
 
 
@@ -244,13 +249,15 @@ def _values(numbers: bytes) -> dict[str, Any]:
     return values
 
 
-def _want(told: bytes) -> tuple[str, int]:
+def _want(told: bytes) -> tuple[str, int, int]:
     if not _WANTED_BYTES <= len(told) <= _WANTED_BYTES + WANT_TOLD_BYTES_MAX:
         raise ProgressFormatError(f"a want has {len(told)} bytes")
     try:
-        return told[_WANTED_BYTES:].decode(), int.from_bytes(told[:_WANTED_BYTES], "big")
+        text = told[_WANTED_BYTES:].decode()
     except UnicodeDecodeError:
         raise ProgressFormatError("a want is not UTF-8") from None
+    chunks, count = told[:_CHUNKS_WANTED_BYTES], told[_CHUNKS_WANTED_BYTES:_WANTED_BYTES]
+    return text, int.from_bytes(chunks, "big"), int.from_bytes(count, "big")
 
 
 def _fields(data: bytes) -> dict[int, bytes]:

@@ -7,7 +7,8 @@ Totals survive anything that can happen to a host. A counter only rises, to the 
 because a host that was re-installed starts at zero. A chunk that rots stays in the host's peak. A host that is
 forgotten leaves its counters behind. ``to_bytes`` keeps the table over a restart.
 
-``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use the peak.
+``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use the peak. A
+host that wants another part than before begins again.
 
 Format of ``to_bytes``, big-endian: one byte version (1), then for each row 16 bytes node, 8 bytes key, 8 bytes record
 version, 1 byte, 3 bytes peak, 32 bytes record in form 1 with the merged counters. The lowest bit of the one byte says
@@ -80,13 +81,15 @@ class HostProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One deployment over all hosts. Chunks and bytes verified count the targets, traffic counts all hosts."""
+    """One deployment over all hosts. Chunks and bytes count the targets, traffic counts all hosts. ``chunks_verified``:
+    of a host that wants a part, its share of that counts for the whole; bytes are those that are wanted and there."""
 
     hosts_total: int
     hosts_complete: int
     hosts_failed: int
     chunks_verified: int
     bytes_verified: int
+    bytes_wanted: int
     source_bytes: int
     peer_bytes_same_rack: int
     peer_bytes_cross_rack: int
@@ -125,7 +128,8 @@ class ClusterProgress:
             return False
         if old is not None:
             progress = _never_falling(old.progress, progress)
-        peak = max(progress.chunks_verified, old.chunks_peak if old else 0)
+        has_its_peak = old is not None and _want(old) == (progress.want, progress.chunks_wanted)
+        peak = max(progress.chunks_verified, old.chunks_peak if old is not None and has_its_peak else 0)
         reason_at = old.reason_at if old is not None and old.progress.reason is progress.reason else now
         row = HostProgress(
             progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed, reason_at=reason_at
@@ -210,6 +214,7 @@ class ClusterProgress:
         states = [row.progress.state for row in chosen]
         complete = states.count(HostState.COMPLETE)
         peaks = [_peak(row, chunk_count) for row in chosen]
+        wanted = [bytes_wanted(row.progress, bytes_total) for row in chosen]
         stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
         fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
         moved = [row.progress for row in everybody.values()]
@@ -219,7 +224,8 @@ class ClusterProgress:
             hosts_complete=complete,
             hosts_failed=states.count(HostState.FAILED),
             chunks_verified=sum(peaks),
-            bytes_verified=sum(verified_bytes(peak, chunk_count, bytes_total) for peak in peaks),
+            bytes_verified=sum(verified_bytes(peak, chunk_count, of) for peak, of in zip(peaks, wanted, strict=True)),
+            bytes_wanted=sum(wanted) + bytes_total * (len(targets) - len(chosen)),
             rate_in_bytes_per_s=sum(each.rate_in_bytes_per_s for each in fresh),
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
             started_s=min((row.progress.started_s for row in chosen if row.progress.started_s), default=0),
@@ -289,13 +295,19 @@ def _want(row: HostProgress) -> tuple[str, int]:
     return row.progress.want, row.progress.chunks_wanted
 
 
+def bytes_wanted(progress: Progress, bytes_total: int) -> int:
+    """How many bytes of a deployment the host wants."""
+    return min(progress.bytes_wanted, bytes_total) if progress.chunks_wanted else bytes_total
+
+
 def _peak(row: HostProgress, chunk_count: int) -> int:
-    """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none."""
+    """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none. Of a
+    part, the share of it that is there counts for the whole."""
     if row.progress.state in DELETED:
         return 0
     if row.progress.state is HostState.COMPLETE:
         return chunk_count
-    wanted = row.progress.chunks_wanted or chunk_count  # of a part, the share that is there counts for the whole
+    wanted = row.progress.chunks_wanted or chunk_count
     return min(row.chunks_peak * chunk_count // wanted, chunk_count)
 
 

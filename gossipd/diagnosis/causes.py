@@ -144,7 +144,11 @@ def _evidence(
     chunks = [each["chunks_verified"] for each in hosts]
     least, most = min(chunks), max(chunks)
     held = str(least) if least == most else f"{least} to {most}"
-    told = [f"{len(hosts)} of {row['hosts_total']} hosts hold {held} of {row['chunks_total']} chunks"]
+    of = f"{row['chunks_total']} chunks"
+    if any(each.get("chunks_wanted") for each in hosts):
+        wanted = [each.get("chunks_wanted") or row["chunks_total"] for each in hosts]
+        of = f"the {min(wanted)} to {max(wanted)} chunks that they want"
+    told = [f"{len(hosts)} of {row['hosts_total']} hosts hold {held} of {of}"]
     if waiting:
         told.append(f"{waiting} of them wait for the host that reads storage")
     ages = [each["age_s"] for each in hosts if each["age_s"] is not None]

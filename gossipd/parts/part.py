@@ -65,6 +65,11 @@ class Part:
         return self.wanted.is_full
 
 
+def bytes_of(manifest: Manifest, chunks: ChunkSet) -> int:
+    """How many bytes the chunks have."""
+    return manifest.bytes_total if chunks.is_full else sum(map(manifest.chunk_length, chunks))
+
+
 def everything(manifest: Manifest) -> Part:
     """The part that leaves nothing out."""
     files = dict.fromkeys(range(len(manifest.files)), Presence.WHOLE)

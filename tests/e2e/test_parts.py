@@ -82,6 +82,9 @@ def test_each_host_takes_its_rank_and_storage_is_read_once(four: Cluster) -> Non
         assert not (four[number].home / "models" / NAME / "1").exists()
     host = row["hosts"][0]
     assert host["want"].startswith("ep:") and host["chunks_verified"] == host["chunks_wanted"] < row["chunks_total"]
+    assert (
+        row["cluster_bytes_verified"] == row["cluster_bytes_total"] == sum(one["bytes_wanted"] for one in row["hosts"])
+    )
     moved = row["source_bytes"] + row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
     need = sum(len(body) for body in FILES.values()) * HOSTS * (len(of_rank(0)) / len(NAMES))
     assert moved <= 1.15 * need

@@ -65,4 +65,12 @@ MUTANTS = (
         "        return {} if kept is None or kept[-1:] != b'}' else orders_from_bytes(kept)\n",
         ("tests/gossipd/daemon/test_state_dir.py",),
     ),
+    Mutant(
+        "a-part-counts-as-the-whole-model",
+        "The cluster is said to hold the bytes that hosts of parts never wanted.",
+        "gossipd/deployment/progress_table.py",
+        "    return min(progress.bytes_wanted, bytes_total) if progress.chunks_wanted else bytes_total\n",
+        "    return bytes_total\n",
+        ("tests/gossipd/api/test_deployment_row.py",),
+    ),
 )

@@ -88,6 +88,7 @@ export function mark(state) {
     el("span", { class: "mark", "aria-hidden": "true" }, shape(state)), state);
 }
 
+export const wanted = (host, row) => Math.max(1, host.chunks_wanted || row.chunks_total);
 export const OLD_S = 30;
 export const isOld = (host) => host.age_s !== null && host.age_s > OLD_S;
 

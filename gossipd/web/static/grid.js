@@ -1,7 +1,7 @@
 // The grid of hosts over time, and the chart of rates. Only the rows in sight are drawn.
 
 import { COLUMNS, NOTHING } from "./samples.js";
-import { percent, shape } from "./dom.js";
+import { percent, shape, wanted } from "./dom.js";
 
 export const RACKS_ONLY_ABOVE = 400;
 export const COLOURS = { storage: "#d55e00", same: "#0072b2", cross: "#101820" };
@@ -28,16 +28,16 @@ export function rowsOf(deployment, samples, opened) {
   for (const rack of [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }))) {
     const hosts = racks.get(rack).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
     const isOpen = isFolded ? opened.has(rack) : !opened.has(rack);
-    const chunks = hosts.reduce((sum, host) => sum + host.chunks_verified, 0);
+    const chunks = hosts.reduce((sum, host) => sum + host.chunks_verified / wanted(host, deployment), 0);
     const complete = hosts.filter((host) => host.state === "complete").length;
     const failed = hosts.filter((host) => host.state === "failed" || host.reason === "dead").length;
-    rows.push({ rack, isRack: true, isOpen, name: rack, share: chunks / Math.max(1, deployment.chunks_total * hosts.length),
+    rows.push({ rack, isRack: true, isOpen, name: rack, share: chunks / hosts.length,
       state: failed ? "failed" : complete === hosts.length ? "complete" : "downloading", failed,
       word: `${complete}/${hosts.length} complete${failed ? `, ${failed} failed or dead` : ""}`, isOld: false,
       cells: isOpen ? null : mean(hosts.map((host) => samples.hosts.get(host.name))) });
     if (!isOpen) continue;
     for (const host of hosts) {
-      rows.push({ rack, isRack: false, name: host.name, share: host.chunks_verified / Math.max(1, deployment.chunks_total),
+      rows.push({ rack, isRack: false, name: host.name, share: host.chunks_verified / wanted(host, deployment),
         state: host.reason === "dead" ? "dead" : host.state, failed: host.state === "failed" || host.reason === "dead",
         word: host.reason || host.state, isOld: host.age_s !== null && host.age_s > 30, cells: samples.hosts.get(host.name) });
     }

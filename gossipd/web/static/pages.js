@@ -1,6 +1,6 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { bytes, el, figure, figures, fill, head, isOld, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment,
+import { bytes, el, figure, figures, fill, head, isOld, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { samplesOf } from "./samples.js";
@@ -155,13 +155,13 @@ export class DeploymentPage {
   showSlowest(row, words) {
     const isBad = (host) => host.state === "failed" || host.reason === "dead";
     const behind = row.hosts.filter((host) => host.state !== "complete")
-      .sort((a, b) => isBad(b) - isBad(a) || a.chunks_verified - b.chunks_verified || byName(a, b));
+      .sort((a, b) => isBad(b) - isBad(a) || a.chunks_verified / wanted(a, row) - b.chunks_verified / wanted(b, row) || byName(a, b));
     const first = behind.slice(0, SLOWEST);
     fill(this.slowest, [behind.length, first.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, isOld(host)])], () => {
-      if (!behind.length) return el("p", { class: "note" }, "Every target has every chunk.");
+      if (!behind.length) return el("p", { class: "note" }, "Every target has what it wants.");
       const made = [table("The slowest hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), wide("Why, and the cure")],
         first.map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
-          percent(host.chunks_verified, row.chunks_total), why(host, words) || "no hindrance told"] })))];
+          percent(host.chunks_verified, wanted(host, row)), why(host, words) || "no hindrance told"] })))];
       if (behind.length > SLOWEST) made.push(el("p", { class: "note" }, `${behind.length - SLOWEST} more are not complete.`));
       return made;
     });
@@ -210,7 +210,7 @@ export class DeploymentPage {
     fill(this.allRows, row.hosts.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
       table("All hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), figure("Heard"), long("Reason")],
         [...row.hosts].sort(byName).map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
-          percent(host.chunks_verified, row.chunks_total), host.age_s === null ? "never" : seconds(host.age_s),
+          percent(host.chunks_verified, wanted(host, row)), host.age_s === null ? "never" : seconds(host.age_s),
           host.reason + (host.subject ? ` (${host.subject})` : "")] }))));
   }
 }
@@ -238,7 +238,7 @@ export class HostPage {
     const rows = status.deployments.flatMap((row) => row.hosts.filter((host) => host.name === this.name).map((host) => ({ row, host })));
     fill(this.deployments, rows.map(({ row, host }) => [row.id, host.state, host.chunks_verified, host.reason, host.subject, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
       (rows.length ? table("Deployments on this host", [head("Model"), head("State"), figure("Share"), spareFigure("Heard"), wide("Why, and the cure")],
-        rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), percent(host.chunks_verified, row.chunks_total),
+        rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), percent(host.chunks_verified, wanted(host, row)),
           host.age_s === null ? "never" : `${seconds(host.age_s)} ago`, why(host, words) || "–"] })))
         : el("p", { class: "note" }, "It is a target of none.")));
     this.showPeers(status, more);

@@ -2,6 +2,8 @@
 //
 // 64 columns. When they are full, neighbours are joined and a column lasts twice as long; so any length fits.
 
+import { wanted } from "./dom.js";
+
 export const COLUMNS = 64;
 export const NOTHING = 255;
 const SHARE_MAX = 254;
@@ -24,7 +26,7 @@ class Samples {
     const seen = new Map();
     for (const host of row.hosts) {
       const cells = this.hosts.get(host.name) || new Uint8Array(COLUMNS).fill(NOTHING);
-      cells[at] = Math.floor(SHARE_MAX * host.chunks_verified / Math.max(1, row.chunks_total));
+      cells[at] = Math.floor(SHARE_MAX * host.chunks_verified / wanted(host, row));
       seen.set(host.name, cells);
     }
     this.hosts = seen;

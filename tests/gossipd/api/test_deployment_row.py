@@ -141,3 +141,47 @@ def test_a_reader_s_trouble_names_its_file_on_its_row_and_on_those_that_wait_for
             (host.reason, host.subject, host.file) for host in deployment_row(facts, table, targets, now=101.0).hosts
         ]
         assert told == [("object_short", "", name), ("object_short", "node-1", name)]
+
+
+def parts_row(*told: Progress) -> DeploymentRow:
+    table = ClusterProgress()
+    for number, progress in enumerate(told, 1):
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1000, chunk_count=10)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in range(1, len(told) + 1)]
+    return deployment_row(facts, table, targets, now=101.0)
+
+
+def test_bytes_of_parts_are_what_hosts_want_and_have() -> None:
+    part = Progress(state=HostState.COMPLETE, chunks_verified=2, chunks_wanted=2, bytes_wanted=150, want="ep:0/8")
+    half = Progress(state=HostState.DOWNLOADING, chunks_verified=2, chunks_wanted=4, bytes_wanted=420, want="ep:1/8")
+    whole = Progress(state=HostState.DOWNLOADING, chunks_verified=5)
+    row = parts_row(part, half, whole)
+    assert (row.cluster_bytes_total, row.cluster_bytes_verified) == (150 + 420 + 1000, 150 + 210 + 500)
+    assert [(host.bytes_verified, host.bytes_wanted) for host in row.hosts] == [(150, 150), (210, 420), (None, None)]
+    assert (row.chunks_verified, row.bytes_verified) == (6, 666), "the share of a part counts for the whole"
+    done = parts_row(part, part)
+    assert (done.bytes_verified, done.state) == (done.bytes_total, "complete")
+    assert done.cluster_bytes_verified == done.cluster_bytes_total == 300
+
+
+def test_the_time_to_go_is_for_what_is_wanted() -> None:
+    part = Progress(
+        state=HostState.DOWNLOADING, chunks_verified=1, chunks_wanted=2, bytes_wanted=500, want="ep:0/8",
+        rate_in_bytes_per_s=2560,
+    )  # fmt: skip
+    row = parts_row(part)
+    assert (row.rate_in_bytes_per_s, row.eta_s) == (2560, 0.1)
+
+
+def test_a_host_that_wants_another_part_begins_again() -> None:
+    table, key = ClusterProgress(), progress_key(TOY)
+    first = Progress(state=HostState.COMPLETE, chunks_verified=2, chunks_wanted=2, bytes_wanted=150, want="ep:0/8")
+    other = Progress(state=HostState.DOWNLOADING, chunks_wanted=2, bytes_wanted=150, want="ep:1/8")
+    for version, progress in ((1, first), (2, other)):
+        table.record(node(1), key, version, progress, now=100.0)
+    assert table.totals(key, [node(1)], chunk_count=10, bytes_total=1000, now=101.0).bytes_verified == 0
+    lost = Progress(state=HostState.DOWNLOADING, chunks_wanted=2, bytes_wanted=150, want="ep:1/8", chunks_verified=1)
+    table.record(node(1), key, 3, lost, now=100.0)
+    table.record(node(1), key, 4, other, now=100.0)
+    assert table.totals(key, [node(1)], chunk_count=10, bytes_total=1000, now=101.0).bytes_verified == 75

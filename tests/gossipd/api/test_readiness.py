@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gossipd.api.readiness import DeploymentEndedError, HostsNeeded, NotReadyError, check_possible, newest
+from gossipd.api.readiness import DeploymentEndedError, HostsNeeded, NotReadyError, check_possible, lacking, newest
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import NotFoundError, UsageError
 from tests.gossipd.api.fake_daemon import toy_row
@@ -43,6 +43,15 @@ def test_latest_is_the_newest_that_is_complete_where_asked() -> None:
 def test_every_host_gives_the_same_answer(here: str) -> None:
     assert version("everywhere", here) == 1
     assert version("a,b", here) == 2
+
+
+def test_a_part_that_is_wanted_is_told_as_a_share_of_it() -> None:
+    part = msgspec.structs.replace(host("c", "downloading"), chunks_wanted=512, want="ep:3/16\nfiles:*.json\nfiles:x")
+    done = msgspec.structs.replace(host("a"), chunks_wanted=256, want="ep:0/16")
+    told = row(2, done, host("b"), part)
+    with pytest.raises(NotReadyError, match=r"lacks c \(downloading 50 % of ep:3/16, files:\*.json and 1 more\)"):
+        version("everywhere", "a", told)
+    assert lacking(told, told.hosts).startswith("complete on 2 of 3 hosts (1 of them want a part); behind: c (")
 
 
 def test_a_dead_host_does_not_count_unless_it_is_named() -> None:

@@ -40,9 +40,17 @@ def test_a_thousand_dead_hosts_do_not_fill_a_thousand_lines() -> None:
     assert len(page_lines(page(deployment(hosts)), colour=False)) < 80
 
 
+def test_a_host_that_wants_a_part_shows_its_share_and_what_it_wants() -> None:
+    part = {"chunks_wanted": 10, "bytes_wanted": 3 << 20, "want": "ep:3/16"}
+    rows = deployment([host(0, state="downloading", chunks=5) | part, host(1)])
+    lines = page_lines(page(rows), colour=False)
+    assert any("50.0 %" in line and "3 MiB: ep:3/16" in line for line in lines), lines
+    assert any(line.split()[-1:] == ["REASON"] and "WANTS" in line for line in lines)
+
+
 def test_racks_with_problems_come_before_the_others() -> None:
     hosts = [host(number) for number in range(40)]
     hosts[2] = host(2, state="failed", chunks=0, reason="disk")
-    first, *others = by_rack(hosts)
+    first, *others = by_rack({"hosts": hosts, "chunks_total": 100})
     assert (first.rack, first.hosts, first.complete, first.problems) == ("rack-2", 10, 9, 1)
     assert [one.complete for one in others] == [10, 10, 10]

@@ -27,7 +27,7 @@ from gossipd.identity.cancel_rights import ROLES, Authors, may_cancel
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
-from gossipd.parts.part import choose_part
+from gossipd.parts.part import bytes_of, choose_part
 from gossipd.store.errors import VersionHeldError
 from membership.member import NodeId, node_id
 from tests.gossipd.manifest.making import TRUSTED, manifest
@@ -222,7 +222,8 @@ class ScriptedHost:
             case commands.ReserveSpace(work, one):
                 held = ChunkSet.of(one.chunk_count, self.store.setdefault(one.id, set()))
                 wanted = None if command.want.is_everything else choose_part(one, command.want).wanted
-                return events.SpaceReserved(work, held, one.id in self.published, wanted=wanted)
+                count = 0 if wanted is None else bytes_of(one, wanted)
+                return events.SpaceReserved(work, held, one.id in self.published, wanted=wanted, bytes_wanted=count)
             case commands.PublishModel(work, deployment):
                 self.published.add(deployment)
                 return events.WorkDone(work)

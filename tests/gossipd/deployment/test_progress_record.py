@@ -406,9 +406,9 @@ def test_a_version_of_another_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize("want", ["ep:3/16", "pp:0-15&ep:3/16", "files:ä*"])
-def test_a_want_travels_with_the_count_of_its_chunks(want: str) -> None:
-    told = Progress.from_body(Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=70_000).to_body())
-    assert (told.want, told.chunks_wanted) == (want, 70_000)
+def test_a_want_travels_with_its_chunks_and_bytes(want: str) -> None:
+    said = Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=70_000, bytes_wanted=(1 << 44) - 1)
+    assert Progress.from_body(said.to_body()) == said
 
 
 def test_a_want_that_is_too_long_is_told_by_its_count_alone() -> None:
@@ -418,7 +418,7 @@ def test_a_want_that_is_too_long_is_told_by_its_count_alone() -> None:
     assert (told.want, told.chunks_wanted) == ("", 9)
 
 
-@pytest.mark.parametrize("field", [b"", b"\0\0", b"\0\0\1" + b"\xff", b"\0\0\1" + b"x" * 41])
+@pytest.mark.parametrize("field", [b"", bytes(8), bytes(9) + b"\xff", bytes(9) + b"x" * 41])
 def test_a_want_of_a_wrong_form_is_refused(field: bytes) -> None:
     body = Progress(state=HostState.DOWNLOADING).to_body() + bytes([5, len(field)]) + field
     with pytest.raises(ProgressFormatError):
