@@ -36,15 +36,17 @@ class ClassRoles:
         self.neighbours: set[NodeId] = set()
 
     def refresh(
-        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
-    ) -> bool:
+        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float,
+        *, behind: frozenset[NodeId] = frozenset(),
+    ) -> bool:  # fmt: skip
         """As ``Roles.refresh``, for every class."""
-        has_changed = self.whole.refresh(own, peers, slow, seeds, now)
+        has_changed = self.whole.refresh(own, peers, slow, seeds, now, behind=behind)
         if self._version != self._interests.version:
             self._version, has_changed = self._interests.version, True
             self._classify()
         for bits, roles in zip(self._classes, self._parts, strict=True):
-            has_changed |= roles.refresh(own, peers, slow, seeds, now, without=self._interests.without(bits))
+            without = self._interests.without(bits)
+            has_changed |= roles.refresh(own, peers, slow, seeds, now, without=without, behind=behind)
         if has_changed:
             self.neighbours = self.whole.neighbours.union(*(roles.neighbours for roles in self._parts))
         return has_changed

@@ -14,9 +14,10 @@ from random import Random
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.ids import SOURCE, Origin, Supplier
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, Origin, Supplier
 from gossipd.core.model import PeerView
 from gossipd.swarm.announcements import Announcements, told_soon
+from gossipd.swarm.arrival_rates import ArrivalRates
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.class_roles import ClassRoles
@@ -39,6 +40,7 @@ from membership.member import NodeId
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
 _TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
+_SPARE_WAITS = 4 / 3  # of ``late_wait_s``: two thirds of what an importer is waited for
 _TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
 _TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
 
@@ -87,6 +89,7 @@ class DeploymentSwarm:
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
+        self.arrival_rates, self._far_rack_peers = ArrivalRates(own.node), frozenset[NodeId]()
         self.stall = StallWatch(settings.stall_s)
         # Chunks announced before they are here, each with the supplier that brings it; None when a peer may have been
         # refused the chunk since then.
@@ -168,6 +171,8 @@ class DeploymentSwarm:
             self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
         if not self.replica.store(chunk, now):
             return
+        if supplier not in (LOCAL, COPIED):
+            self.arrival_rates.stored(now)
         for flight in self.replica.flights.get(chunk, ()):
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
@@ -227,7 +232,7 @@ class DeploymentSwarm:
         """A held chunk has rotted: this host wants it again and offers it no longer."""
         if not self.replica.lose(chunk):
             return
-        self.availability.lost_here(chunk, self.roles.rack_peers)
+        self.availability.lost_here(chunk, self._near_peers())
         self.announcements.lost(chunk)
         if not self.replica.wants(chunk):
             return
@@ -297,7 +302,7 @@ class DeploymentSwarm:
             return
         before = self.availability.bits_of(event.peer)
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
-        announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self.roles.rack_peers)
+        announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self._near_peers())
         self._heard(announcements, now)
         if lost := before & ~event.chunks.bits:
             self.reader.rebuild(self._present())
@@ -309,6 +314,7 @@ class DeploymentSwarm:
         if not self.peers.hears(peer, event.free_slots, now):
             return
         self.subscriptions.heard(peer, now)
+        self.arrival_rates.heard(peer, len(event.added), now)
         if event.dropped:
             self._dropped(peer, event.dropped)
             self._consider(event.dropped, now)
@@ -318,7 +324,7 @@ class DeploymentSwarm:
                 if not self.replica.holds(chunk):
                     self.reader.recheck_presence(chunk)
         if event.added:
-            self._heard(self.availability.add(peer, event.added, near=peer in self.roles.rack_peers), now)
+            self._heard(self.availability.add(peer, event.added, near=peer in self._near_peers()), now)
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these chunks (any more). A chunk without another holder must leave storage again."""
@@ -359,6 +365,7 @@ class DeploymentSwarm:
     def drop_holdings(self, peer: NodeId, now: float) -> None:
         """Ignore a peer's holdings while it is shunned, or its rack would wait for it; it is asked again afterwards."""
         self.subscriptions.forget(peer)
+        self.arrival_rates.forget(peer)
         self.claims_released(self.reader.forget(peer))
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
@@ -375,6 +382,12 @@ class DeploymentSwarm:
             window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
         return window
 
+    def spare_s(self) -> float:
+        """How much sooner this host may ask for what is others' turn, because its link idles and theirs may be slower.
+        Not where links are equal: a second import costs its rack's uplink."""
+        idles = not self.wants_fetches and self.replica.fetches + self.replica.reads < self.window_min
+        return _SPARE_WAITS * self.late_wait_s if idles and self.arrival_rates.behind else 0.0
+
     def _window(self, backlog: int) -> int:
         return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
 
@@ -388,7 +401,10 @@ class DeploymentSwarm:
         """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
-        count = min(room, self.fetch_window() - under_way)
+        window = self.fetch_window()
+        if self.arrival_rates.is_own_behind:
+            window = min(window, self.window_min + 3)  # its link is full: more takes from others' uplinks only
+        count = min(room, window - under_way)
         if count <= 0 or not replica.missing_count:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
@@ -426,6 +442,37 @@ class DeploymentSwarm:
         first_s = self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
         return max(self.settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self.peers.usual_s or first_s)
 
+    def judge_rates(self, now: float) -> frozenset[NodeId]:
+        """The hosts whose links are slower, this one perhaps among them. To the only quick host of a rack its rack
+        peers count as holders elsewhere, or it would wait for their links."""
+        if not self.interests.is_uniform:  # a host that wants little would pass for one with a slow link
+            return frozenset()
+        before = self._near_peers()
+        behind = self.arrival_rates.look(len(self.demand.near) + len(self.demand.imports))
+        is_only_level = (
+            not self.arrival_rates.is_own_behind and self.roles.rack_peers <= behind | self.slow_hosts.others
+        )
+        self._far_rack_peers = behind & self.roles.rack_peers if is_only_level else frozenset()
+        after = self._near_peers()
+        for node in sorted(before ^ after):
+            held = ChunkSet(self.replica.shape.chunk_count, self.availability.bits_of(node))
+            self.availability.forget(node)
+            self.availability.replace(node, held, near=node in after)
+        if before != after:
+            self._consider(list(self.demand.wanted), now)
+        return behind
+
+    def _near_peers(self) -> set[NodeId]:
+        return self.roles.rack_peers - self._far_rack_peers
+
+    def is_outpaced(self) -> bool:
+        """Whether a rack peer would be the better seed, because its link is quicker than this host's."""
+        rates = self.arrival_rates
+        if not rates.is_own_behind or not self.replica.missing_count:
+            return False
+        able = [view.node for view in self.peers.members() if view.rack == self.own.rack and view.can_read_sources]
+        return not (rates.known - rates.behind).isdisjoint(able)
+
     def may_read(self) -> bool:
         """Whether this host is a source reader, or still announces reads from when it was one."""
         return self.reader.is_reader or bool(self.announcements.reading)
@@ -436,7 +483,8 @@ class DeploymentSwarm:
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
-        allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
+        is_going_on = self.reads_begun or self.reader.is_being_read(now)
+        allowed_s = around.reads_allowed_s if is_going_on else around.begin_allowed_s
         # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
         knows = self.reader.readable or not self.class_roles.neighbours or bool(self.subscriptions.heard_s)
         if knows and now >= allowed_s and self.replica.missing_count and not self.is_paused:

@@ -29,7 +29,8 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> N
     slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
     swarm.own = around.own
     roles = swarm.class_roles
-    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now):
+    behind = swarm.judge_rates(now) - slow
+    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind):
         return
     swarm.reader.set_classes(roles.class_of)
     swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))

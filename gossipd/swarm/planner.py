@@ -213,7 +213,7 @@ class Planner:
                 swarm.plan_reads(self._surroundings, now, yields=swarm.priority < read_priority)
                 if read_priority < 0 and swarm.is_being_read(now):
                     read_priority = swarm.priority
-            swarm.demand.take_turns(now)
+            swarm.demand.take_turns(now + swarm.spare_s())
         # Reads come first: a read takes its part of the link, and the fetch window shrinks by it.
         self._plan_fetches(swarms, now)
         for swarm in swarms:
@@ -265,7 +265,7 @@ class Planner:
             self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.
-        if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):
+        if any(swarm.slow_hosts.is_own or swarm.is_outpaced() for swarm in self._swarms.values()):
             self._election.give_up(now)
         wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
         self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)

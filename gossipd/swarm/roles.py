@@ -13,6 +13,9 @@ hosts are neighbours, in a larger one these:
 
 Where extents are single chunks and not all hosts are neighbours, a source reader is first in its rack's preference
 lists for the buckets that it reads: importers elsewhere then hear of a chunk one hop earlier, from its reader.
+
+Hosts whose links are slower (``arrival_rates``) stand last in all lists: they take over, but nobody waits for them.
+Rejected: to leave them out, because a view of rates that is wrong would leave roles to nobody.
 """
 
 from __future__ import annotations
@@ -54,6 +57,17 @@ def _by_rack(
     return by_rack, {view.node: view.rack for view in targets}
 
 
+def _level_first(
+    members: tuple[NodeId, ...], behind: frozenset[NodeId], salt: bytes, count: int
+) -> tuple[tuple[NodeId, ...], ...]:
+    """Preference lists of the members, each with those that are behind at its end."""
+    level, late = (tuple(node for node in members if (node in behind) is is_late) for is_late in (False, True))
+    if not level or not late:
+        return bucket_lines(members, salt, count)
+    both = zip(bucket_lines(level, salt, count), bucket_lines(late, salt, count), strict=True)
+    return tuple(first + last for first, last in both)
+
+
 class _Rack(NamedTuple):
     """The input from which the preference lists of a rack follow."""
 
@@ -62,6 +76,7 @@ class _Rack(NamedTuple):
     heads: tuple[tuple[int, NodeId], ...]  # buckets, each with the source reader that is first in its list
     folds: int
     salt: bytes
+    behind: frozenset[NodeId] = frozenset()
 
     def lines(self) -> tuple[tuple[NodeId, ...], ...]:
         """The preference lists of the rack, one for each bucket. The only source reader of a rack has to spread the
@@ -70,10 +85,10 @@ class _Rack(NamedTuple):
         readers, hashing places them."""
         importers = tuple(node for node in self.members if node not in self.readers)
         if not importers or len(self.readers) > 1:
-            lines = list(bucket_lines(self.members, self.salt, self.folds))
+            lines = list(_level_first(self.members, self.behind, self.salt, self.folds))
         else:
-            half = max(1, len(importers) // 2)
-            drawn = bucket_lines(importers, self.salt, self.folds)
+            half = max(1, sum(node not in self.behind for node in importers) // 2)
+            drawn = _level_first(importers, self.behind, self.salt, self.folds)
             lines = [(*line[:half], *self.readers, *line[half:]) for line in drawn]
         for bucket, reader in self.heads:
             lines[bucket] = (reader, *(node for node in lines[bucket] if node != reader))
@@ -121,6 +136,7 @@ class Roles:
         self._salt = salt
         self._settings = settings
         self._known: tuple[object, ...] = ()
+        self._behind: frozenset[NodeId] = frozenset()
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
@@ -136,16 +152,16 @@ class Roles:
 
     def refresh(
         self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float,
-        *, without: frozenset[NodeId] = frozenset(),
+        *, without: frozenset[NodeId] = frozenset(), behind: frozenset[NodeId] = frozenset(),
     ) -> bool:  # fmt: skip
         """Look at the members again; True when a role may have moved. ``slow``: hosts that get no roles. ``seeds``:
         hosts that claim to be their racks' seeds, this one included. ``without``: hosts that do not want what these
-        roles are about."""
-        key = (own, peers.version, slow, seeds, without)
+        roles are about. ``behind``: hosts that stand behind all others in every list."""
+        key = (own, peers.version, slow, seeds, without, behind)
         if key == self._known:
             return False
         self._known = key
-        self._own = own
+        self._own, self._behind = own, behind
         unusable = peers.unusable(now)
         members = [view for view in peers.members() if view.node not in without] if without else peers.members()
         targets = [view for view in members if self._targets.include(name=view.name, rack=view.rack)]
@@ -176,7 +192,7 @@ class Roles:
     def _draw_lines(self) -> None:
         """Compute the preference lists of source readers and of racks; those of unchanged racks are kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
-        drawn = bucket_lines(self.readers, self._salt + b"readers", folds)
+        drawn = _level_first(self.readers, self._behind, self._salt + b"readers", folds)
         self.reader_lines = drawn * (BUCKETS // folds)
         first = self._heads(drawn) if self.readers_are_first else {}
         before, made_of = self._lines, self._made_of
@@ -184,7 +200,8 @@ class Roles:
         for rack, members in self.racks.items():
             readers = tuple(node for node in members if node in self.readers)
             own = tuple(head for node in readers for head in first.get(node, ()))
-            key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt)
+            behind = self._behind.intersection(members)
+            key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt, behind)
             self._lines[rack] = before[rack] if made_of.get(rack) == key else _DRAWN.lines(key)
 
     def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:

@@ -22,6 +22,9 @@ the owner when another reader helps. A reader whose connection fails leaves the 
 ``read_grace_s`` for deltas about what it had read. A chunk that is present, or that this host is reading, is never
 read. Views that differ cost duplicate bytes, never a chunk.
 
+A reader that is first in no list, because its link is slower, reads only what it takes over. The window is shared among
+the others, and none but they help.
+
 Storage that sends objects only whole is read in the model's order by one reader at a time (``reading_turn``).
 
 Rejected: leases or a lock, because the election guards cost and not state; a random order per reader, because it helps
@@ -82,6 +85,7 @@ class SourceReadPlanner:
         self._by_chunk = False
         self._inherited: dict[int, float] = {}  # bucket -> when this host, as its new owner, may begin with it
         self.readers: tuple[NodeId, ...] = ()
+        self._owners: set[NodeId] = set()  # readers that are first in some list
         self.is_reader = False
         self.readable: bool | None = None
         self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
@@ -177,6 +181,7 @@ class SourceReadPlanner:
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
         self.readers, self._lines = readers, lines
+        self._owners = {line[0] for line in lines if line}
         self.is_reader = self._own in readers
         return free
 
@@ -254,17 +259,18 @@ class SourceReadPlanner:
 
     def _chunks_max(self) -> int:
         """Chunks that this reader may have in flight: its part of the window, within its share of the model."""
-        readers = max(1, len(self.readers))
+        readers = max(1, len(self._owners))
         share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
-        return min(self.reads_max() * self.unit_chunks, max(self._shape.extent_chunks, share))
+        least = -(-self._shape.extent_chunks * len(self.readers) // readers)  # owners read for those that own nothing
+        return min(self.reads_max() * self.unit_chunks, max(least, share))
 
     def reads_max(self) -> int:
         """Reads that each reader may have in flight, so that all together have about the window."""
-        return max(2, round(self.window / max(1, len(self.readers))))
+        return max(2, round(self.window / max(1, len(self._owners))))
 
     def _are_few(self) -> bool:
         """Whether readers are bounded by their own reads; then they must not wait for the slowest of them."""
-        return len(self.readers) * self.reads_max() <= 1.5 * self.window
+        return len(self._owners) * self.reads_max() <= 1.5 * self.window
 
     def _positions_max(self) -> int:
         return self.window * 3 if self._are_few() else self.window
@@ -276,7 +282,7 @@ class SourceReadPlanner:
         ``missing``: chunks that this host still lacks; others may hold many of them when a last read hangs."""
         left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
-            return min(left, self.reads_max() * len(self.readers))
+            return min(left, self.reads_max() * len(self._owners))
         return min(left, max(3, int(self._positions_max() * self._settings.reader_share)))
 
     @property
@@ -346,7 +352,7 @@ class SourceReadPlanner:
         for position in reversed(claims_released):
             line = self._line(position)
             before.subtract(line[:1])
-            helper = next((node for node in line if not left[node]), None)
+            helper = next((node for node in line if not left[node] and node in self._owners), None)
             if helper == self._own and before[line[0]] >= self._kept(line[0], now):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):

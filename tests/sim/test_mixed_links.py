@@ -35,4 +35,5 @@ def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for
     own_s, times = class_times_s(rng)
     for share in (0.5, 0.1):
         assert max(times[share]) <= 1.1 * own_s / share
-    assert max(times[1.0]) < 0.9 * own_s / 0.5, "the fast ones end well before hosts of half their rate could"
+    # Equal hosts need 1.12 of it; in the first quarter no host knows yet whose link is slower.
+    assert max(times[1.0]) <= 1.5 * own_s, "links, racks and storage would all allow 1.0"

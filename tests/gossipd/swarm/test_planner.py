@@ -1046,3 +1046,17 @@ def test_a_complete_host_that_hears_nothing_looks_once_a_second_until_it_hears()
     assert driven.planner.next_deadline(due_s + 0.003) == pytest.approx(due_s + 1.0)
     driven.planner.handle(PeerSeen(view(2)), driven.now)
     assert driven.planner.next_deadline(driven.now) <= driven.now
+
+
+@pytest.mark.parametrize(("own_chunks", "gives_up"), [(5, True), (20, False)])
+def test_a_seed_gives_its_claim_up_where_a_rack_peer_has_the_quicker_link(own_chunks: int, gives_up: bool) -> None:
+    driven = Driven()
+    driven.meet(view(1), view(2))
+    assert of(ClaimSeed, driven.wait(3.0))
+    driven.tell(opened(600))
+    commands: list[Command] = []
+    for turn in range(12):
+        others = tuple(range(20 * turn, 20 * (turn + 1)))
+        own = (stored(300 + own_chunks * turn + at, SOURCE) for at in range(own_chunks))
+        commands += driven.tell(delta(1, *others), delta(2, *others), *own, after=0.5)
+    assert (ClaimSeed(0) in commands) is gives_up

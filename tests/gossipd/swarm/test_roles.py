@@ -23,6 +23,7 @@ def roles_of(
     targets: Targets = EVERY_HOST,
     seeds: Sequence[int] = (),
     slow: Sequence[int] = (),
+    behind: Sequence[int] = (),
     unreachable: Sequence[int] = (),
     settings: PlannerSettings = SETTINGS,
     extent_chunks: int = 1,
@@ -35,8 +36,9 @@ def roles_of(
         peers.reached(node(number), False)
     roles = Roles(own, targets, b"salt", settings, extent_chunks=extent_chunks)
     slow_nodes = frozenset(node(number) for number in slow)
-    assert roles.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 0.0)
-    assert not roles.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 1.0)
+    seed_nodes, late = frozenset(node(number) for number in seeds), frozenset(node(number) for number in behind)
+    assert roles.refresh(own, peers, slow_nodes, seed_nodes, 0.0, behind=late)
+    assert not roles.refresh(own, peers, slow_nodes, seed_nodes, 1.0, behind=late)
     return roles
 
 
@@ -72,6 +74,22 @@ def test_a_host_that_lags_has_no_duties() -> None:
     roles = roles_of(views[0], views, seeds=[0, 4], slow=[4, 5])
     assert roles.readers == (node(0),)
     assert {roles.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(6), node(7)}
+
+
+def test_hosts_of_slower_links_stand_behind_all_others_for_imports_and_for_reads() -> None:
+    views = cluster(2, 4)
+    roles = roles_of(views[0], views, seeds=[0, 4], behind=[4, 5])
+    assert set(roles.reader_lines) == {(node(0), node(4))}
+    assert {roles.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(6), node(7)}
+    own_places = roles_of(views[5], views, seeds=[0, 4], behind=[4, 5]).places
+    assert min(own_places) >= 2, "they take over where the quicker ones fail"
+
+
+def test_where_all_links_of_a_rack_are_slow_its_hosts_share_the_imports_as_before() -> None:
+    views = cluster(2, 4)
+    before, now = (roles_of(views[0], views, seeds=[0], behind=late) for late in ([], [4, 5, 6, 7]))
+    for bucket in range(256):
+        assert now.first_in_line("rack-1", bucket) == before.first_in_line("rack-1", bucket)
 
 
 def test_hosts_outside_the_targets_do_nothing_and_are_no_neighbours() -> None:

@@ -147,6 +147,17 @@ def test_few_readers_have_more_reads_each() -> None:
     assert len(storage.plan(storage.nodes[0])) == WINDOW // 2
 
 
+def test_readers_that_own_nothing_leave_their_reads_to_those_that_do() -> None:
+    storage = Storage(3, 256)
+    first, *others = storage.nodes
+    lines = tuple((first, *line) for line in bucket_lines(tuple(others), b"salt"))
+    for reader in storage.readers.values():
+        reader.set_readers(lines, by_chunk=False, now=storage.now)
+    reads = {node: storage.readers[node].reads_max() for node in storage.nodes}
+    assert set(reads.values()) == {SETTINGS.reads_window(256)}
+    assert len(storage.plan(first)) == 3, "as many as all three would have had"
+
+
 def test_no_reader_has_more_in_flight_than_its_share_of_the_model_allows() -> None:
     storage = Storage(1, 100, extent=4)
     assert len(storage.plan(storage.nodes[0])) == 4

@@ -1,0 +1,89 @@
+"""Which hosts take in chunks much more slowly than others, because their links are slower.
+
+What lives here, for one deployment: the chunks per second that each host has shown, this host among them, and the
+verdict. What does not: the consequences (``roles``, ``deployment_swarm``), and hosts that are far behind in what they
+hold (``slow_hosts``).
+
+What a host holds says little about its link while quicker hosts wait for it, because they hold hardly more; the best
+rate that it has shown says more. It is compared with the rate that a quarter of the hosts exceed: fewer liars cannot
+raise it. Rejected: hosts that tell the rates of their links, because what they announce shows them.
+"""
+
+from __future__ import annotations
+
+from membership.member import NodeId
+
+_WINDOW_S = 1.0  # announcements come in batches
+_WINDOW_CHUNKS = 10
+_DECAY = 0.99  # of the highest rate, per window
+_BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
+_READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
+_READY_SMOOTH = 0.25
+
+
+class _Meter:
+    """The highest rate of chunks over short windows."""
+
+    __slots__ = ("_chunks", "_since_s", "rate")
+
+    def __init__(self, now: float) -> None:
+        self._since_s = now
+        self._chunks = 0
+        self.rate = 0.0  # chunks/s; 0 while unknown
+
+    def add(self, chunks: int, now: float) -> None:
+        self._chunks += chunks
+        span = now - self._since_s
+        if span >= _WINDOW_S and self._chunks >= _WINDOW_CHUNKS:
+            self.rate = max(self.rate * _DECAY, self._chunks / span)
+            self._since_s, self._chunks = now, 0
+
+
+class ArrivalRates:
+    """The rates as one host sees them."""
+
+    def __init__(self, own: NodeId) -> None:
+        self._own = own
+        self._meters: dict[NodeId, _Meter] = {}
+        self._ready = 0.0
+        self.known: frozenset[NodeId] = frozenset()
+        """Hosts whose rate is known, this one perhaps among them; as of the last ``look``."""
+        self.behind: frozenset[NodeId] = frozenset()
+        """Those of them that are much slower than others."""
+
+    @property
+    def is_own_behind(self) -> bool:
+        """Whether this host is much slower than others."""
+        return self._own in self.behind
+
+    def stored(self, now: float) -> None:
+        """This host has received a chunk."""
+        self.heard(self._own, 1, now)
+
+    def heard(self, node: NodeId, chunks: int, now: float) -> None:
+        """A host has so many chunks more than when it was heard before."""
+        meter = self._meters.get(node)
+        if meter is None:
+            self._meters[node] = _Meter(now)  # nobody knows since when these have come
+        else:
+            meter.add(chunks, now)
+
+    def forget(self, node: NodeId) -> None:
+        """A host is out of reach: its next message may tell of a long time."""
+        self._meters.pop(node, None)
+        self.behind -= {node}
+
+    def look(self, ready: int) -> frozenset[NodeId]:
+        """Judge all hosts whose rate is known. ``ready``: chunks that this host may ask for and has not: where they are
+        few, its link waits for others, and its own rate says nothing."""
+        self._ready += (ready - self._ready) * _READY_SMOOTH
+        rates = {node: meter.rate for node, meter in self._meters.items() if meter.rate}
+        quick = sorted(rates.values())[len(rates) * 3 // 4] if rates else 0.0
+        if self._ready < _READY_LEAST:
+            rates.pop(self._own, None)
+        before = self.behind
+        self.known = frozenset(rates)
+        self.behind = frozenset(
+            node for node, rate in rates.items() if rate < quick * (_LEVEL_SHARE if node in before else _BEHIND_SHARE)
+        )
+        return self.behind

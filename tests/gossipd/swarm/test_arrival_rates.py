@@ -1,0 +1,88 @@
+"""Whose link is slower: by the chunks per second that hosts show, not by what they hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.swarm.arrival_rates import ArrivalRates
+from tests.gossipd.swarm.planning import OWN, node
+
+BUSY, IDLE = 40, 0  # chunks that wait for the own link
+
+
+class Watched:
+    """This host and others, each heard twice a second."""
+
+    def __init__(self) -> None:
+        self.rates = ArrivalRates(OWN)
+        self.now = 0.0
+
+    def run(self, seconds: float, *, ready: int = IDLE, **per_s: int) -> None:
+        """Hosts ``n1``, ``n2``, ... take in so many chunks a second; ``n0`` is this one."""
+        for _ in range(round(2 * seconds)):
+            self.now += 0.5
+            for name, count in per_s.items():
+                self.rates.heard(node(int(name[1:])), count // 2, self.now)
+            self.rates.look(ready)
+
+
+def test_a_host_of_half_the_others_rate_is_behind_though_it_holds_most() -> None:
+    watched = Watched()
+    watched.rates.heard(node(3), 1000, 0.0)
+    watched.run(4.0, n1=40, n2=40, n3=20)
+    assert watched.rates.behind == {node(3)}
+
+
+def test_hosts_that_are_nearly_equal_are_not_behind() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=40, n2=36, n3=30)
+    assert watched.rates.behind == frozenset()
+
+
+def test_nobody_is_judged_before_ten_chunks_have_come_from_it() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=40, n2=40, n3=2)
+    assert watched.rates.known == {node(1), node(2)}
+    watched.run(4.0, n1=40, n2=40, n3=2)
+    assert watched.rates.behind == {node(3)}
+
+
+@pytest.mark.parametrize("before", [IDLE, BUSY])
+@pytest.mark.parametrize("ready", [IDLE, BUSY])
+def test_this_host_is_behind_only_while_chunks_wait_for_its_link(before: int, ready: int) -> None:
+    watched = Watched()
+    watched.run(4.0, ready=before, n0=20, n1=40, n2=40)
+    watched.run(4.0, ready=ready, n0=20, n1=40, n2=40)
+    assert watched.rates.is_own_behind is (ready == BUSY)
+
+
+def test_the_best_rate_counts_also_when_nothing_comes_for_a_while() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=40, n2=40, n3=40)
+    watched.run(4.0, n1=40, n2=40, n3=4)
+    assert watched.rates.behind == frozenset()
+
+
+def test_a_verdict_stands_until_the_rate_is_well_above_its_limit() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=40, n2=40, n3=20)
+    watched.run(4.0, n1=40, n2=40, n3=30)
+    assert watched.rates.behind == {node(3)}
+    watched.run(4.0, n1=40, n2=40, n3=36)
+    assert watched.rates.behind == frozenset()
+
+
+def test_a_liar_among_five_makes_nobody_slow() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=4000, n2=40, n3=40, n4=40, n5=40)
+    assert watched.rates.behind == frozenset()
+
+
+def test_a_host_that_is_back_is_measured_from_its_first_message() -> None:
+    watched = Watched()
+    watched.run(4.0, n1=40, n2=40, n3=20)
+    watched.rates.forget(node(3))
+    assert watched.rates.behind == frozenset()
+    watched.rates.heard(node(3), 5000, watched.now)
+    watched.run(0.5, n1=40, n2=40)
+    assert node(3) not in watched.rates.known
