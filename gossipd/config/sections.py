@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gossipd.config import kinds
+from gossipd.core.dscp import parse_dscp
 from gossipd.core.limit_schedule import parse_entry
 from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
@@ -118,6 +119,23 @@ class NetSection:
         "waits for others to find it. Members met before are remembered too.",
         (),
         reload=True,
+    )
+    dscp_bulk: str = setting(
+        kinds.Text("a DSCP such as cs1 or le, or a number from 0 to 63", parse_dscp),
+        "DSCP mark of model bytes, for switches that are set up for it: le or cs1 yield to everything. cs0 is none,\n"
+        "because a switch may give a marked class too little to ever end. gossipd 0.1 does not know it.",
+        "cs0",
+    )
+    dscp_control: str = setting(
+        kinds.Text("a DSCP such as cs2 or af21, or a number from 0 to 63", parse_dscp),
+        "DSCP mark of membership and control; cs0 is none. gossipd 0.1 does not know it.",
+        "cs0",
+    )
+    background: bool = setting(
+        kinds.Flag(),
+        "true: model bytes that this host sends to others give way to all that uses the same links, as soon as\n"
+        "packets wait or are lost there. What it reads from storage does not. gossipd 0.1 does not know it.",
+        False,
     )
 
 

@@ -28,6 +28,7 @@ from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
+from gossipd.runtime.traffic_marks import octet_of
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
 from gossipd.sessions.events import Dial, HangUp, LinkDown, LinkUp
@@ -75,6 +76,7 @@ class ControlDialer:
         self.counters = {"sent": 0, "sent_bytes": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
+        self._socket.setsockopt(zmq.TOS, octet_of(settings.dscp))
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.SNDHWM, settings.link_send_messages_max)
         self._socket.setsockopt(zmq.RCVHWM, settings.server_receive_messages_max)

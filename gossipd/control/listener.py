@@ -26,6 +26,7 @@ from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.settings import ControlSettings
 from gossipd.core.errors import LocalError
 from gossipd.identity.keys import SecretKey
+from gossipd.runtime.traffic_marks import octet_of
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
@@ -71,6 +72,7 @@ class ControlListener:
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
+        self._socket.setsockopt(zmq.TOS, octet_of(settings.dscp))
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.RCVHWM, settings.server_receive_messages_max)
         self._socket.setsockopt(zmq.SNDHWM, settings.link_send_messages_max)

@@ -13,7 +13,7 @@ from gossipd.sessions.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlSettings(SessionSettings):
-    """Values are those of the daemon; tests shorten some. None of them is a user's setting."""
+    """Values are those of the daemon; tests shorten some. None but ``dscp`` is a user's setting."""
 
     pending_max: int = 256
     """Accepted connections younger than ``handshake_s``, half of them for members' addresses: a cluster that dials a
@@ -45,6 +45,9 @@ class ControlSettings(SessionSettings):
 
     requests_max: int = 4096
     """Requests under way from here at once."""
+
+    dscp: int = 0
+    """Mark of every packet of the control port, 0 to 63; 0 is none. The operator's, ``net.dscp_control``."""
 
     audit_per_s: float = 10.0
     """Refusals told to the audit log, per second; all are counted (threat T29: a flood must not fill the disk)."""

@@ -33,7 +33,6 @@ from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
-from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
@@ -169,8 +168,8 @@ class App:
             membership_host=self._membership_host, self_checks=self._self_checks,
         )  # fmt: skip
         self._plane = ControlPlane(
-            secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),
-            turn_loop=self._turn_loop,
+            secret=self.live.keys.node, host=self._delegate, rng=_random(),
+            settings=settings_mapping.control_settings(self.live.config), turn_loop=self._turn_loop,
         )  # fmt: skip
         self._data_plane = DataPlane(
             self.live, chunk_access=ChunkAccess(self._store, self._state, self._directory, lifecycle), tokens=tokens,

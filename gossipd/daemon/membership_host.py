@@ -15,11 +15,13 @@ from random import Random
 
 import trio
 
+from gossipd.core.dscp import parse_dscp
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.statement import Statement
+from gossipd.runtime.traffic_marks import mark
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
 from membership.credentials import Credentials
@@ -55,6 +57,7 @@ class MembershipHost:
         """Receive and send until the nursery ends. Raises OSError when the port is taken."""
         net = self._live.config.net
         udp = open_udp_socket(net.bind, net.port)
+        mark(udp, parse_dscp(net.dscp_control))
         nursery.start_soon(_close_at_the_end, udp.close)
         self._runtime = await nursery.start(SwimRuntime(self.swim, udp, on_event=on_event, attendant=turn_loop).run)
         nursery.start_soon(_take_part, turn_loop, self._runtime)

@@ -9,6 +9,8 @@ from gossipd import __version__
 from gossipd.config.keys import Keys
 from gossipd.config.prints import prints_of
 from gossipd.config.sections import Config
+from gossipd.control.settings import ControlSettings
+from gossipd.core.dscp import parse_dscp
 from gossipd.deployment.source_budget import SourceBudget
 from gossipd.sources.settings import SourceSettings
 from gossipd.store.settings import PageCache, StoreSettings
@@ -48,7 +50,14 @@ def bulk_settings(config: Config) -> BulkSettings:
         slots=limits.upload_slots,
         slots_per_peer=min(4, limits.upload_slots),
         connections_in_max=limits.connections,
+        dscp=parse_dscp(config.net.dscp_bulk),
+        background=config.net.background,
     )
+
+
+def control_settings(config: Config) -> ControlSettings:
+    """The control port."""
+    return ControlSettings(dscp=parse_dscp(config.net.dscp_control))
 
 
 def source_settings(config: Config) -> SourceSettings:

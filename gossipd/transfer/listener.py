@@ -21,6 +21,7 @@ from typing import Protocol
 
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
 from gossipd.runtime.thread_priority import lower_priority
+from gossipd.runtime.traffic_marks import mark
 from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
 from gossipd.transfer.known_connections import KnownConnections, KnownLimits
 from gossipd.transfer.settings import BulkSettings
@@ -147,6 +148,8 @@ class BulkListener:
     def _admit(self, sock: socket.socket, address: str) -> None:
         settings, now = self._settings, time.monotonic()
         is_member = self._port.is_member_address(address)
+        with contextlib.suppress(OSError):  # a connection that has ended is seen by its thread
+            mark(sock, settings.dscp)
         channel = Channel(sock, settings, sends_bodies=True)
         with self._lock:
             room = max(1, min(settings.pending_max, self._connections_max() - len(self._known)))

@@ -31,7 +31,7 @@ from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
 from gossipd.transfer.tokens import IssuedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
-from gossipd.transfer.watchdog import SERVER_TICK_S, Watchdog
+from gossipd.transfer.watchdog import BACKGROUND_TICK_S, SERVER_TICK_S, Watchdog
 from gossipd.wire import transfer as wire
 from membership.member import NodeId
 
@@ -89,7 +89,8 @@ class BulkServer:
         self._manifest_quotas = Quotas[NodeId](burst=settings.manifests_burst, per_s=settings.manifests_per_s)
         self._manifest_lock = threading.Lock()
         self._traffic = Traffic()
-        self._watchdog = Watchdog(settings, name="bulk-watch-in", tick_s=SERVER_TICK_S)
+        tick_s = BACKGROUND_TICK_S if settings.background else SERVER_TICK_S
+        self._watchdog = Watchdog(settings, name="bulk-watch-in", tick_s=tick_s)
         self._listener = BulkListener(settings, self._traffic, self)
         self._threads: set[threading.Thread] = set()
         self._scratch: list[bytearray] = []

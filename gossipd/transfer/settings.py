@@ -11,6 +11,7 @@ from enum import Enum
 KIB = 1024
 MIB = 1024 * KIB
 MANIFEST_BYTES_MAX = 64 * MIB  # larger ones are refused before they are read
+_MAY_BE_ZERO = frozenset({"dscp", "background"})
 
 
 class Encryption(Enum):
@@ -82,6 +83,10 @@ class BulkSettings:
     """Bandwidth x delay x 2 when set; bounds the bytes in flight on a connection, and so the queues that it fills."""
     congestion_control: str | None = None
     """A name that the kernel offers, such as ``bbr``; None keeps the host's default."""
+    dscp: int = 0
+    """Mark of every packet, 0 to 63; 0 is none."""
+    background: bool = False
+    """Whether what is sent gives way to other traffic (``giving_way``)."""
     unsent_bytes_min: int = 64 * KIB
     unsent_bytes_max: int = 4 * MIB
     """Half of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a
@@ -95,7 +100,7 @@ class BulkSettings:
         wrong = [
             f"{name} is {getattr(self, name)}, must be positive"
             for name in self.__dataclass_fields__
-            if isinstance(getattr(self, name), int | float) and getattr(self, name) <= 0
+            if isinstance(getattr(self, name), int | float) and name not in _MAY_BE_ZERO and getattr(self, name) <= 0
         ]
         if self.slots_per_peer > self.slots:
             wrong.append(f"slots_per_peer is {self.slots_per_peer}, must be at most slots, {self.slots}")

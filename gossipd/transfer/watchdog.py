@@ -24,6 +24,7 @@ from gossipd.transfer.settings import BulkSettings
 
 # The lateness of a cut; each look costs little CPU even with 50 connections.
 TICK_S = 0.2
+BACKGROUND_TICK_S = 0.05  # a server that gives way: others wait so long for it
 SERVER_TICK_S = 1.0  # silence is the client's to notice; handshakes have deadlines, which are met all the same
 DOZE_S = 5.0  # at least as long as the deadlines that are set without ``rouse``; an idle connection closes so late
 _QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
@@ -149,6 +150,8 @@ class Watchdog:
             return
         if not channel.is_moving:
             return
+        if self._settings.background and channel.sends_bodies:
+            channel.give_way(now)
         moved = channel.bytes_moved()
         if watch.transfer != channel.transfer:
             watch.transfer = channel.transfer

@@ -6,6 +6,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "only-one-end-is-marked",
+        "Bodies, which are nearly all bytes, go unmarked: the listener is not prepared as the dialler is.",
+        "gossipd/transfer/listener.py",
+        "            prepare(listener, self._settings)\n",
+        "",
+        ("tests/gossipd/transfer/test_marks.py",),
+    ),
+    Mutant(
+        "accepted-connections-wait-in-the-quick-queue",
+        "Bodies have the mark, but this host's own queue serves them as if they had none.",
+        "gossipd/transfer/listener.py",
+        "            mark(sock, settings.dscp)\n",
+        "            pass\n",
+        ("tests/gossipd/transfer/test_marks.py",),
+    ),
+    Mutant(
+        "a-pace-grows-while-packets-wait",
+        "Background transfers push others aside the more, the longer the queue is.",
+        "gossipd/transfer/giving_way.py",
+        "        if has_lost or excess > 0:\n",
+        "        if has_lost or excess < 0:\n",
+        ("tests/gossipd/transfer/test_giving_way.py",),
+    ),
+    Mutant(
         "evicts-what-is-kept",
         "A full disk deletes the model that a job reads, or that the operator has pinned.",
         "gossipd/deployment/eviction_plan.py",

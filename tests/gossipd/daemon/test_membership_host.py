@@ -21,16 +21,20 @@ from membership.seal import KeyRing
 from tests.servers import free_port
 
 
-async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tmp_path: Path) -> None:
-    port = free_port()
-    text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\nport = {port}\n'
+def membership_host_at(port: int, tmp_path: Path, *, more: str = "") -> MembershipHost:
+    text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\nport = {port}\n{more}'
     config = parse_config(text, tmp_path / "gossipd.toml", {})
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys, 1)
-    membership_host = MembershipHost(
+    return MembershipHost(
         LiveSettings(config, keys), record=record, roster=[], tombstones=[], alarms=cast(Alarms, None),
         rules=LenientRules(),
     )  # fmt: skip
+
+
+async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tmp_path: Path) -> None:
+    port = free_port()
+    membership_host = membership_host_at(port, tmp_path)
     turn_loop = TurnLoop()
     is_busy = True
 
@@ -54,4 +58,22 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
                     await awake.wait()
                 await heard(4, plain)
                 assert turn_loop.awake() is None
+            nursery.cancel_scope.cancel()
+
+
+async def test_its_datagrams_carry_the_mark_of_control(tmp_path: Path) -> None:
+    membership_host = membership_host_at(free_port(), tmp_path, more='dscp_control = "af21"\n')
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as contact:
+        contact.bind(("127.0.0.1", 0))
+        contact.setblocking(False)
+        contact.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        membership_host.swim.join([("127.0.0.1", contact.getsockname()[1])], trio.current_time())
+        async with trio.open_nursery() as nursery:
+            turn_loop = TurnLoop()
+            await membership_host.start(nursery, lambda event: None, turn_loop=turn_loop)
+            nursery.start_soon(turn_loop.run)
+            with trio.fail_after(30):
+                await trio.lowlevel.wait_readable(contact)
+            _, told, _, _ = contact.recvmsg(2048, 256)
+            assert [value[0] for _, _, value in told] == [18 << 2]
             nursery.cancel_scope.cancel()

@@ -143,6 +143,7 @@ def pair(
     settings: Callable[[Encryption], BulkSettings] = lambda encryption: BulkSettings(encryption=encryption),
     store: FakeChunkStore | None = None,
     members: set[NodeId] | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[Pair]:
     chosen = settings(encryption)
     store = FakeChunkStore() if store is None else store
@@ -190,7 +191,7 @@ def pair(
         incoming_chunks=received,
         received_tokens=received_tokens,
     )
-    endpoint = server.start("127.0.0.1", 0)
+    endpoint = server.start(host, 0)
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
