@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
@@ -45,8 +45,8 @@ MIXED = {2: 0.5, 5: 0.5, 6: 0.5, 8: 0.5, 9: 0.1}
 TIMEOUT_DOWNLOADS = 12.0
 
 
-def arguments() -> argparse.Namespace:
-    """From the command line."""
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """From the command line, unless they are given."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.lab", description=__doc__)
     parser.add_argument("--racks", default="4,4,4,4", help="hosts in each rack")
     parser.add_argument("--mb", type=int, default=256, help="size of the model in MiB")
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rng", type=int, default=1, help="which hosts a fraction kills")
     parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     if given.mixed:
         given.racks = MIXED_RACKS
         given.slow = [*given.slow, *(f"{host_name(number)}:{given.mbit * share:g}" for number, share in MIXED.items())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,8 @@ class Bench:
     """gossipd's chunks; None: the default for the size."""
     torrent_seeding: str = "super"
     """What libtorrent's hosts get the model from: one of ``torrent.SEEDING``."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What gossipd's hosts have in their environment besides."""
     rest_s: float = 0.0
     """For how long gossipd's hosts are measured at rest first."""
 

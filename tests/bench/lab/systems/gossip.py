@@ -104,6 +104,7 @@ def _make_hosts(bench: Bench, base: Path) -> list[DemoHost]:
             trust=[base / "publisher.key.pub"],
         )
         environment = settings(["http"], encryption=bench.encryption) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= bench.settings
         hosts.append(
             DemoHost(station.name, f"rack-{station.rack + 1}", directory, PORT, environment, command=station.command)
         )
