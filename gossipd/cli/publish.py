@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.options import parsed
+from gossipd.cli.quantities import RateParam
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,11 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
-@click.option("--chunk-size", metavar="SIZE", help="Power of two, 64KiB to 64MiB.  [default: by size, 256KiB to 16MiB]")
+@click.option(
+    "--chunk-size", metavar="SIZE",
+    help="Power of two, 64KiB to 64MiB; auto: by --link.  [default: by the model's size, 256KiB to 16MiB]",
+)  # fmt: skip
+@click.option("--link", type=RateParam(), help="Of the hosts: with it chunks are what it carries in some 150 ms.")
 @click.option("--targets", multiple=True, metavar="rack=R,name=GLOB", help="Only these hosts.  [default: all]")
 @click.option(
     "--priority", type=click.IntRange(0, 9), default=5, show_default=True,
@@ -94,7 +99,6 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     from pathlib import Path
 
     from gossipd.core.errors import UsageError
-    from gossipd.core.units import parse_bytes
     from gossipd.identity.key_files import read_secret_key
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
@@ -111,7 +115,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         secret=read_secret_key(Path(options["key"])),
         out=Path(options["out"]),
         sources=options["sources"],
-        chunk_bytes=parsed("--chunk-size", parse_bytes, chunk_size) if chunk_size is not None else None,
+        chunk_bytes=_chunk_bytes(chunk_size, options["link"]),
+        link_bytes_per_s=options["link"],
         targets=_targets(options["targets"]),
         priority=options["priority"],
         selection=Selection(
@@ -200,6 +205,20 @@ def _warn(findings: Sequence[Finding], left_out: Mapping[str, int]) -> None:
     if left_out:
         counts = ", ".join(f"{pattern} ({count})" for pattern, count in sorted(left_out.items()))
         click.echo(f"left out by default: {counts}; --no-default-excludes takes them in", err=True)
+
+
+def _chunk_bytes(chunk_size: str | None, link: float | None) -> int | None:
+    """None: by the link, or by the model's size."""
+    from gossipd.core.errors import UsageError
+    from gossipd.core.units import parse_bytes
+
+    if chunk_size is None or (chunk_size == "auto" and link is not None):
+        return None
+    if chunk_size == "auto":
+        raise UsageError("--chunk-size auto needs --link, the rate of the hosts' links, such as 25Gbit")
+    if link is not None:
+        raise UsageError("--link chooses the size of chunks: give it, or --chunk-size")
+    return parsed("--chunk-size", parse_bytes, chunk_size)
 
 
 def _version(version: int | None, step: int | None, attempt: int | None) -> int:

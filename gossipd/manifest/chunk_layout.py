@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 from operator import sub
 
 from gossipd.manifest.chunk_borders import chunk_begins
@@ -32,6 +33,7 @@ DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
 EXTENT_BYTES_MAX = 16 * 1024 * 1024  # the size beyond which a request to S3 gets no cheaper
 EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
 _AT_ONCE = 4096  # numbers that are compared before other threads may run
+CHUNK_TIME_S = 0.15  # at 100 Mbit/s, 2 MiB took a seventh less CPU than 512 KiB, and hosts were done sooner
 DEFAULT_CHUNKS = 2048  # relaying costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
 
 
@@ -49,6 +51,16 @@ def default_chunk_bytes(bytes_total: int) -> int:
     per_chunk = -(-bytes_total // DEFAULT_CHUNKS)
     power = 1 << max(0, (per_chunk - 1).bit_length())
     return min(max(power, DEFAULT_CHUNK_BYTES_MIN), DEFAULT_CHUNK_BYTES_MAX)
+
+
+def chunk_bytes_for_link(bytes_per_s: float, bytes_total: int) -> int:
+    """The power of two that is nearest to what a link carries in ``CHUNK_TIME_S``, between 256 KiB and 64 MiB; larger
+    where the model would else have more than ``CHUNKS_MAX`` chunks.
+    """
+    carried = max(1.0, bytes_per_s * CHUNK_TIME_S)
+    nearest = 1 << max(0, round(log2(carried)))
+    least = 1 << max(0, (-(-bytes_total // CHUNKS_MAX) - 1).bit_length())
+    return min(max(nearest, least, DEFAULT_CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
 
 
 def extent_chunks(bytes_total: int, chunk_bytes: int) -> int:

@@ -21,7 +21,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.annotations import Retention
-from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
+from gossipd.manifest.chunk_layout import CHUNK_BYTES_MAX, CHUNKS_MAX, Layout, chunk_bytes_for_link, default_chunk_bytes
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
@@ -66,6 +66,8 @@ class PublishOrder:
     out: Path
     sources: tuple[str, ...] = ()
     chunk_bytes: int | None = None
+    link_bytes_per_s: float | None = None
+    """Of the hosts: chunks are what it carries in some time, where ``chunk_bytes`` is None."""
     targets: Targets = EVERY_HOST
     priority: int = 5
     selection: Selection = EVERYTHING
@@ -149,7 +151,7 @@ def publish(
     if findings and order.is_strict:
         raise InspectionError(findings)
     bytes_total = sum(entry.size for entry in files)
-    chunk_bytes, directories = order.chunk_bytes or default_chunk_bytes(bytes_total), origin.directories
+    chunk_bytes, directories = _chunk_bytes(order, bytes_total), origin.directories
     check_tree(files, chunk_bytes, None, directories, case_matters=case_matters)  # before hours of hashing
     plan = BorderPlan()
     if order.borders is ChunkBorders.TENSORS:
@@ -223,6 +225,17 @@ def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
     except (OSError, ManifestError):
         return None
     return envelope if seal_manifest(replace(draft, created_s=before.created_s), order.secret) == envelope else None
+
+
+def _chunk_bytes(order: PublishOrder, bytes_total: int) -> int:
+    if order.chunk_bytes is not None:
+        return order.chunk_bytes
+    if order.link_bytes_per_s is None:
+        return default_chunk_bytes(bytes_total)
+    chosen = chunk_bytes_for_link(order.link_bytes_per_s, bytes_total)
+    if order.borders is ChunkBorders.TENSORS and bytes_total <= CHUNK_BYTES_MAX // 2 * CHUNKS_MAX // 2:
+        return min(chosen, CHUNK_BYTES_MAX // 2)  # a chunk with its margins must not outgrow the limit
+    return chosen
 
 
 def _open(order: PublishOrder) -> _Origin:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.manifest.chunk_layout import Layout, Segment, default_chunk_bytes
+from gossipd.manifest.chunk_layout import CHUNKS_MAX, Layout, Segment, chunk_bytes_for_link, default_chunk_bytes
 from gossipd.manifest.errors import ManifestError
 
 C = 64 * 1024
@@ -83,6 +83,24 @@ def test_the_default_chunk_size_makes_some_two_thousand_chunks_within_its_bounds
     bytes_total: int, chunk_bytes: int
 ) -> None:
     assert default_chunk_bytes(bytes_total) == chunk_bytes
+
+
+@pytest.mark.parametrize(
+    ("mbit", "bytes_total", "chunk_bytes"),
+    [
+        (1, 10**9, 256 * 1024),
+        (100, 10**9, 2 * MIB),
+        (1_000, 500 * 10**9, 16 * MIB),
+        (2_500, 500 * 10**9, 32 * MIB),
+        (10_000, 500 * 10**9, 64 * MIB),
+        (100_000, 500 * 10**9, 64 * MIB),
+        (100, 16 * 2**40, 32 * MIB),
+    ],
+)
+def test_chunks_for_a_link_are_what_it_carries_in_some_time(mbit: int, bytes_total: int, chunk_bytes: int) -> None:
+    """Within bounds, and never so small that there would be too many."""
+    assert chunk_bytes_for_link(mbit * 125_000, bytes_total) == chunk_bytes
+    assert -(-bytes_total // chunk_bytes) <= CHUNKS_MAX
 
 
 def test_limits_hold_at_the_edge() -> None:

@@ -111,6 +111,22 @@ def test_publish_writes_a_manifest_that_the_public_key_opens(
     assert manifest.expires_s == manifest.created_s + 90 * 86400
 
 
+@pytest.mark.parametrize(
+    ("more", "chunk_bytes"),
+    [
+        (["--link", "100Mbit"], 2 * 2**20),
+        (["--chunk-size", "auto", "--link", "100Mbit"], 2 * 2**20),
+        (["--link", "100Gbit"], 32 * 2**20),
+        (["--link", "100Gbit", "--chunk-borders", "plain"], 64 * 2**20),
+    ],
+)
+def test_chunks_follow_the_hosts_links_where_they_are_told(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str], more: list[str], chunk_bytes: int
+) -> None:
+    assert main(arguments(tmp_path, key, "--json", *more)) == 0
+    assert json.loads(capsys.readouterr().out)["chunk_bytes"] == chunk_bytes
+
+
 def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
     tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +142,9 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
     [
         (["--chunk-size", "much"], (2, "E_USAGE")),
         (["--chunk-size", "100000"], (7, "E_CHUNK_LAYOUT")),
+        (["--chunk-size", "auto"], (2, "needs --link")),
+        (["--chunk-size", "1MiB", "--link", "1Gbit"], (2, "give it, or --chunk-size")),
+        (["--link", "fast"], (2, "is no rate")),
         (["--targets", "zone=a"], (2, "rack=R or name=GLOB")),
         (["--targets", "rack=a b"], (7, "E_NAME")),
         (["--expires", "0s"], (2, "E_USAGE")),
