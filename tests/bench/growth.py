@@ -1,0 +1,182 @@
+"""One real daemon in a large cluster with many deployments and with manifests at their limits.
+
+``python -m tests.bench.growth [--members 1000] [--deployments 100] [--chunks 1000000] [--files 100000] [--json]``. The
+other members are brains on real sockets of loopback (``growth_members``), which hold nothing: deployments wait. Prints
+the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments; how long
+``status`` takes; how long each large manifest takes from the drop until it is judged and kept, and which state it has;
+and the 99th percentile of the event loop's lag, over the daemon's whole life. ``busy_share`` is the machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gossipd.api.client import StatusClient
+from gossipd.identity.key_files import read_secret_key
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN
+from gossipd.manifest.manifest import ManifestDraft, seal_manifest
+from gossipd.manifest.payload import DIGEST_BYTES, FileEntry
+from tests.bench.growth_members import PORT, address_of
+from tests.bench.lab.process import ROOT, MachineCpu
+from tests.bench.start import resident_bytes
+from tests.bench.thread_costs import between, look
+from tests.e2e.cluster import Daemon, alive_count, cluster, until
+
+PATIENCE_S = 300.0
+STATUS_CALLS = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
+    parser.add_argument("--members", type=int, default=1000)
+    parser.add_argument("--deployments", type=int, default=100)
+    parser.add_argument("--chunks", type=int, default=1_000_000, help="of one large manifest")
+    parser.add_argument("--files", type=int, default=100_000, help="of another one")
+    parser.add_argument("--seconds", type=float, default=20.0, help="between two looks at a daemon at rest")
+    parser.add_argument("--probe-s", type=float, default=5.0, help="how often each of the others probes")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="gossipd-growth-") as root:
+        result = measure(Path(root), options)
+    print(json.dumps(result) if options.json else "\n".join(f"{name:24} {value}" for name, value in result.items()))
+    return 0
+
+
+def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The row."""
+    machine = MachineCpu()
+    with cluster(root / "site") as site:
+        contact = json.dumps([f"{address_of(0)}:{PORT}"])
+        daemon = site.add("node-1", "rack-0", GOSSIPD_NET__JOIN=contact)
+        daemon.client = StatusClient(daemon.home / "gossipd.sock", timeout_s=PATIENCE_S)
+        secret = read_secret_key(site.key)
+        with members(daemon, options.members, options.probe_s):
+            daemon.start()
+            daemon.wait_ready()
+            joined_s = took(lambda: until("all in view", lambda: sees(daemon, options.members), patience_s=PATIENCE_S))
+            time.sleep(options.seconds / 2)
+            row = {"members": options.members, "in_view_s": joined_s, **at_rest(daemon, options.seconds, "members")}
+            for number in range(options.deployments):
+                drop(daemon, f"small-{number}", small(secret, number))
+            time.sleep(options.seconds / 2)
+            row |= {"deployments": options.deployments, **at_rest(daemon, options.seconds, "deployments")}
+            row |= status_times(daemon)
+            row |= accepted(daemon, "chunks", many_chunks(secret, options.chunks))
+            row |= accepted(daemon, "files", many_files(secret, options.files))
+            row |= {f"{name}_at_the_end": value for name, value in status_times(daemon).items()}
+            assert daemon.process is not None
+            row["rss_bytes_at_the_end"] = resident_bytes(daemon.process.pid)
+    return row | {"busy_share": round(machine.busy(), 2), "stolen_share": round(machine.stolen(), 4)}
+
+
+@contextmanager
+def members(daemon: Daemon, count: int, probe_s: float) -> Iterator[None]:
+    """For the length of a ``with``, in a process of their own."""
+    words = [str(daemon.home / "cluster.key"), str(count), str(probe_s)]
+    command = [sys.executable, "-m", "tests.bench.growth_members", *words]
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    assert running.stdout is not None
+    assert running.stdin is not None
+    try:
+        assert running.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        running.kill()
+        running.wait()
+        running.stdin.close()
+        running.stdout.close()
+
+
+def sees(daemon: Daemon, others: int) -> bool:
+    """All of them."""
+    return alive_count(daemon) > others
+
+
+def at_rest(daemon: Daemon, seconds: float, what: str) -> dict[str, Any]:
+    """What the daemon takes while nothing is asked of it."""
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    begun_s, before = time.monotonic(), look([pid])
+    time.sleep(seconds)
+    after, elapsed_s = look([pid]), time.monotonic() - begun_s
+    costs = between(before, after).values()
+    return {
+        f"core_share_with_{what}": round(sum(one.cpu_s for one in costs) / elapsed_s, 4),
+        f"wake_ups_per_s_with_{what}": round(sum(one.switches for one in costs) / elapsed_s, 1),
+        f"rss_bytes_with_{what}": resident_bytes(pid),
+    }
+
+
+def status_times(daemon: Daemon) -> dict[str, Any]:
+    """Least and greatest time of the page with all members and deployments, and the loop's lag until now."""
+    times = [took(daemon.client.status) for _ in range(STATUS_CALLS)]
+    lag_s = daemon.client.status()["loop_lag_p99_s"]
+    return {"status_min_s": min(times), "status_max_s": max(times), "loop_lag_p99_s": lag_s}
+
+
+def accepted(daemon: Daemon, name: str, envelope: bytes) -> dict[str, Any]:
+    """A large manifest: its time to be judged and kept, and its state after that."""
+    judged_s = drop(daemon, name, envelope)
+    row = until("it has a row", lambda: daemon.deployment(name, 1))
+    return {f"{name}_envelope_bytes": len(envelope), f"{name}_accept_s": judged_s, f"{name}_state": row["state"]}
+
+
+def drop(daemon: Daemon, name: str, envelope: bytes) -> float:
+    """Into the inbox at once; the seconds until the file has been judged and moved."""
+    inbox = daemon.home / "inbox"
+    part, file = inbox / f".{name}.part", inbox / f"{name}.manifest"
+    part.write_bytes(envelope)
+    done, refused = inbox / "accepted" / file.name, inbox / "rejected" / file.name
+    part.rename(file)
+    begun_s = time.monotonic()
+    while not done.exists():
+        assert not refused.exists(), Path(f"{refused}.reason").read_text()
+        assert time.monotonic() < begun_s + PATIENCE_S, f"{name} was not judged"
+        time.sleep(0.002)
+    return round(time.monotonic() - begun_s, 3)
+
+
+def took(action: Any) -> float:
+    """Seconds."""
+    begun_s = time.monotonic()
+    action()
+    return round(time.monotonic() - begun_s, 3)
+
+
+def small(secret: SecretKey, number: int) -> bytes:
+    """A model of one chunk that nobody holds."""
+    return _sealed(secret, f"small-{number}", [FileEntry("model.bin", CHUNK_BYTES_MIN, 0o644)], 1)
+
+
+def many_chunks(secret: SecretKey, chunks: int) -> bytes:
+    """One file of so many chunks, the smallest that there are."""
+    return _sealed(secret, "chunks", [FileEntry("model.bin", chunks * CHUNK_BYTES_MIN, 0o644)], chunks)
+
+
+def many_files(secret: SecretKey, files: int) -> bytes:
+    """So many files of 16 bytes, in directories as experts have them."""
+    names = sorted(f"layers/{i % 97:03}/experts/{i % 31:02}/weight-{i:06}.safetensors" for i in range(files))
+    entries = [FileEntry(name, 16, 0o644) for name in names]
+    return _sealed(secret, "files", entries, -(-16 * files // CHUNK_BYTES_MIN))
+
+
+def _sealed(secret: SecretKey, name: str, files: Sequence[FileEntry], chunks: int) -> bytes:
+    draft = ManifestDraft(
+        name=name, version=1, created_s=int(time.time()), files=tuple(files), chunk_bytes=CHUNK_BYTES_MIN,
+        digests=b"".join(index.to_bytes(DIGEST_BYTES, "big") for index in range(chunks)), sources=(),
+    )  # fmt: skip
+    return seal_manifest(draft, secret)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
