@@ -157,7 +157,7 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
         (["--step", "1"], (2, "one of them")),
         (["--attempt", "1"], (2, "goes with --step")),
-        (["--keep-every", "10"], (2, "goes with --keep-last")),
+        (["--keep-every", "10"], (2, "go with --keep-last")),
         (["--keep-last", "0"], (2, "E_USAGE")),
         (["--label", "a"], (2, "KEY=VALUE")),
         (["--label", "a=1", "--label", "a=2"], (2, "each KEY once")),
