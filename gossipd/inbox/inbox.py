@@ -147,7 +147,6 @@ class Inbox:
     def _scan(self, is_watched: Callable[[], bool]) -> tuple[list[Drop], int] | None:
         if not is_watched():
             return None
-        self._folder.check()
         return self._folder.scan(self._settings.drops_max)
 
     async def _advance(self, drop: Drop) -> float:

@@ -9,11 +9,13 @@ path that is opened by name is asked about first (``why_exchangeable``).
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def open_directory(name: str | Path, *, within: int | None = None) -> int:
@@ -41,21 +43,31 @@ def why_exchangeable(path: Path) -> str | None:
     writable by everybody, but for those in which only owners rename (sticky, as ``/tmp``). Raises OSError.
     """
     holder = path.absolute().parent
+    real_holder = os.path.realpath(holder)
     for directory in _all_above(holder):
-        mode = os.stat(directory).st_mode
-        forbidden = _OTHERS if directory == Path(os.path.realpath(holder)) else stat.S_IWOTH
+        try:
+            mode = os.stat(directory).st_mode
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            continue
+        if not stat.S_ISDIR(mode):
+            continue
+        forbidden = _OTHERS if directory == real_holder else stat.S_IWOTH
         if mode & forbidden and not mode & stat.S_ISVTX:
             return f"can be exchanged by other users: {directory} has mode {stat.S_IMODE(mode):o}; chmod go-w it"
     return None
 
 
-def _all_above(holder: Path) -> list[Path]:
-    """Every directory on the way to ``holder``, and to it, that exists; links resolved."""
-    found: dict[Path, None] = {}
+def _all_above(holder: Path) -> list[str]:
+    """Every directory on the way to ``holder``, and to it, whether it exists or not; links resolved."""
+    found: dict[str, None] = {}
     for named in (holder, *holder.parents):
-        real = Path(os.path.realpath(named))
-        found.update(dict.fromkeys((real, *real.parents)))
-    return [directory for directory in found if directory.is_dir()]
+        real = os.path.realpath(named)
+        while real not in found:
+            found[real] = None
+            real = os.path.dirname(real)
+    return list(found)
 
 
 def _why_foreign(status: os.stat_result) -> str | None:

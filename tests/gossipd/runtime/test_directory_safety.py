@@ -52,3 +52,30 @@ def test_a_path_is_as_safe_as_the_directories_above_it(tmp_path: Path, above: in
     (tmp_path / "link").symlink_to(directory)
     assert (why_exchangeable(tmp_path / "link" / "file") is None) == is_safe
     assert (why_exchangeable(directory / "absent" / "deeper" / "file") is None) == (is_safe or above == 0o755)
+
+
+def test_a_question_looks_at_each_directory_once_however_often_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inbox asks every few seconds, for ever."""
+    holder = tmp_path / "one" / "two"
+    holder.mkdir(parents=True)
+    looked: list[str] = []
+    plain = os.stat
+
+    def counted(path: str, *, follow_symlinks: bool = True) -> os.stat_result:
+        looked.append(str(path))
+        return plain(path, follow_symlinks=follow_symlinks)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", counted)
+        assert why_exchangeable(holder / "file") is None
+    assert sorted(looked) == sorted([str(holder), *map(str, holder.parents)])
+
+
+def test_a_way_that_leads_nowhere_is_no_reason(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").touch(0o666)
+    (tmp_path / "file").chmod(0o666)
+    assert why_exchangeable(tmp_path / "loop" / "file") is None
+    assert why_exchangeable(tmp_path / "file" / "file") is None
