@@ -55,6 +55,7 @@ _PROMISED = """
     E_STEPS E_WATCH_OWNER E_WATCH_PERMISSION E_WATCH_SIZE E_WATCH_TYPE E_WATERMARK E_WEB_ADDRESS
 """
 CODES = frozenset(_PROMISED.split())
+EXTRAS = ("gossipd.torch", "gossipd.mlflow")  # what they build on is not installed here; they define no errors
 
 
 def _modules() -> Iterator[Path]:
@@ -66,7 +67,7 @@ def _kinds() -> list[type[Exception]]:
     """Every error class of the product."""
     for package in (gossipd, membership):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__") and not module.name.startswith("gossipd.torch"):
+            if not module.name.endswith("__main__") and not module.name.startswith(EXTRAS):
                 importlib.import_module(module.name)
     found: list[type[Exception]] = [GossipdError, MembershipError]
     for kind in found:

@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "demo": EVERYTHING_BELOW | {"daemon", "web"},
     "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
     "torch": frozenset({"core", "api", "client"}),
+    "mlflow": frozenset({"core", "client"}),
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (

@@ -179,10 +179,11 @@ class PublishPort(Protocol):
 
     def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None, keep_every: int | None,
+        keep_last: int | None, keep_every: int | None, about: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         """Hash and sign a directory, and go on as ``adopt``. ``keep_last``, ``keep_every``: which versions of the name
-        are to live; None for ``keep_last`` leaves it to each host. Raises GossipdError."""
+        are to live; None for ``keep_last`` leaves it to each host. ``about``: a JSON object, or empty. Raises
+        GossipdError."""
 
     def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
         """Take a directory as this host's copy of what the manifest in a file names, and deploy it. Raises

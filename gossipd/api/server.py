@@ -284,9 +284,10 @@ class _PublishRoutes:
         self._publishing = publishing
 
     async def publish(self, request: Request) -> Response:
-        fields = await _fields(request, "directory", "name", optional=("version", "step", "how", *_KEEP))
+        fields = await _fields(request, "directory", "name", optional=("version", "step", "how", "about", *_KEEP))
+        about = fields.get("about", "")
         steps = self._publishing.publish(
-            CALLER.get(), fields["directory"], fields["name"], how=_how(fields), **_numbers(fields)
+            CALLER.get(), fields["directory"], fields["name"], how=_how(fields), about=about, **_numbers(fields)
         )
         return await _streamed(steps)
 

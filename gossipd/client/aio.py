@@ -6,10 +6,11 @@ is left to end by itself: a wait ends with its round, a publication goes on.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from anyio import to_thread
 
@@ -24,11 +25,11 @@ class AsyncClient:
 
     async def publish(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
-        keep_last: int | None = None, keep_every: int | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
     ) -> Publication:  # fmt: skip
         call = partial(
             self._client.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
-            keep_every=keep_every,
+            keep_every=keep_every, about=about,
         )  # fmt: skip
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 

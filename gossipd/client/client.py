@@ -6,6 +6,7 @@ What lives here: ``Client``, blocking, for any thread. What does not: requests a
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,7 +20,7 @@ from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
 from gossipd.client.shards import AllGather, ShardedStep
-from gossipd.core.errors import ExitCode, NotFoundError
+from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 API_VERSION = "1.2"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
+ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
 RESTART_S = 0.5  # between attempts while the daemon starts again
 
 Hosts: TypeAlias = "str | int"
@@ -108,6 +110,7 @@ class Client:
     def publish(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
         keep_last: int | None = None, keep_every: int | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> Publication:  # fmt: skip
         """Make the directory ``path`` the next version of ``name``, and return when this host holds it.
 
@@ -124,13 +127,18 @@ class Client:
             keep_last, keep_every: from now on the newest ``keep_last`` versions of the name live, and those whose step
                 ``keep_every`` divides; every host deletes the others when a newer one is complete there, and no host
                 that comes later hears of them. None: ``store.keep_versions`` of each host.
+            about: where it came from, one JSON object of at most 3 KiB that every host is told: ``run``, ``parents``
+                (ids), ``metrics``, ``mlflow``, ``wandb``. Decides nothing; no secrets (``E_SECRET``).
         Raises:
             NotTrustedError: this user may not publish that name (``publish.users``).
+            UsageError: ``about`` is too long, or no JSON.
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
         fields: dict[str, object] = {"directory": str(Path(path).absolute()), "name": name, "how": how}
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
         fields |= {key: value for key, value in numbers.items() if value is not None}
+        if about:
+            fields["about"] = _told(about)
         last: Mapping[str, Any] = {}
         with typed_refusals():
             for last in self._daemon.publish(**fields):  # noqa: B007 - the last line is the answer
@@ -141,7 +149,7 @@ class Client:
 
     def publish_async(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
-        keep_last: int | None = None, keep_every: int | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
     ) -> Future[Publication]:  # fmt: skip
         """``publish`` in a thread of its own; returns at once. In coroutines: ``asyncio.wrap_future(future)``.
 
@@ -157,7 +165,7 @@ class Client:
                 before.cancel()  # without effect when it has begun
             future = self._publisher.submit(
                 self.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
-                keep_every=keep_every,
+                keep_every=keep_every, about=about,
             )  # fmt: skip
             self._waiting[name] = future
         return future
@@ -330,6 +338,17 @@ class Client:
             yield entered
         finally:
             lock.__exit__(None, None, None)
+
+
+def _told(about: Mapping[str, Any]) -> str:
+    """As it is sent."""
+    try:
+        text = json.dumps(about, ensure_ascii=True, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"about is no JSON object: {error}") from None
+    if len(json.dumps(text)) > ABOUT_SENT_MAX:
+        raise UsageError(f"about has more than {ABOUT_SENT_MAX} characters as JSON; gossipd publish --about takes more")
+    return text
 
 
 def _version(row: Mapping[str, Any]) -> Version:

@@ -39,7 +39,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import keys_for
-from gossipd.manifest.annotations import Retention, check_retention
+from gossipd.manifest.annotations import Retention, check_retention, pack_about, read_about
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
@@ -133,11 +133,12 @@ class JobPublishing:
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None = None, keep_every: int | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, about: str = "",
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         check_model_name(name)
         self._check_permit(user, name)
         key = signing_key(self.live.keys.signing, self.live.trusted(), name)
+        told = pack_about(read_about(about.encode()))
         next_version(name, self.last_version(name), version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
 
@@ -145,7 +146,7 @@ class JobPublishing:
             async with self._turn_of(name):
                 chosen = next_version(name, self.last_version(name), version=version, step=step)
                 job.step = msgspec.structs.replace(job.step, version=chosen)
-                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep)
+                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep, told)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, Path(directory), user, how)
 
@@ -340,6 +341,7 @@ class _Making:
     scratch: Path
     owner: int
     keep: Retention | None
+    about: bytes
 
     def manifest(self) -> Manifest:
         files_of(self.directory, _SELECTION, self.owner)
@@ -348,6 +350,7 @@ class _Making:
             order = PublishOrder(
                 source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
                 selection=_SELECTION, is_adopted=True, created_s=int(time.time()), keep=self.keep,
+                about=self.about,
             )  # fmt: skip
             publish(order, self.job)
             return open_manifest(out.read_bytes(), [self.key.public.ed25519])

@@ -232,9 +232,10 @@ class FakeDaemon:
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None, keep_every: int | None,
+        keep_last: int | None, keep_every: int | None, about: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        self._take("publish", name, user, directory, version, step, how, *filter(None, (keep_last, keep_every)))
+        more = filter(None, (keep_last, keep_every, about))
+        self._take("publish", name, user, directory, version, step, how, *more)
         begun = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=9, file_count=2)
         yield begun
         yield msgspec.structs.replace(begun, version=version or 1, id=TOY.hex(), done=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
 from gossipd.client import Client, EndedError, NotThereError, TimedOutError
 from gossipd.client.aio import AsyncClient
-from gossipd.core.errors import ExitCode
+from gossipd.client.client import ABOUT_SENT_MAX
+from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.annotations import pack_about
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
@@ -237,3 +239,17 @@ def test_the_async_twin_tells_events_and_lineage_too(tmp_path: Path) -> None:
 
     with guarded(tmp_path / "s", daemon):
         asyncio.run(job())
+
+
+def test_lineage_goes_with_a_publication_and_is_refused_where_it_is_too_long(tmp_path: Path) -> None:
+    daemon = FakeDaemon()
+    with guarded(tmp_path / "s", daemon):
+        client = Client(tmp_path / "s")
+        about = {"run": "r7", "wandb": {"run": "acme/llm/3xy7"}, "notes": "\u00fc" * 200}
+        client.publish(tmp_path, name="m", about=about)
+        assert json.loads(str(daemon.orders[-1][-1])) == about
+        client.publish(tmp_path, name="m", about={"notes": "x" * (ABOUT_SENT_MAX - 30)})
+        with pytest.raises(UsageError, match="about has more than 3000 characters"):
+            client.publish(tmp_path, name="m", about={"notes": "x" * ABOUT_SENT_MAX})
+        with pytest.raises(UsageError, match="about is no JSON object"):
+            client.publish(tmp_path, name="m", about={"notes": object()})
