@@ -288,6 +288,7 @@ class App:
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
+        nursery.start_soon(self._publishing.settle_untold)
         await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
         await self._open_local_sockets(nursery)
         await run_blocking(finish_removals, self._state, self._statements, self._store)

@@ -29,10 +29,14 @@ from gossipd.api.long_poll import newest_row
 from gossipd.api.ports import PublishStep, StatusPort
 from gossipd.api.readiness import HostsNeeded
 from gossipd.core.errors import ExitCode, GossipdError, LocalError
+from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.judging import judge_manifest
+from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
+from gossipd.daemon.untold_shards import UntoldShards
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement_store import StatementStore
@@ -52,6 +56,7 @@ from gossipd.publish.publisher import PublishOrder, publish
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.shard_hashing import hash_shards
 from gossipd.runtime.file_access import user_number
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
@@ -130,6 +135,7 @@ class JobPublishing:
     def __post_init__(self) -> None:
         self._turns = trio.CapacityLimiter(AT_ONCE)
         self._names: dict[str, trio.Lock] = {}
+        self._untold = UntoldShards()
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
@@ -285,18 +291,35 @@ class JobPublishing:
             bytes_total=manifest.bytes_total, file_count=len(manifest.files),
         )  # fmt: skip
         is_new = await run_blocking(self._note_new, manifest)
+        was_untold = self._untold.told(manifest.id)  # nobody deletes what is worked on
         try:
             await run_blocking(_copy, self.store, manifest, files, limiter=self._turns)
             job.step = msgspec.structs.replace(job.step, stage="deploying", bytes_done=manifest.bytes_total)
             if is_told:
                 await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
         except BaseException:
+            if was_untold:
+                self._untold.taken(manifest.id, trio.current_time())
             if is_new:
                 with trio.CancelScope(shield=True):
                     await run_blocking(self._forget, manifest)
             raise
-        if is_new and is_told:
+        if not is_told:
+            self._untold.taken(manifest.id, trio.current_time())
+        elif is_new:
             await run_blocking(self.state.forget_publication, manifest.id)
+
+    async def settle_untold(self) -> None:
+        """Never returns: shards that were taken and never told of go after an hour."""
+        while True:
+            await until_next_look(UNTOLD_LOOK_S)
+            for deployment in self._untold.to_settle(self._is_stated, trio.current_time()):
+                args = (deployment, self.state, self.statements, self.store)
+                if self._untold.told(deployment) and not await run_blocking(settle_publication, *args):
+                    self._untold.taken(deployment, trio.current_time())
+
+    def _is_stated(self, deployment: DeploymentId) -> bool:
+        return self.statements.statement(deployment) is not None
 
     def _note_new(self, manifest: Manifest) -> bool:
         """Whether nothing of it is here, so that the copy may be deleted, also by the next start, if it ends early."""

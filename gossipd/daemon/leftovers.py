@@ -12,6 +12,7 @@ from __future__ import annotations
 import structlog
 
 from gossipd.core.errors import NotFoundError
+from gossipd.core.ids import DeploymentId
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.runtime.ports import StoreWriteError
@@ -36,10 +37,20 @@ def finish_removals(state: StateDirectory, statements: StatementStore, store: Ch
 def delete_cut_short(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:
     """Delete copies of publications that no statement tells of, if the disk lets us; else at the next start. No
     publication may be under way."""
+    for deployment in state.publications():
+        if not settle_publication(deployment, state, statements, store):
+            return
+
+
+def settle_publication(
+    deployment: DeploymentId, state: StateDirectory, statements: StatementStore, store: ChunkStore
+) -> bool:
+    """Delete the copy unless a statement tells of it, and forget that it was noted. False: the disk does not let us."""
     try:
-        for deployment in state.publications():
-            if statements.statement(deployment) is None:
-                store.abandon(deployment)
-            state.forget_publication(deployment)
+        if statements.statement(deployment) is None:
+            store.abandon(deployment)
+        state.forget_publication(deployment)
     except (OSError, StoreWriteError) as error:
         log.warning("publication that was cut short not deleted yet", reason=str(error))
+        return False
+    return True

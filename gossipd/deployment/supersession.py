@@ -12,7 +12,7 @@ manifests and records, so they come to the same within seconds of each other. Fr
    before anything is deleted, or a restart would fetch it again;
 2. an unfinished copy is given up. A complete one stays while no higher version is complete here, while other hosts
    still fetch it, for ``supersede_grace_s`` at most, and while the store refuses, because a job holds it or ``current``
-   points to it. Then it is asked again;
+   points to it. Then it is asked again, more and more rarely;
 3. when nothing is left on the disk, the statement, the acceptance and the records are dropped, and then the manifest.
 
 A version stays that a live one names as its parent, when that one asks for it (``keep.parents``) and is signed by the
@@ -41,7 +41,7 @@ from gossipd.manifest.retention import live_rule
 _FETCHING = (HostState.INIT, HostState.DOWNLOADING)
 LOOK_S = 1.0  # after a change: several statements come together
 LOOK_AGAIN_S = 10.0  # while a version waits for the newer one, or for hosts that fetch it
-REFUSED_AGAIN_S = 60.0  # while a job holds it; asking costs the store a look at the disk
+REFUSED_AGAIN_S, REFUSED_MAX_S = 60.0, 960.0  # while a job holds it, doubling: asking costs a look at the disk
 
 
 class Supersession:
@@ -53,6 +53,7 @@ class Supersession:
         self._look_s = math.inf
         self._grace_ends_s: dict[DeploymentId, float] = {}  # of superseded ones that are complete here
         self._evict_s: dict[DeploymentId, float] = {}  # when the store is asked again
+        self._delay_s: dict[DeploymentId, float] = {}  # after the next refusal
         self._evicting: dict[WorkNumber, DeploymentRecord] = {}
         self._keeping: WorkNumber | None = None
         self._dropped: list[DeploymentId] = []  # whose manifests are to be forgotten when that is durable
@@ -188,6 +189,7 @@ class Supersession:
         self._context.progress.drop(progress_key(record.id))
         self._grace_ends_s.pop(record.id, None)
         self._evict_s.pop(record.id, None)
+        self._delay_s.pop(record.id, None)
         self._dropped.append(record.id)
         self._look_by(now + LOOK_S)
 
@@ -201,7 +203,9 @@ class Supersession:
             return
         if isinstance(event, WorkFailed) and event.failure is not Failure.GONE:
             self._context.info("not evicted yet", deployment=record.label, reason=event.error.sentence)
-            self._evict_s[record.id] = now + REFUSED_AGAIN_S
+            delay_s = self._delay_s.get(record.id, REFUSED_AGAIN_S)
+            self._delay_s[record.id] = min(2 * delay_s, REFUSED_MAX_S)
+            self._evict_s[record.id] = now + delay_s
             self._look_by(self._evict_s[record.id])
             return
         assert record.manifest is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.ids import SOURCE
-from gossipd.daemon.leftovers import delete_cut_short, finish_removals
+from gossipd.daemon.leftovers import delete_cut_short, finish_removals, settle_publication
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -80,6 +80,14 @@ def test_a_publication_that_users_see_is_kept(host: Host) -> None:
     host.state.note_publication(ONE.manifest.id)
     host.start()
     assert host.store.versions("m") == [1]
+
+
+def test_shards_that_nobody_has_told_of_go_while_the_daemon_runs(host: Host) -> None:
+    host.state.note_publication(ONE.manifest.id)
+    assert settle_publication(ONE.manifest.id, host.state, host.statements, host.store)
+    assert host.store.models() == []
+    assert os.listdir(host.incoming) == []
+    assert host.state.publications() == []
 
 
 def test_a_removal_that_was_not_finished_is_finished(host: Host) -> None:

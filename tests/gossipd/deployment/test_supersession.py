@@ -14,7 +14,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
-from gossipd.deployment.supersession import LOOK_AGAIN_S, LOOK_S, REFUSED_AGAIN_S
+from gossipd.deployment.supersession import LOOK_AGAIN_S, LOOK_S, REFUSED_AGAIN_S, REFUSED_MAX_S
 from gossipd.manifest.annotations import Retention, pack_about
 from gossipd.manifest.manifest import Manifest, open_manifest, seal_manifest
 from tests.gossipd.deployment.scripted_host import PEER, ScriptedHost, said
@@ -127,7 +127,28 @@ def test_one_that_a_job_holds_stays_until_it_is_let_go_and_no_newcomer_hears_of_
     assert host.brain.lifecycle.is_served(steps[0].id)
     assert not [one for one in host.statements.orphans(()) if one.deployment == steps[0].id]
     host.held_by_jobs.clear()
-    host.wait(REFUSED_AGAIN_S + SETTLED_S)
+    host.wait(4 * REFUSED_AGAIN_S + SETTLED_S)
+    assert known(host, steps) == [300, 400]
+
+
+def test_one_that_a_job_holds_is_asked_for_more_and_more_rarely(steps: list[Manifest]) -> None:
+    host = ScriptedHost()
+    complete(host, steps[0])
+    host.held_by_jobs.add(steps[0].id)
+    for one in steps[1:]:
+        complete(host, one)
+
+    def asked() -> int:
+        return sum(one.deployment == steps[0].id for one in host.all_of(commands.EvictModel))
+
+    host.wait(SETTLED_S)
+    assert asked() == 1
+    host.wait(15 * REFUSED_AGAIN_S + SETTLED_S)
+    assert asked() == 5, "after 1, 3, 7 and 15 minutes"
+    host.wait(2 * REFUSED_MAX_S + SETTLED_S)
+    assert asked() == 7
+    host.held_by_jobs.clear()
+    host.wait(REFUSED_MAX_S + SETTLED_S)
     assert known(host, steps) == [300, 400]
 
 
