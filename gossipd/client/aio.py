@@ -60,8 +60,8 @@ class AsyncClient:
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
     @asynccontextmanager
-    async def hold(self, name: str, version: int | None = None) -> AsyncIterator[Path]:
-        lock = self._client.hold(name, version)
+    async def hold(self, name: str, version: int | None = None, *, part: bool = False) -> AsyncIterator[Path]:
+        lock = self._client.hold(name, version, part=part)
         directory = await to_thread.run_sync(lock.__enter__)
         try:
             yield directory

@@ -319,16 +319,16 @@ class Client:
             text: str = self._daemon.want(name, parts, clear=clear, free=free)["want"]
         return tuple(text.splitlines())
 
-    def hold(self, name: str, version: int | None = None) -> AbstractContextManager[Path]:
+    def hold(self, name: str, version: int | None = None, *, part: bool = False) -> AbstractContextManager[Path]:
         """A context manager that keeps a version on this host while it is used, and gives its directory.
 
         Eviction by a newer version leaves it alone; ``gossipd rm`` does not. It ends with the block, and with the
-        process, however that ends. Raises NotThereError on entering."""
-        return self._held(name, version)
+        process, however that ends. ``part``: as of ``path``. Raises NotThereError on entering."""
+        return self._held(name, version, part=part)
 
     @contextmanager
-    def _held(self, name: str, version: int | None) -> Iterator[Path]:
-        directory = self.path(name, version)
+    def _held(self, name: str, version: int | None, *, part: bool) -> Iterator[Path]:
+        directory = self.path(name, version, part=part)
         try:
             lock = held(directory)
             entered = lock.__enter__()

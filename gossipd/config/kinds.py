@@ -98,10 +98,12 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A list of texts for each of some names; kept as pairs, so that it can be compared."""
+    """A list of texts for each of some names; kept as pairs, so that it can be compared. ``check``: of a whole list, as
+    that of a text."""
 
     key: Text
     item: Text
+    check: Callable[[tuple[str, ...]], object] = tuple
 
     @property
     def wanted(self) -> str:
@@ -110,7 +112,15 @@ class Table:
     def read(self, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if not isinstance(value, dict) or len(value) > LIST_ITEMS_MAX:
             raise WrongValueError(f"must be {self.wanted}")
-        return tuple((self.key.read(key), Texts(self.item).read(items)) for key, items in value.items())
+        return tuple((self.key.read(key), self._list(items)) for key, items in value.items())
+
+    def _list(self, items: object) -> tuple[str, ...]:
+        texts = Texts(self.item).read(items)
+        try:
+            self.check(texts)
+        except GossipdError as error:
+            raise WrongValueError(error.args[0]) from None
+        return texts
 
     def show(self, value: object) -> str:
         assert isinstance(value, tuple)

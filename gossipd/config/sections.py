@@ -417,7 +417,9 @@ class PartsSection:
     """What this host wants of models, where it is not all of them."""
 
     wants: tuple[tuple[str, tuple[str, ...]], ...] = setting(
-        kinds.Table(kinds.Text("a model's name", kinds.check_path), kinds.Text("a term of a want", _check_want)),
+        kinds.Table(
+            kinds.Text("a model's name", kinds.check_path), kinds.Text("a term of a want", _check_want), parse_want
+        ),
         'By model name: {"acme/v3" = ["ep:3/16"]}. Terms: files:GLOB, tensors:GLOB, ep:RANK/RANKS, pp:FIRST-LAST,\n'
         "ranges:FILE:FROM-TO. Several want all that any of them does. gossipd 0.1 does not know this section.",
         (),

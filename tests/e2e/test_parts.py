@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors
 
-from gossipd.client import Client
+from gossipd.client import Client, NotThereError
+from gossipd.identity.key_files import read_secret_key
 from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
-from tests.gossipd.parts.models_of_tensors import expert_model, rows_of
+from tests.gossipd.parts import models_of_tensors
+from tests.gossipd.parts.models_of_tensors import expert_model, manifest_of, rows_of
 
 HOSTS, NAME = 4, "acme/moe"
 FILES = expert_model(layers=4, experts=8, expert_bytes=300_000)
@@ -127,6 +130,10 @@ def test_an_order_is_followed_at_once_adds_to_the_configuration_and_outlives_a_r
     until("the order holds after a restart", lambda: has("ep:0/2", "ep:1/2"))
     (row,) = json.loads(gossipd("want", "--list", "--json", "--config", daemon.config).stdout)["wants"]
     assert (row["configured"], row["ordered"]) == ("ep:0/2", "ep:1/2")
+    with pytest.raises(NotThereError):
+        client.hold(NAME).__enter__()
+    with client.hold(NAME, part=True) as tree:
+        assert readable(tree) == set(NAMES)
     freed = gossipd("want", NAME, "--clear", "--free", "--config", daemon.config).stdout
     assert freed.startswith(f"this host wants ep:0/2 of {NAME}: ") and "is deleted" in freed
     until(
@@ -169,3 +176,36 @@ def test_a_preset_needs_an_index_and_files_do_not(four: Cluster) -> None:
     assert [
         one.name for one in Path(gossipd("path", "plain", "--part", "--config", daemon.config).stdout.strip()).iterdir()
     ] == ["a.bin"]
+
+
+def test_an_index_that_lies_fails_where_it_is_relied_on_until_all_is_wanted(
+    four: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models_of_tensors, "PUBLISHER", read_secret_key(four.key))
+    files, model = expert_model(layers=1), four.base / "models" / "lying"
+    model.mkdir()
+    for path, body in files.items():
+        (model / path).write_bytes(body)
+    rows = rows_of(files)
+    one, two = (next(at for at, row in enumerate(rows) if f".experts.{number}." in row.name) for number in (0, 7))
+    rows[one], rows[two] = replace(rows[one], name=rows[two].name), replace(rows[two], name=rows[one].name)
+    envelope = manifest_of(files, rows=rows, name="lying", sources=(f"file://{model}/",)).envelope
+    (four.base / "lying.gmf").write_bytes(envelope)
+    gossipd("want", "lying", "ep:0/2", "--config", four[3].config)
+    four.drop(four.base / "lying.gmf", four[1])
+
+    def own() -> tuple[str, str]:
+        hosts = (four[3].deployment("lying", 1) or {"hosts": []})["hosts"]
+        return next(((one["state"], one["reason"]) for one in hosts if one["name"] == four[3].name), ("", ""))
+
+    until("the index is found to lie", lambda: own() == ("failed", "want"))
+    assert not list((four[3].home / "models" / "lying").glob("*"))
+    four.wait_complete("lying", 1, at=four[2], hosts=HOSTS - 1)
+    assert client_of(four[3]).want("lying", "all", clear=True) == ()
+    until("all of it needs no index", lambda: own() == ("complete", ""))
+    with client_of(four[3]).hold("lying") as tree:
+        assert {path.name: path.read_bytes() for path in tree.iterdir()} == files
+
+
+def client_of(daemon: Daemon) -> Client:
+    return Client(config=daemon.config)

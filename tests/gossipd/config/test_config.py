@@ -141,6 +141,12 @@ def test_a_wrong_table_is_named_with_its_line(tables: str, reason: str) -> None:
     assert problem.startswith(f"{FILE}:8: publish.watch {reason}"), problem
 
 
+def test_wants_that_are_too_long_together_are_refused_before_the_daemon_starts() -> None:
+    terms = ", ".join(f'"files:{number}-{"x" * 100}"' for number in range(800))
+    (problem,) = problems(f'{LEAST}[parts]\nwants = {{"m" = [{terms}]}}\n')
+    assert "a want has over 65536 bytes" in problem
+
+
 def test_watching_needs_a_key_to_sign_with() -> None:
     (problem,) = problems(f'{LEAST}[[publish.watch]]\ndirectory = "d"\nname = "m"\n')
     assert "needs publish.keys" in problem
