@@ -4,6 +4,10 @@ A joiner sends its record to one contact after another, with a growing, jittered
 again whenever it is alone, and slowly to contacts at whose address it knows no living member. The welcome carries the
 contact's record and those of a few random members, so that a thousand joiners find each other and synchronise.
 
+An answer goes to the address that a JOIN came from, which may be false. So the welcome is no longer than the JOIN, but
+for the contact's own record: a joiner fills its JOIN up to the length of a whole welcome (as QUIC does). A JOIN that
+somebody has recorded, and sends from a third party's address, makes no host send more than it got.
+
 A new key is refused the name of a living member, and both nodes are told. A member that is not alive loses its name to
 a new key, and leaves the roster.
 """
@@ -68,7 +72,10 @@ class Joiner:
         if contacts:
             contact = contacts[self._turn % len(contacts)]
             self._turn += 1
-            node.send_to_address(contact, bytes((wire.JOIN, 0)) + node.own.item + node.own.proof, None)
+            body = bytes((wire.JOIN, 0)) + node.own.item + node.own.proof
+            if not settled:  # else the contact's own record is enough
+                body += wire.padding(BODY_BYTES_MAX - len(body))
+            node.send_to_address(contact, body, None)
             node.counts["joins_sent"] += 1
         node.at(now + self._pause_s * (0.75 + 0.5 * node.rng.random()), lambda later: self._ask(number, later))
         self._pause_s = min(settings.join_retry_max_s, self._pause_s * 1.5)
@@ -106,13 +113,16 @@ class Joiner:
             return
         node.gossip_due = True
         head = wire.WELCOME_HEAD.pack(wire.WELCOME, roster.digest.total, wire.FLAG_AGAIN)
-        notes = held.item if held.record_bytes != claim.record_bytes else b""
+        sample = [node.own.proof, *(known.item + known.proof for known in roster.pick(_SAMPLE, avoid=(held.handle,)))]
         if held.handle in roster.gone:
-            notes += node.notice_for(held)
-        for known in [node.own, *roster.pick(_SAMPLE, avoid=(held.handle,))]:
-            if len(head) + len(notes) + len(known.item) + len(known.proof) <= BODY_BYTES_MAX:
-                notes += known.item + known.proof
-        node.send_to_address(address, head + notes, source)
+            sample.insert(0, node.notice_for(held))
+        if held.record_bytes != claim.record_bytes:
+            sample.insert(0, held.item)
+        welcome = head + node.own.item
+        for notes in sample:
+            if len(welcome) + len(notes) <= len(body):
+                welcome += notes
+        node.send_to_address(address, welcome, source)
 
     def _bearer_of(self, claim: Claim, now: float) -> Claim | None:
         """A living member with the same name and another key; dead bearers of the name are forgotten."""

@@ -109,10 +109,13 @@ class Prober:
     def on_ping(
         self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float, *, told: bool
     ) -> None:
-        """Answer; ask an unknown sender for its record, contradict a sender that told us that we are ill."""
+        """Answer; ask an unknown sender for its record, contradict a sender that told us that we are ill. A ping from
+        elsewhere than the address in its sender's record may be a repeated one: the answer is no longer than it."""
         _, sequence, *_ = wire.PROBE_HEAD.unpack_from(body)
         if sender is None:
             self._node.send_to_address(address, self._pings.head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
+        elif address != sender.address:
+            self._node.send_bare(sender, self._pings.head(wire.ACK, sequence, now))
         else:
             proof = self._node.own.proof if told else b""
             self._node.send(sender, self._pings.head(wire.ACK, sequence, now), now, proof)

@@ -377,7 +377,7 @@ class Swim:
         self._take_items(items, now, source)
         told = any(data[0] == wire.NOTICE for data in items)
         self._prober.on_ping(body, sender, source, address, now, told=told)
-        if sender is not None:
+        if sender is not None and address == sender.address:  # else the answer would be longer than the ping
             self._see_digest(body, sender, now)
 
     def _on_ack(self, body: bytes, sender: Claim, now: float) -> None:

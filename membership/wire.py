@@ -36,6 +36,7 @@ FORGET     6     issuer handle 8 B, subject handle 8 B, subject boot 8 B, issuer
 EVENT      7     class 1 B, version 8 B, key length 1 B, key, payload; then the origin's node id (16 B), unless the
                  class has bit 7 set, which says that the key begins with it
 ROSTER     8     state 1 B, incarnation 4 B, a signed record: on the roster, but not alive
+PADDING    9     any: makes a JOIN as long as its answer
 =========  ====  =====================================================================================
 
 The first byte of a sealed datagram is the version of this format. A receiver drops and counts what it does not know.
@@ -52,7 +53,7 @@ from membership.seal import BODY_BYTES_MAX
 
 PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL = range(1, 9)
 SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY, ITEMS, WORRIES, WORRY_WANT = range(9, 16)
-RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER = range(1, 9)
+RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER, PADDING = range(1, 10)
 
 FLAG_SETTLED = 1  # the sender's view has not changed for a while
 FLAG_WHO = 2  # the sender does not know the receiver: please send your record
@@ -88,6 +89,11 @@ forget_part = _FORGET.pack  # FORGET: issuer, subject, the subject's boot
 def item(kind: int, content: bytes) -> bytes:
     """One item with its head."""
     return ITEM_HEAD.pack(kind, len(content)) + content
+
+
+def padding(length: int) -> bytes:
+    """An item of so many bytes that says nothing; none where it has no room."""
+    return item(PADDING, bytes(length - ITEM_HEAD_BYTES)) if length >= ITEM_HEAD_BYTES else b""
 
 
 def split_items(body: bytes, at: int) -> list[bytes]:

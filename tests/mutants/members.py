@@ -9,6 +9,7 @@ _VALUES = "tests/membership/test_values.py"
 _ATTACKS = "tests/membership/test_attacks.py"
 
 _FORGETS = "tests/membership/test_forgets.py"
+_FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
     Mutant(
@@ -268,6 +269,22 @@ MUTANTS = (
         "        if asker != claim.address and self._forgets",
         "        if asker is None and self._forgets",
         (_FORGETS,),
+    ),
+    Mutant(
+        "a-ping-from-elsewhere-is-answered-with-rumours",
+        "A recorded ping that anybody sends again makes its member get whole datagrams.",
+        "membership/prober.py",
+        "        elif address != sender.address:\n",
+        "        elif sender is None:\n",
+        (_FALSE_SOURCES,),
+    ),
+    Mutant(
+        "a-welcome-is-longer-than-its-join",
+        "A short JOIN from a false address makes a host send a third party several times as much.",
+        "membership/joiner.py",
+        "            if len(welcome) + len(notes) <= len(body):\n",
+        "            if len(welcome) + len(notes) <= BODY_BYTES_MAX:\n",
+        (_FALSE_SOURCES,),
     ),
     Mutant(
         "a-tombstone-forgets",

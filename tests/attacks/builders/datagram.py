@@ -13,7 +13,7 @@ from membership import wire
 from membership.bounds import ceiling
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, sign_record
-from membership.seal import OVERHEAD_BYTES, DatagramSeal, KeyRing
+from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, DatagramSeal, KeyRing
 from membership.sync_server import ASK_BYTES
 from tests.attacks.stage import RETIRED, RETIRED_BOOT, Stage
 
@@ -164,6 +164,17 @@ def join(stage: Stage, whose: str) -> list[bytes]:
     named = getattr(stage, whose).name
     record = replace(stage.liar, public_key=secret.public.ed25519, boot=int(stage.now_s), name=named)
     body = bytes((wire.JOIN, 0)) + wire.item(wire.RECORD, _packed(stage, record, secret))
+    return [stage.sealed_as(record.node, record.boot, body)]
+
+
+def from_elsewhere(stage: Stage, what: str) -> list[bytes]:
+    """A member's ping, or a joiner's JOIN, as recorded on its way and sent from another address."""
+    if what == "ping":
+        return [stage.sealed_as(stage.victim.node, stage.victim.boot, PING, counter=1000)]
+    secret = SecretKey(stage.fresh())
+    record = replace(stage.other, public_key=secret.public.ed25519, boot=int(stage.now_s), name="joiner", host=NOWHERE)
+    body = bytes((wire.JOIN, 0)) + wire.item(wire.RECORD, _packed(stage, record, secret))
+    body += wire.padding(BODY_BYTES_MAX - len(body)) if what == "join" else b""
     return [stage.sealed_as(record.node, record.boot, body)]
 
 

@@ -7,11 +7,13 @@ known; the attacker has the keys of one of them. All sign their progress, as the
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from random import Random
+from struct import Struct
 from typing import Any, cast
 
 from gossipd.audit.witness import AuditHead, Witness
@@ -30,10 +32,11 @@ from gossipd.identity.keys import SecretKey
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import wire
 from membership.credentials import Credentials
-from membership.events import MemberChanged, MemberUp, PayloadHeard, PayloadKind
+from membership.errors import SealError
+from membership.events import MemberChanged, MemberUp, PayloadHeard, PayloadKind, SendDatagram
 from membership.member import HANDLE_BYTES, NodeId, Record, node_id
-from membership.record import sign_record
-from membership.seal import DatagramSeal, KeyRing
+from membership.record import encode_signed, sign_record
+from membership.seal import HEADER_BYTES, OVERHEAD_BYTES, DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
 from membership.tombstones import Tombstone
@@ -44,6 +47,8 @@ from tests.gossipd.manifest.making import PUBLISHER, manifest
 RING = KeyRing(b"attacked cluster", (b"K" * 32,))
 LIAR, VICTIM, OTHER = (SecretKey(name.ljust(32, b".")) for name in (b"liar", b"victim", b"other"))
 _BOOT = int(WALL_S) - 1_000
+_WELCOME_BYTES = OVERHEAD_BYTES + wire.WELCOME_HEAD.size + wire.ITEM_HEAD_BYTES  # beside the record
+_SENDER, _SENDER_AT = Struct(">16sQ"), 6  # in a datagram's head
 _HONEST = ("node-1", "victim", "other", "retired")
 
 
@@ -113,6 +118,8 @@ class GossipSurface:
         self._seals = {name: DatagramSeal(RING, one.node, one.boot) for name, one in self._records.items()}
         self._codes: Counter[str] = Counter()
         self._now = 1_000.0
+        self._sent: list[bytes] = []
+        self._amplified = 0
         self._progress, self._witness, self._watch = ClusterProgress(), Witness(), IdentityWatch(OWN)
         self._host = ScriptedHost(published=[ONE], progress=self._progress)
         self._host.roster.signers = {one.public_key for one in self._records.values()}
@@ -154,8 +161,23 @@ class GossipSurface:
         """See Surface. All come from the liar's address."""
         for datagram in made:
             self._hear(datagram, self._records["liar"])
+            self._weigh(datagram)
         records = {one.record.node: one.record for one in self._swim.members()}
         self._codes.update(one.code for one in self._watch.look(records, set(records), self._now))
+
+    def _weigh(self, datagram: bytes) -> None:
+        """What was sent back in answer to a datagram in another's name. A short JOIN gets one record in return."""
+        claimed, boot = _SENDER.unpack_from(datagram.ljust(HEADER_BYTES, b"\0"), _SENDER_AT)
+        if claimed == self._records["liar"].node or not self._sent:
+            return
+        size = 0
+        for answer in self._sent:
+            with contextlib.suppress(SealError):
+                DatagramSeal(RING, NodeId(claimed), boot).open(answer)
+                size += len(answer)
+        own = len(encode_signed(self._records["node-1"])) + _WELCOME_BYTES
+        self._codes["answers_weighed"] += size > 0
+        self._amplified += size > max(len(datagram), own)
 
     def seen(self) -> Counter[str]:
         """See Surface."""
@@ -168,6 +190,7 @@ class GossipSurface:
         rows = [one for one in self._swim.members() if one.record.name in _HONEST]
         events = self._swim._event_store._statements
         return {
+            "amplified": self._amplified,
             "members": sorted((one.record.name, repr(one.record), one.state.value, one.incarnation) for one in rows),
             "event": events[bytes(ONE.id)].item if ONE.id in events else None,
             "deployments": self._deployments(),
@@ -231,8 +254,11 @@ class GossipSurface:
 
     def _hear(self, datagram: bytes, sender: Record) -> None:
         self._swim.handle_datagram(datagram, sender.address, self._now)
+        self._sent = []
         for output in self._swim.drain():
-            if isinstance(output, PayloadHeard):
+            if isinstance(output, SendDatagram):
+                self._sent.append(output.datagram)
+            elif isinstance(output, PayloadHeard):
                 self._take(output)
             elif isinstance(output, MemberUp | MemberChanged):
                 self._watch.heard(output.member.record, self._now)
