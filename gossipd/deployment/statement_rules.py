@@ -15,7 +15,7 @@ from collections.abc import Container
 from typing import Protocol
 
 from gossipd.core.ids import short
-from gossipd.deployment.statement import EPOCH_FIRST_MAX, STOPS, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
 from gossipd.identity.cancel_rights import NOBODY, Authors
 from gossipd.identity.trust import key_id
@@ -66,10 +66,11 @@ def judge_statement(
 
 
 def is_moot(statement: Statement, statements: StatementStore, rights: CancelRights) -> bool:
-    """Whether a statement counts can be said only when its manifest is verified here: a cancel, or more than
-    that, by a member that perhaps has deployed it. Until then it must stand in the way of no other statement.
+    """Whether a statement counts can be said only when its manifest is verified here: anything but a deploy, by a
+    member that perhaps has deployed it. Until then it must stand in the way of no other statement. So a newcomer
+    hears of a deployment that its deployer has paused when it goes on.
     """
-    is_open = statement.verb in STOPS and not statements.is_proven(statement.deployment)
+    is_open = statement.verb is not Verb.DEPLOY and not statements.is_proven(statement.deployment)
     return is_open and not rights.may_cancel(statement.signer, NOBODY)
 
 

@@ -23,6 +23,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from membership import wire
 from tests.attacks.stage import Stage
+from tests.gossipd.manifest.making import manifest
 
 _NUMBERS = {
     "epoch_max": EPOCH_MAX, "above_epoch_max": EPOCH_MAX + 1, "limit": EPOCH_LIMIT, "first": EPOCH_FIRST_MAX + 1,
@@ -135,6 +136,12 @@ def cancel(stage: Stage, ahead: int = 1, through: str = "gossip") -> list[bytes]
     """A member cancels what another deployed."""
     statement = signed_wire(stage, verb=int(Verb.CANCEL), epoch=stage.said.epoch + ahead)
     return [event(stage, statement, through=through)]
+
+
+def ahead_of_its_manifest(stage: Stage, verb: int, epoch: int) -> list[bytes]:
+    """Anything but a deploy of the version that is deployed next, before its manifest is here."""
+    deployment = manifest(version=3).id
+    return [event(stage, signed_wire(stage, deployment=deployment, epoch=epoch, verb=verb))]
 
 
 def about_nothing(stage: Stage, count: int, verb: int = Verb.DEPLOY) -> list[bytes]:
