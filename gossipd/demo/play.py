@@ -171,7 +171,7 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
 
 @contextmanager
 def _stage(order: DemoOrder, audience: Audience) -> Iterator[_Stage]:
-    base = Path(tempfile.mkdtemp(prefix="gossipd-demo-")) if order.base is None else order.base
+    base = Path(tempfile.mkdtemp(prefix="gossipd-")) if order.base is None else order.base
     storage: StorageServer | None = None
     stage: _Stage | None = None
     hosts: list[DemoHost] = []
