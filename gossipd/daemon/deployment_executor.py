@@ -145,7 +145,7 @@ class DeploymentExecutor:
             case commands.RemoveModel(_, name, version):
                 await run_blocking(self.store.remove, name, version)
             case commands.EvictModel(_, deployment):
-                await run_blocking(self.store.evict, deployment, limiter=self._deleting)
+                await run_blocking(self.store.evict_superseded, deployment, limiter=self._deleting)
             case commands.ForgetManifests(_, deployments):
                 await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)

@@ -166,15 +166,18 @@ class ChunkStore:
         """
         return self._models.remove(name, version)
 
-    def evict(self, deployment: DeploymentId) -> None:
+    def evict_superseded(self, deployment: DeploymentId) -> None:
         """Delete a published version that its publisher no longer keeps, with its books. The caller has remembered
         durably that it is not wanted back.
 
         Raises:
-            VersionHeldError: a job holds it, or it is the current one. NotFoundError: it is not here.
+            VersionHeldError: a job holds it, it is pinned, or the current one. NotFoundError: it is not here.
             StoreWriteError: the disk refused; repeat it.
         """
-        self._models.evict(deployment)
+        try:
+            self._models.evictions.evict_superseded(deployment)
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
 
     def is_published(self, deployment: DeploymentId) -> bool:
         """Whether the model is open here and users can see it; False until publishing has ended."""

@@ -46,8 +46,8 @@ class NotWholeError(StoreError):
 
 
 class VersionHeldError(StoreError):
-    """``evict`` of a version that a job holds, or that ``current`` points to. Fault: nobody. State: unchanged. Retry:
-    when it is let go."""
+    """``evict_superseded`` of a version that is pinned, that a job holds, or that ``current`` points to. Fault: nobody.
+    State: unchanged. Retry: when it is let go."""
 
     code = "E_HELD"
 

@@ -132,7 +132,7 @@ class Host:
             case commands.RemoveModel(_, name, version):
                 self.store.remove(name, version)
             case commands.EvictModel(_, deployment):
-                self.store.evict(deployment)
+                self.store.evict_superseded(deployment)
             case commands.ForgetManifests(_, deployments):
                 self.state.forget_envelopes(deployments)
         return events.WorkDone(work.work)

@@ -114,9 +114,9 @@ MUTANTS = (
     Mutant(
         "orders-an-eviction-of-what-is-current",
         "A rollback's version is deleted under the link that points to it.",
-        "gossipd/store/models/models.py",
-        "            if publishing.is_current(self._disk, model.name, model.version):\n",
-        "            if publishing.is_current(self._disk, model.name, -1):\n",
+        "gossipd/store/models/eviction.py",
+        "        if publishing.is_current(self._disk, model.name, model.version):\n",
+        "        if publishing.is_current(self._disk, model.name, -1):\n",
         ("tests/gossipd/store/test_removal.py",),
     ),
     Mutant(
@@ -139,8 +139,8 @@ MUTANTS = (
         "evicts-a-version-that-a-job-holds",
         "A newer version deletes the one that a job loads.",
         "gossipd/store/models/eviction.py",
-        "        if lock is None:\n            return HELD\n        try:\n",
-        "        if lock is False:\n            return HELD\n        try:\n",
+        "        if lock is None:\n            yield HELD\n",
+        "        if lock is False:\n            yield HELD\n",
         ("tests/gossipd/store/test_removal.py",),
     ),
     Mutant(

@@ -1,7 +1,8 @@
 """Deleting versions to make room, and what keeps one from it.
 
 What lives here: how lately each version was used, what keeps it, and one eviction. What does not: which are evicted and
-when (``deployment.eviction_plan``; for ``keep_versions``, ``publishing``), and how a tree is deleted.
+when (``deployment.eviction_plan``; for ``keep_versions``, ``publishing``; for signed keeps,
+``deployment.supersession``), and how a tree is deleted.
 
 A version is kept while it is pinned, while a process holds its directory (``client.holding``), or while a file of it is
 open or mapped by anybody. What this store reads of it itself, for a peer, is open too.
@@ -9,14 +10,16 @@ open or mapped by anybody. What this store reads of it itself, for a peer, is op
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.disk import opened
+from gossipd.store.errors import StoreClosingError, VersionHeldError
 from gossipd.store.models import publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
@@ -74,25 +77,37 @@ class Evictions:
         for file_index in islice(replica.placement.files(), _FILES_ASKED_MAX):
             with suppress(OSError), opened(self._disk, replica.path(file_index)) as descriptor:
                 last_used_s = max(last_used_s, self._disk.last_read_s(descriptor))
-        is_current = publishing.is_current(self._disk, manifest.name, manifest.version)
-        kept = PINNED if self._is_pinned(manifest.name, manifest.version) else self._in_use(replica)
         return ModelUse(
-            replica.deployment, manifest.name, manifest.version, manifest.bytes_total, last_used_s, is_current, kept
-        )
+            replica.deployment, manifest.name, manifest.version, manifest.bytes_total, last_used_s,
+            publishing.is_current(self._disk, manifest.name, manifest.version), self._what_keeps(replica),
+        )  # fmt: skip
+
+    def _what_keeps(self, replica: ModelReplica) -> str:
+        with self._unheld(_stored(replica)) as kept:
+            return kept or (OPEN if self._is_open(replica) else "")
 
     def _is_pinned(self, name: str, version: int) -> bool:
         is_current = publishing.is_current(self._disk, name, version)
         return self._pins.is_pinned(name, version, is_current=is_current)
 
-    def _in_use(self, replica: ModelReplica) -> str:
+    @contextmanager
+    def _unheld(self, model: StoredModel) -> Iterator[str]:
+        """What keeps the version, or an empty word; then nobody takes hold of it inside the context."""
+        if self._is_pinned(model.name, model.version):
+            yield PINNED
+            return
         try:
-            lock = self._disk.lock_directory(replica.place)
-        except FileNotFoundError:
-            return GONE
+            lock = self._disk.lock_directory(model.place)
+        except FileNotFoundError:  # removed meanwhile
+            yield GONE
+            return
         if lock is None:
-            return HELD
-        self._disk.close(lock)
-        return OPEN if self._is_open(replica) else ""
+            yield HELD
+            return
+        try:
+            yield ""
+        finally:
+            self._disk.close(lock)
 
     def _is_open(self, replica: ModelReplica) -> bool:
         self._context.handles.detach(replica.deployment)  # our own that are idle
@@ -107,10 +122,7 @@ class Evictions:
         replica = next((one for one in self._models.published() if one.deployment == deployment), None)
         if replica is None:
             return GONE
-        name, version = replica.manifest.name, replica.manifest.version
-        if not self._is_pinned(name, version) and self._is_open(replica):
-            return OPEN
-        return self._evict(StoredModel(deployment, name, version, is_published=True, place=replica.place), cause)
+        return self._what_keeps(replica) or self._evict(_stored(replica), cause)
 
     def evict_surplus(self, name: str, version: int) -> None:
         """What ``keep_versions`` does not cover; the next version that is complete looks again at what is kept."""
@@ -119,22 +131,37 @@ class Evictions:
             if (model.name, model.version, model.is_published) == (name, version, True):
                 self._evict(model, KEEP_VERSIONS)
 
+    def evict_superseded(self, deployment: DeploymentId) -> None:
+        """See ``ChunkStore.evict_superseded``, which says what is raised; also OSError. Nobody is told: it was ordered
+        by the deployment brain, which remembers it.
+        """
+        found = [one for one in list_models(self._disk) if one.deployment == deployment and one.is_published]
+        if not found:
+            raise NotFoundError(f"{deployment.hex()} is not complete in this store")
+        [model] = found
+        label = f"{model.name}@{model.version}"
+        if publishing.is_current(self._disk, model.name, model.version):
+            raise VersionHeldError(f"{label} is the current version")
+        with self._unheld(model) as kept:
+            if kept == GONE:
+                raise NotFoundError(f"{label} was removed meanwhile")
+            if kept:
+                raise VersionHeldError(f"{label} is pinned" if kept == PINNED else f"a job holds {label}")
+            if not self._models.remove_evicted(model):
+                raise StoreClosingError("the store is being closed")
+
     def _evict(self, model: StoredModel, cause: str) -> str:
-        if self._is_pinned(model.name, model.version):
-            return PINNED
-        lock = None
-        try:
-            lock = self._disk.lock_directory(model.place)
-        except FileNotFoundError:  # removed meanwhile
-            return GONE
-        if lock is None:
-            return HELD
-        try:
+        with self._unheld(model) as kept:
+            if kept:
+                return kept
             evicted = ModelEvicted(model.deployment, model.name, model.version, cause)
             self._before_evict(evicted)
-            if self._models.remove_evicted(model):
-                self._context.emit(evicted)
-                return ""
-            return GONE
-        finally:
-            self._disk.close(lock)
+            if not self._models.remove_evicted(model):
+                return GONE
+            self._context.emit(evicted)
+            return ""
+
+
+def _stored(replica: ModelReplica) -> StoredModel:
+    name, version = replica.manifest.name, replica.manifest.version
+    return StoredModel(replica.deployment, name, version, is_published=True, place=replica.place)

@@ -28,7 +28,6 @@ from gossipd.store.errors import (
     NotWholeError,
     StoreClosingError,
     StoreFormatError,
-    VersionHeldError,
 )
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
@@ -184,32 +183,9 @@ class Models:
             return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
 
     def _is_kept_as_signed(self, name: str) -> bool:
-        """Whether the newest complete manifest says which versions stay; then the deployment brain orders ``evict``."""
+        """Whether the newest complete manifest says which versions stay; then the deployment brain orders evictions."""
         manifests = [one.manifest for one in self.published() if one.manifest.name == name]
         return bool(manifests) and max(manifests, key=lambda one: one.version).keep is not None
-
-    def evict(self, deployment: DeploymentId) -> None:
-        found = [model for model in list_models(self._disk) if model.deployment == deployment and model.is_published]
-        if not found:
-            raise NotFoundError(f"{deployment.hex()} is not complete in this store")
-        [model] = found
-        label = f"{model.name}@{model.version}"
-        try:
-            if publishing.is_current(self._disk, model.name, model.version):
-                raise VersionHeldError(f"{label} is the current version")
-            if self.pins.is_pinned(model.name, model.version, is_current=False):
-                raise VersionHeldError(f"{label} is pinned")
-            lock = self._disk.lock_directory(model.place)
-            if lock is None:
-                raise VersionHeldError(f"a job holds {label}")
-            try:
-                self._remove(model)
-            finally:
-                self._disk.close(lock)
-        except FileNotFoundError:
-            raise NotFoundError(f"{label} was removed meanwhile") from None
-        except OSError as error:
-            raise self._context.refused(error, 0) from error
 
     def remove_evicted(self, model: StoredModel) -> bool:
         """See ModelRemover."""

@@ -262,10 +262,10 @@ def test_a_signed_keep_goes_before_keep_versions_and_evictions_are_then_ordered(
     for one in steps:
         opened.deliver(one)
     assert opened.store.versions("m") == [1, 2, 3]
-    opened.store.evict(steps[0].manifest.id)
+    opened.store.evict_superseded(steps[0].manifest.id)
     assert (opened.store.versions("m"), opened.store.current("m")) == ([2, 3], 3)
     with pytest.raises(NotFoundError):
-        opened.store.evict(steps[0].manifest.id)
+        opened.store.evict_superseded(steps[0].manifest.id)
     opened.deliver(small(version=4, seed=4))
     assert opened.store.versions("m") == [4], "the newest manifest says nothing of it"
 
@@ -277,13 +277,13 @@ def test_an_ordered_eviction_leaves_what_is_held_or_current() -> None:
         opened.deliver(one)
     opened.disk.held.add("m/1")
     with pytest.raises(VersionHeldError, match="a job holds m@1"):
-        opened.store.evict(steps[0].manifest.id)
+        opened.store.evict_superseded(steps[0].manifest.id)
     opened.disk.held.clear()
     with pytest.raises(VersionHeldError, match="m@2 is the current version"):
-        opened.store.evict(steps[1].manifest.id)
+        opened.store.evict_superseded(steps[1].manifest.id)
     opened.store.rollback("m")
     with pytest.raises(VersionHeldError, match="m@1 is the current version"):
-        opened.store.evict(steps[0].manifest.id)
+        opened.store.evict_superseded(steps[0].manifest.id)
     assert opened.store.versions("m") == [1, 2]
 
 
