@@ -207,6 +207,13 @@ def cluster(base: Path, *, environment: dict[str, str] | None = None) -> Iterato
 _given: set[int] = set()
 
 
+@contextmanager
+def publishing_cluster(base: Path) -> Iterator[Cluster]:
+    """Its daemons sign what a job publishes through them, with the cluster's publisher key."""
+    with cluster(base, environment={"GOSSIPD_PUBLISH__KEYS": f'["{base}/publisher.key"]'}) as made:
+        yield made
+
+
 def free_port_pair() -> int:
     """A port that is free together with the next one, and was not given out before."""
     while True:

@@ -14,7 +14,7 @@ import pytest
 
 from gossipd.api.client import RefusedByDaemonError
 from gossipd.client import Client, Publication
-from tests.e2e.cluster import Cluster, Daemon, gossipd, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, gossipd, publishing_cluster, same_tree, until
 
 
 def step_directory(path: Path, seed: int, *, bytes_each: int = 700_000) -> Path:
@@ -29,11 +29,8 @@ def step_directory(path: Path, seed: int, *, bytes_each: int = 700_000) -> Path:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, environment={"GOSSIPD_PUBLISH__KEYS": f'["{tmp_path}/publisher.key"]'})
-    try:
+    with publishing_cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gossipd.client import Client, Publication, RankFailedError
 from gossipd.core.errors import GossipdError
-from tests.e2e.cluster import Cluster, Daemon, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, publishing_cluster, same_tree, until
 
 RANKS = 4
 SHARD_BYTES = 6_000_000
@@ -42,11 +42,8 @@ class Group:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, environment={"GOSSIPD_PUBLISH__KEYS": f'["{tmp_path}/publisher.key"]'})
-    try:
+    with publishing_cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def save(base: Path, step: int) -> list[Path]:

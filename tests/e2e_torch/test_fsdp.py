@@ -16,7 +16,7 @@ import torch.distributed.checkpoint as dcp
 
 from gossipd.client import Client
 from gossipd.torch import GossipdReader, GossipdWriter
-from tests.e2e.cluster import Cluster, Daemon, free_port_pair
+from tests.e2e.cluster import Cluster, Daemon, free_port_pair, publishing_cluster
 
 RANKS = 4
 JOB = Path(__file__).with_name("fsdp_job.py")
@@ -24,11 +24,8 @@ JOB = Path(__file__).with_name("fsdp_job.py")
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, environment={"GOSSIPD_PUBLISH__KEYS": f'["{tmp_path}/publisher.key"]'})
-    try:
+    with publishing_cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 class Job:

@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from gossipd.client import Client, NotThereError
 from gossipd.core.errors import NotFoundError, UsageError
 from gossipd.mlflow import about_run, log_reference, uri_of
-from tests.e2e.cluster import Cluster, same_tree
+from tests.e2e.cluster import publishing_cluster, same_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow's own, of its database
 
@@ -21,18 +21,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MLflow'
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """Of a host whose daemon publishes; MLflow's store is a file."""
-    cluster = Cluster(tmp_path, environment={"GOSSIPD_PUBLISH__KEYS": f'["{tmp_path}/publisher.key"]'})
-    try:
+    with publishing_cluster(tmp_path) as cluster:
         cluster.start(hosts=1, racks=1)
         socket = cluster.daemons["node-1"].home / "gossipd.sock"
         monkeypatch.setenv("GOSSIPD_SOCKET", str(socket))
         monkeypatch.chdir(tmp_path)
         mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-        yield Client(socket)
-    finally:
-        while mlflow.active_run() is not None:
-            mlflow.end_run()
-        cluster.close()
+        try:
+            yield Client(socket)
+        finally:
+            while mlflow.active_run() is not None:
+                mlflow.end_run()
 
 
 def saved(path: Path) -> Path:
