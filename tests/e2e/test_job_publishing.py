@@ -45,7 +45,8 @@ def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, 
     (saved / "__0_0.distcp").write_bytes(b"the trainer writes over it")
     assert other.wait("run-7", 100, timeout=30).id == made.id
     assert same_tree(other.path("run-7"), kept)
-    job.wait("run-7", 100, hosts="100%", timeout=30)
+    for client in (job, other):  # each says so when it has heard the other host, which may take a moment
+        client.wait("run-7", 100, hosts="100%", timeout=30)
     assert job.latest("run-7") == other.latest("run-7")
     row = first.deployment("run-7", 100)
     assert row is not None
