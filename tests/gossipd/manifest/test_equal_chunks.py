@@ -19,3 +19,11 @@ def test_the_later_ones_wait_for_the_first_unless_one_is_here() -> None:
     assert list(later_copies(ONE, ChunkSet(5))) == [2, 4]
     assert list(later_copies(ONE, ChunkSet.of(5, [1]))) == [2, 4]
     assert list(later_copies(ONE, ChunkSet.of(5, [2]))) == [], "it is copied when the store opens, or wanted"
+
+
+def test_a_model_of_zeros_is_grouped_in_one_pass() -> None:
+    """As states of an optimiser are at first. What compares whole groups for each chunk takes minutes here."""
+    count = 200_000
+    zeros = manifest((count * CHUNK,), digests=A * count)
+    assert len(later_copies(zeros, ChunkSet(count))) == count - 1
+    assert len(later_copies(zeros, ChunkSet.of(count, [count - 1]))) == 0
