@@ -141,17 +141,14 @@ class JobPublishing:
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
         keep_last: int | None = None, keep_every: int | None = None, about: str = "",
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        check_model_name(name)
-        self._check_permit(user, name)
-        key = signing_key(self.live.keys.signing, self.live.trusted(), name)
+        key = self._key_of(user, name)
         told = pack_about(read_about(about.encode()))
         next_version(name, self.last_version(name), version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
-                chosen = next_version(name, self.last_version(name), version=version, step=step)
-                job.step = msgspec.structs.replace(job.step, version=chosen)
+                chosen = self._choose(job, name, version=version, step=step)
                 make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep, told)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, Path(directory), user, how)
@@ -160,16 +157,13 @@ class JobPublishing:
             yield line
 
     async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
-        envelope = await run_blocking(read_envelope, Path(manifest))
-        opened_manifest = await judge_manifest(envelope, self.live.trusted())
-        name = opened_manifest.name
-        self._check_permit(user, name)
+        opened_manifest = await self._judged(user, Path(manifest))
 
         async def run(job: _Job) -> None:
-            async with self._turn_of(name):
+            async with self._turn_of(opened_manifest.name):
                 await self._adopt(job, opened_manifest, Path(directory), user, how)
 
-        async for line in self._told(run, name):
+        async for line in self._told(run, opened_manifest.name):
             yield line
 
     # ---- files on several hosts ----------------------------------------------------------------------
@@ -177,9 +171,7 @@ class JobPublishing:
     async def shards(
         self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
     ) -> AsyncGenerator[PublishStep, None]:
-        check_model_name(name)
-        self._check_permit(user, name)
-        key = signing_key(self.live.keys.signing, self.live.trusted(), name)
+        key = self._key_of(user, name)
 
         def hashed(job: _Job) -> bytes:
             return hash_shards(
@@ -197,16 +189,12 @@ class JobPublishing:
         self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
         keep_every: int | None,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        check_model_name(name)
-        self._check_permit(user, name)
-        trusted = self.live.trusted()
-        key = signing_key(self.live.keys.signing, trusted, name)
+        trusted, key = self.live.trusted(), self._key_of(user, name)
         keep = _keep(keep_last, keep_every)
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
-                chosen = next_version(name, self.last_version(name), version=version, step=step)
-                job.step = msgspec.structs.replace(job.step, version=chosen)
+                chosen = self._choose(job, name, version=version, step=step)
                 joined = await run_blocking(_joined, Path(shards), name, keys_for(trusted, name))
                 draft = ManifestDraft(
                     name=name, version=chosen, created_s=int(time.time()), files=joined.files,
@@ -220,18 +208,15 @@ class JobPublishing:
     async def adopt_shards(
         self, user: int, directory: str, manifest: str, *, is_told: bool
     ) -> AsyncGenerator[PublishStep, None]:
-        envelope = await run_blocking(read_envelope, Path(manifest))
-        opened_manifest = await judge_manifest(envelope, self.live.trusted())
-        name = opened_manifest.name
-        self._check_permit(user, name)
+        opened_manifest = await self._judged(user, Path(manifest))
 
         async def run(job: _Job) -> None:
-            async with self._turn_of(name):
+            async with self._turn_of(opened_manifest.name):
                 find = partial(AdoptableShards, Path(directory), opened_manifest, self._owner(user))
                 files = await run_blocking(find, limiter=self._turns)
                 await self._take_over(job, opened_manifest, files, Path(directory), is_told=is_told)
 
-        async for line in self._told(run, name):
+        async for line in self._told(run, opened_manifest.name):
             yield line
 
     # ---- rights and versions -------------------------------------------------------------------------
@@ -242,6 +227,25 @@ class JobPublishing:
         check_permit(
             user, name, own_user=os.geteuid(), permits=(*section.users, *watched), number_of=user_number
         )  # fmt: skip
+
+    def _key_of(self, user: int, name: str) -> SecretKey:
+        """What signs the name for this user. Raises as ``publish`` does."""
+        check_model_name(name)
+        self._check_permit(user, name)
+        return signing_key(self.live.keys.signing, self.live.trusted(), name)
+
+    async def _judged(self, user: int, path: Path) -> Manifest:
+        """A manifest that was signed elsewhere, under a name that this user may publish. Raises as ``adopt`` does."""
+        envelope = await run_blocking(read_envelope, path)
+        manifest = await judge_manifest(envelope, self.live.trusted())
+        self._check_permit(user, manifest.name)
+        return manifest
+
+    def _choose(self, job: _Job, name: str, *, version: int | None, step: int | None) -> int:
+        """The version, when it is the job's turn."""
+        chosen = next_version(name, self.last_version(name), version=version, step=step)
+        job.step = msgspec.structs.replace(job.step, version=chosen)
+        return chosen
 
     def _owner(self, user: int) -> int:
         return ANY_OWNER if user in (ROOT, os.geteuid()) else user
