@@ -13,7 +13,8 @@ Each entry of the list is one of::
     http://10.0.0.7:8000           this address and port; ``:*`` allows every port
     s3://bucket/prefix             this bucket, only below prefix
     hf://ORG/MODEL                 this repository of the hub, all revisions; ``hf://ORG`` all of ORG
-    file:///srv/models             files below this directory; ``file`` alone is refused, as it would be every file
+    file:///srv/models             files below this directory, and where links in it lead; ``file`` alone is refused, as
+                                   it would be every file
 
 Loopback, link-local, multicast, unspecified, reserved and cloud metadata addresses are read only where an entry
 names that very address (or ``localhost``, for that name): an entry with a scheme or a host name never covers them,
