@@ -30,6 +30,18 @@ def said_of(name: str, daemon: Daemon) -> tuple[str, str, str]:
     return found[0] if found else ("", "", "")
 
 
+def trust_prints(daemon: Daemon) -> list[str]:
+    """The prints of trusted keys that ``daemon`` knows of members whose free space it knows, too, by their names."""
+    members = (daemon.try_status() or {"members": []})["members"]
+    told = [one for one in members if one.get("prints") and one["free_bytes"] is not None]
+    return [one["prints"]["trust"] for one in sorted(told, key=lambda one: str(one["name"]))]
+
+
+def agree(prints: list[str]) -> list[bool]:
+    """Of each print whether it is that of the first."""
+    return [one == prints[0] for one in prints]
+
+
 def reload(daemon: Daemon) -> None:
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGHUP)
@@ -52,6 +64,8 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
         three_.config.write_text(text.replace(trusted[0], f'trust = ["{tmp_path / "other.key"}.pub"]'))
         reload(three_)
         until("it trusts another key", lambda: "security.trust" in three_.log())
+        for daemon in (one, two):
+            until("all hear of it", lambda one=daemon: agree(trust_prints(one)) == [True, True, False])  # type: ignore[misc]
         manifest = made.publish(model, "m", 1)
         asked = gossipd("deploy", str(manifest), "--dry-run", "--json", "--config", one.config)
         plan = {host["name"]: (host["takes"], host["unsure"]) for host in json.loads(asked.stdout)["hosts"]}
@@ -59,9 +73,7 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
         assert plan["node-2"] == (True, [])
         strange = gossipd("deploy", str(manifest), "--dry-run", "--config", three_.config, check=False)
         assert (strange.returncode, "E_KEY_UNKNOWN" in strange.stderr) == (7, True)
-        told = one.try_status() or {"members": []}
-        assert [member["free_bytes"] is not None for member in told["members"]] == [True] * 3
-        assert not told["deployments"], "nothing is deployed"
+        assert not one.client.status()["deployments"], "nothing is deployed"
         gossipd("deploy", str(manifest), "--config", one.config)
         for daemon in (one, two):
             until("all see why", lambda one=daemon: said_of("node-3", one)[:2] == ("failed", "refused_key"))  # type: ignore[misc]
@@ -80,6 +92,7 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
         reload(three_)
         made.wait_complete("m", 1, at=two, hosts=3)
         assert same_tree(model, three_.tree("m", 1))
+        until("all hear that it trusts the same", lambda: agree(trust_prints(two)) == [True] * 3)
         agrees = gossipd("members", "--drift", "--config", two.config)
         assert "the same on all hosts: version, trust, clients, cluster_key" in agrees.stdout
 
