@@ -27,6 +27,7 @@ from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
+from gossipd.deployment.history import Histories
 from gossipd.deployment.progress_record import HostState, Progress, next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
@@ -60,6 +61,7 @@ class ProgressPublisher:
     secret: SecretKey = field(repr=False)
     membership_host: MembershipHost
     clock: ClusterClock
+    histories: Histories = field(default_factory=Histories)
     listener: ProgressListener | None = None
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
@@ -78,11 +80,17 @@ class ProgressPublisher:
 
     def _told_on(self, node: NodeId, short_key: bytes, before: HostProgress | None) -> None:
         row = self.table.host(node, short_key)
-        if self.listener is None or row is None or row is before:
+        if row is None or row is before:
             return
-        labels = [one.label for one in self.lifecycle if progress_key(one.id) == short_key]
-        label = labels[0] if labels else short_key.hex()[:12]
+        known = next((one for one in self.lifecycle if progress_key(one.id) == short_key), None)
         earlier = None if before is None else before.progress
+        if known is not None and known.manifest is not None:
+            chunk_count = known.manifest.chunk_count
+            wall_s = time.time()
+            self.histories.heard(short_key, node, earlier, row.progress, chunk_count=chunk_count, wall_s=wall_s)
+        if self.listener is None:
+            return
+        label = short_key.hex()[:12] if known is None else known.label
         self.listener.host_progressed(self.directory.name_of(node), label, earlier, row.progress)
 
     def _signs(self, node: NodeId) -> bool:

@@ -8,6 +8,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/register           statements, trusted versions, removed marks (``deployment.statement_file``)
     DIR/state/roster             signed member records, each behind its length in two bytes; then tombstones likewise
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
+    DIR/state/histories          the course of the latest deployments (``deployment.history``)
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
@@ -30,6 +31,7 @@ from threading import Condition, Lock
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.history import Histories, HistoryFormatError
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
@@ -43,7 +45,7 @@ from membership.record import BOOT_MAX, encode_signed, parse_record
 from membership.tombstones import Tombstone
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
-WITNESS, PUBLISHING, WANTS = "witness", "publishing", "wants"
+WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
@@ -139,6 +141,18 @@ class StateDirectory:
     def keep_progress(self, table: bytes) -> None:
         """``ClusterProgress.to_bytes``."""
         self._write(PROGRESS, table)
+
+    def histories(self) -> Histories:
+        """The course of the latest deployments; none when the file cannot be read."""
+        kept = self._read(HISTORIES)
+        try:
+            return Histories() if kept is None else Histories.from_bytes(kept)
+        except HistoryFormatError:
+            return Histories()
+
+    def keep_histories(self, kept: bytes) -> None:
+        """``Histories.to_bytes``."""
+        self._write(HISTORIES, kept)
 
     def witness(self) -> Witness:
         """The heads that other hosts told; none when the file cannot be read."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
@@ -18,6 +18,7 @@ from gossipd.audit.witness import Witness
 from gossipd.core.ids import short
 from gossipd.daemon.reports import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.history import Histories
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
@@ -28,6 +29,7 @@ from membership.swim import Swim
 from membership.tombstones import Tombstone
 
 LOOK_S = 1.0
+HISTORIES_S = 60.0  # a crash costs at most so much of a report's course
 KEEP_S = 5.0  # a crash costs at most this much of the roster, which gossip brings again, and of our own counters
 
 
@@ -41,11 +43,13 @@ class StateSaver:
     table: ClusterProgress
     alarms: Alarms
     witness: Witness
+    histories: Histories = field(default_factory=Histories)
 
     async def run(self) -> None:
         """Never returns."""
         kept_revision, kept_table, table_s = self.register.revision, b"", -math.inf
         kept_roster, roster_s = self._roster(), trio.current_time()
+        kept_histories, histories_s = self.histories.revision, trio.current_time()
         self._show_equivocations()
         while True:
             await until_next_look(LOOK_S)
@@ -62,6 +66,9 @@ class StateSaver:
             if now - table_s > KEEP_S and (table := self.table.to_bytes()) != kept_table:
                 kept_table, table_s = table, now
                 writes.append(partial(self.state.keep_progress, table))
+            if now - histories_s > HISTORIES_S and self.histories.revision != kept_histories:
+                kept_histories, histories_s = self.histories.revision, now
+                writes.append(partial(self.state.keep_histories, self.histories.to_bytes()))
             try:
                 for write in writes:
                     await run_blocking(write)
@@ -70,6 +77,7 @@ class StateSaver:
             except StateWriteError as error:
                 # All of it is tried again at the next look.
                 kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", ([], []), -math.inf, -math.inf
+                kept_histories = -1
                 self.alarms.ring(error.code, str(error.args[0]))
 
     def _roster(self) -> tuple[list[Record], list[Tombstone]]:
@@ -89,5 +97,6 @@ class StateSaver:
             self.state.keep_roster(*self._roster())
             self.state.keep_register(*snapshot(self.register))
             self.state.keep_progress(self.table.to_bytes())
+            self.state.keep_histories(self.histories.to_bytes())
             self.state.keep_witness(self.witness.to_bytes())
         self.state.close()

@@ -183,6 +183,10 @@ class ClusterProgress:
         row = self._rows.get(key, {}).get(node)
         return None if row is None or row.forgotten else row
 
+    def everybody(self, key: bytes) -> dict[NodeId, HostProgress]:
+        """The last record of every host that has told of it; forgotten ones among them."""
+        return dict(self._rows.get(key, {}))
+
     def had_it_whole(self, key: bytes) -> list[NodeId]:
         """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""
         rows = self._rows.get(key, {}).items()

@@ -150,4 +150,12 @@ MUTANTS = (
         "        if self.bytes_per_s < 1:\n",
         ("tests/gossipd/deployment/test_counters.py",),
     ),
+    Mutant(
+        "a-course-never-ends",
+        "A chunk that rots a month later joins the whole deployment into one column of its report.",
+        "gossipd/deployment/history.py",
+        "        if self._is_closed(at_s):\n            return\n",
+        "",
+        ("tests/gossipd/deployment/test_history.py",),
+    ),
 )

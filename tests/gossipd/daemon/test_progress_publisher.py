@@ -126,3 +126,22 @@ async def test_a_host_that_has_refused_is_not_asked_for_the_manifest() -> None:
     parts = Parts()
     for state in (HostState.FAILED, HostState.EXPIRED):
         assert parts.hear(PEER, Progress(state=state, reason=HostReason.REFUSED_KEY)) is None
+
+
+async def test_what_is_heard_and_told_becomes_the_course_of_a_deployment() -> None:
+    parts = Parts(DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING), refused(1))
+    parts.hear(PEER, Progress(state=HostState.DOWNLOADING, chunks_verified=1, source_bytes=7))
+    parts.publisher.tell(next(iter(parts.publisher.lifecycle)))
+    history = parts.publisher.histories.by_key[SHORT]
+    assert history.hosts.keys() == {PEER, OWN}
+    assert sum(one[0] for one in history.moved) == 7
+    assert set(parts.publisher.histories.by_key) == {SHORT}, "of what nobody has proven there is none"
+
+
+async def test_a_host_that_makes_up_deployments_pushes_out_no_course() -> None:
+    parts = Parts(DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING))
+    parts.hear(PEER, DOWNLOADING)
+    for number in range(100):
+        key = ProgressKey(PEER, number.to_bytes(8, "big"), is_signed=True)
+        parts.publisher.heard(key.encode(), 1, sign_progress(PEER_KEY, key, 1, DOWNLOADING))
+    assert set(parts.publisher.histories.by_key) == {SHORT}

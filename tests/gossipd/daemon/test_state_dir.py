@@ -10,6 +10,8 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.history import Histories
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, snapshot
@@ -17,7 +19,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.parts.want import parse_want
 from gossipd.parts.want_orders import WantOrdersError, orders_to_bytes
-from membership.member import Handle, Record
+from membership.member import Handle, NodeId, Record
 from membership.record import BOOT_MAX, sign_record
 from membership.tombstones import Tombstone
 
@@ -119,6 +121,19 @@ def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
     state.keep_progress(ClusterProgress().to_bytes())
     (tmp_path / "state" / "progress").write_bytes(b"\x63garbage")
     assert state.progress(now=0.0, wall_s=0.0).to_bytes() == ClusterProgress().to_bytes()
+    state.close()
+
+
+def test_histories_are_kept_and_damaged_ones_are_begun_again(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    assert not state.histories().by_key
+    told = Progress(state=HostState.DOWNLOADING, chunks_verified=1)
+    histories = Histories()
+    histories.heard(b"k" * 8, NodeId(b"n" * 16), None, told, chunk_count=2, wall_s=1000.0)
+    state.keep_histories(histories.to_bytes())
+    assert state.histories().by_key == histories.by_key
+    (tmp_path / "state" / "histories").write_bytes(b"\x63garbage")
+    assert not state.histories().by_key
     state.close()
 
 
