@@ -124,6 +124,12 @@ class StatusClient:
             raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
         return found
 
+    def report(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """What a deployment did; of several versions the newest."""
+        query = {"name": name, **({} if version is None else {"version": str(version)})}
+        row: dict[str, Any] = self._get("/v1/report", query)["report"]
+        return row
+
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 

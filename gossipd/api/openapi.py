@@ -25,6 +25,7 @@ from gossipd.api.schema import (
     MemberRow,
     ModelRow,
     PeerRow,
+    ReportRow,
     Row,
     StatusSnapshot,
     WantRow,
@@ -65,6 +66,12 @@ class ManifestAnswer(Row, frozen=True, kw_only=True):
     """What a publisher says."""
 
     manifest: ManifestRow
+
+
+class ReportAnswer(Row, frozen=True, kw_only=True):
+    """What a deployment did."""
+
+    report: ReportRow
 
 
 class WantsAnswer(Row, frozen=True, kw_only=True):
@@ -126,6 +133,14 @@ OPERATIONS = (
         "What a publisher says in a manifest; the newest without a version.",
         ManifestAnswer,
         query=(*_MODEL, "id"),
+    ),
+    _Operation(
+        "get",
+        "/v1/report",
+        "What a deployment did; without a version, the newest.",
+        ReportAnswer,
+        needs=("name",),
+        query=("version",),
     ),
     _Operation("get", "/v1/wants", "Parts of models that this host wants.", WantsAnswer),
     _Operation("get", "/v1/peers", "Traffic of this host with each peer.", PeersAnswer),

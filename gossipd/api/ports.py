@@ -19,6 +19,7 @@ from gossipd.api.schema import (
     ModelRow,
     PeerRow,
     PrunedRow,
+    ReportRow,
     Row,
     StatusSnapshot,
     WantRow,
@@ -105,6 +106,9 @@ class StatusPort(Protocol):
 
     def manifest(self, name: str | None, version: int | None, deployment: str | None) -> ManifestRow | None:
         """The manifest of that name, version and id (hexadecimal), of several the highest version; None for unknown."""
+
+    def report(self, name: str, version: int | None) -> ReportRow | None:
+        """What that deployment did, of several versions the highest; None for unknown."""
 
     def wants(self) -> Sequence[WantRow]:
         """What this host wants of models that it need not take whole, by name."""

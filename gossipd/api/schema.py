@@ -302,6 +302,50 @@ class PeerRow(Row, frozen=True, kw_only=True):
     busy_out: int = 0
 
 
+class TrafficRow(Row, frozen=True, kw_only=True):
+    """What one host has moved of one deployment since it first heard of it. ``name``: the head of its id where it is
+    off the roster; ``rack`` is then empty. ``started_s``: seconds since 1970, 0 for a host that has not begun.
+    ``elapsed_s``: from then to its end, 0 before it."""
+
+    name: str
+    rack: str
+    started_s: int
+    elapsed_s: int
+    source_bytes: int
+    peer_bytes_same_rack: int
+    peer_bytes_cross_rack: int
+    duplicate_bytes: int
+    corrupt_chunks: int
+
+
+class TimelineRow(Row, frozen=True, kw_only=True):
+    """The course of a deployment as this host heard it. ``began_s``: seconds since 1970; other times count from it.
+    ``moved``: of each column of ``step_s`` seconds the bytes from storage, same rack, other racks. ``shares``: of each
+    host in base64 a byte for each column, the share that it has in 254ths, 255 before its first word. ``reasons``:
+    since when which word. ``silences``: the longest time without a word before the end, and its beginning.
+    ``told_s``: when this was told."""
+
+    began_s: float
+    step_s: float
+    moved: list[tuple[int, int, int]]
+    shares: dict[str, str]
+    reasons: dict[str, list[tuple[float, str]]]
+    silences: dict[str, tuple[float, float]]
+    told_s: float
+
+
+class ReportRow(Row, frozen=True, kw_only=True):
+    """What a deployment did, as this host has heard it. ``money_per_gb``: of external storage, 0 where it is not set.
+    ``timeline`` is null where the daemon heard of it only when it had ended."""
+
+    told_by: str
+    told_at: str
+    money_per_gb: float
+    deployment: DeploymentRow
+    traffic: list[TrafficRow]
+    timeline: TimelineRow | None
+
+
 class HealthRow(Row, frozen=True, kw_only=True):
     """``ready``: the host has joined, and disk and clock are fine; else ``reasons``."""
 

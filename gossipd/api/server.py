@@ -11,6 +11,7 @@ GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
+GET      /v1/report?name=&version=         {"report": ...}: what a deployment did, of a name the newest
 GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
@@ -161,6 +162,14 @@ class _Pages:
             what = f"manifest {_label(name, number)}" if name is not None else "manifest with that id"
             raise NotFoundError(f"no {what} is known here")
         return _json({"manifest": row})
+
+    async def report(self, request: Request) -> Response:
+        given = _given(request, "name", optional=("version",))
+        number = _version(given["version"]) if "version" in given else None
+        row = self._view.report(given["name"], number)
+        if row is None:
+            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
+        return _json({"report": row})
 
     async def wants(self, request: Request) -> Response:
         return _json({"wants": self._view.wants()})
@@ -361,6 +370,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),
         Route("/v1/manifest", pages.manifest),
+        Route("/v1/report", pages.report),
         Route("/v1/wants", pages.wants),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),

@@ -121,6 +121,7 @@ class App:
         record = settings_mapping.own_record(config, keys, boot)
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
+        self._histories = self._state.histories()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._clocks, self._cluster_clock = SystemClocks(), ClusterClock()
         rules = GossipRules(
@@ -195,11 +196,11 @@ class App:
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
-            listener=self._feed,
+            histories=self._histories, listener=self._feed,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
-            alarms=self.reports.alarms, witness=self._witness,
+            alarms=self.reports.alarms, witness=self._witness, histories=self._histories,
         )  # fmt: skip
         self._audit_gossip = AuditGossip(
             self.reports.audit, self._witness, self._membership_host, self._directory, self._state, self.reports.alarms,
@@ -225,6 +226,7 @@ class App:
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
+            histories=self._histories,
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(

@@ -17,9 +17,10 @@ from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, 
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.local_server import LocalServers
 from gossipd.api.manifest_row import manifest_row
+from gossipd.api.report_row import timeline_row, traffic_rows
 from gossipd.config.prints import named_prints
 from gossipd.control.control_plane import ControlPlane
-from gossipd.core.ids import short
+from gossipd.core.ids import DeploymentId, short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.daemon import settings_mapping
@@ -32,7 +33,8 @@ from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.history import Histories
+from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
@@ -64,6 +66,7 @@ class DaemonStatus:
     hooks: Hooks
     identities: IdentityWatch
     watermarks: Watermarks
+    histories: Histories
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -219,6 +222,21 @@ class DaemonStatus:
             and deployment in (None, one.id.hex())
         ]
         return manifest_row(max(found, key=lambda one: one.version)) if found else None
+
+    def report(self, name: str, version: int | None) -> schema.ReportRow | None:
+        rows = self.deployments(name, version)
+        if not rows:
+            return None
+        row = rows[0]
+        key, now_s = progress_key(DeploymentId(bytes.fromhex(row.id))), time.time()
+        known = {one.record.node: (one.record.name, one.record.rack) for one in self.swim.members()}
+        history = self.histories.by_key.get(key)
+        return schema.ReportRow(
+            told_by=self.host_name(), told_at=timestamp(now_s) or "",
+            money_per_gb=self.live.config.sources.money_per_gb, deployment=row,
+            traffic=traffic_rows(self.progress.everybody(key), known),
+            timeline=None if history is None or not history.used else timeline_row(history, known, now_s),
+        )  # fmt: skip
 
     def peers(self) -> dict[str, schema.PeerRow]:
         sent, got = self.data_plane.server.statistics().peers, self.data_plane.client.statistics().peers

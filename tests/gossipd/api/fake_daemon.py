@@ -24,9 +24,12 @@ from gossipd.api.schema import (
     NodeRow,
     PeerRow,
     PrunedRow,
+    ReportRow,
     SecurityRow,
     StatusSnapshot,
     StoreRow,
+    TimelineRow,
+    TrafficRow,
     WantRow,
 )
 from gossipd.config.load import ConfigError, Problem
@@ -75,6 +78,29 @@ def toy_row(complete: int = 2, *, hosts: int = 4, verb: Verb = Verb.DEPLOY, stal
     return deployment_row(facts, toy_table(complete, hosts), targets, now=102.0)
 
 
+def report_of(row: DeploymentRow) -> ReportRow:
+    """What a daemon would tell of it: node-1 read storage, and each next host was ten seconds later."""
+    traffic = [
+        TrafficRow(
+            name=host.name, rack=host.rack, started_s=1000, elapsed_s=4 + 10 * at if host.state == "complete" else 0,
+            source_bytes=0 if at else row.source_bytes, peer_bytes_same_rack=row.bytes_total if at else 0,
+            peer_bytes_cross_rack=0, duplicate_bytes=0, corrupt_chunks=0,
+        )
+        for at, host in enumerate(row.hosts)
+        if host.state != "init"
+    ]  # fmt: skip
+    shares = {host.name: b64encode(bytes([255, 100, 254])).decode() for host in row.hosts}
+    timeline = TimelineRow(
+        began_s=1000.0, step_s=2.0, moved=[(0, 0, 0), (7, 0, 0), (row.source_bytes - 7, row.bytes_total, 0)],
+        shares=shares, reasons={row.hosts[-1].name: [(1.5, "all_busy"), (4.0, "")]},
+        silences={row.hosts[-1].name: (5.5, 0.5)}, told_s=6.0,
+    )  # fmt: skip
+    return ReportRow(
+        told_by="node-1", told_at="2026-11-25T10:00:00Z", money_per_gb=0.5, deployment=row, traffic=traffic,
+        timeline=timeline,
+    )  # fmt: skip
+
+
 @dataclass
 class FakeDaemon:
     """StatusPort and Operations in one; ``orders`` is what it was told."""
@@ -114,6 +140,10 @@ class FakeDaemon:
 
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
         return [row for row in self.rows if name in (None, row.name) and version in (None, row.version)]
+
+    def report(self, name: str, version: int | None) -> ReportRow | None:
+        rows = self.deployments(name, version)
+        return report_of(rows[0]) if rows else None
 
     def host_name(self) -> str:
         return "node-1"

@@ -1,0 +1,47 @@
+"""From what a daemon keeps of a deployment to the answer of ``GET /v1/report``.
+
+What lives here: pure functions. What does not: the course itself (``deployment.history``), and what a report says of it
+(``diagnosis.report``).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+
+from gossipd.api.schema import TimelineRow, TrafficRow
+from gossipd.core.ids import short
+from gossipd.deployment.counters import counters_of
+from gossipd.deployment.history import History
+from gossipd.deployment.progress_table import HostProgress
+from membership.member import NodeId
+
+SILENCE_LEAST_S = 5.0  # records come each second in small clusters, and one may be lost
+
+
+def traffic_rows(rows: Mapping[NodeId, HostProgress], known: Mapping[NodeId, tuple[str, str]]) -> list[TrafficRow]:
+    """What each host moved, by name. ``known``: names and racks of hosts on the roster."""
+    found = []
+    for node, row in rows.items():
+        name, rack = known.get(node, (short(node), ""))
+        told = row.progress
+        times = {"started_s": told.started_s, "elapsed_s": told.elapsed_s}
+        found.append(TrafficRow(name=name, rack=rack, **times, **counters_of(told)))
+    return sorted(found, key=lambda one: one.name)
+
+
+def timeline_row(history: History, known: Mapping[NodeId, tuple[str, str]], now_s: float) -> TimelineRow:
+    """The course. ``now_s``: seconds since 1970. Hosts that are off the roster have moved bytes, and no line."""
+    hosts = {known[node][0]: host for node, host in history.hosts.items() if node in known}
+    silences = {name: host.silence(now_s - history.began_wall_s) for name, host in hosts.items()}
+    return TimelineRow(
+        began_s=round(history.began_wall_s, 1), step_s=history.step_s, moved=history.moved[: history.used],
+        shares={name: b64encode(host.shares(history.used)).decode() for name, host in hosts.items()},
+        reasons={name: host.reasons for name, host in hosts.items() if host.reasons},
+        silences={
+            name: (round(for_s, 1), round(from_s, 1))
+            for name, (for_s, from_s) in silences.items()
+            if for_s >= max(SILENCE_LEAST_S, len(hosts) / 10)  # five refreshes of a large cluster
+        },
+        told_s=round(now_s - history.began_wall_s, 1),
+    )  # fmt: skip
