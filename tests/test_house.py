@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": STANDS_ON,
     "publish": STANDS_ON | {"sources", "store"},  # opening files beneath a directory
     "config": STANDS_ON | {"store"},
-    "web": frozenset({"core", "api"}),  # its own process: it asks a daemon as any client does
+    "web": frozenset({"core", "api", "diagnosis"}),  # its own process: it asks a daemon as any client does
     "daemon": EVERYTHING_BELOW,
     "sim": STANDS_ON | BRAINS,
     "demo": EVERYTHING_BELOW | {"daemon", "web"},

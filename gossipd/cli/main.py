@@ -55,6 +55,7 @@ VERBS = {
     "top": _Verb("gossipd.cli.top", "top", "This host's traffic by rack and peer."),
     "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
+    "report": _Verb("gossipd.cli.report", "report", "What a deployment did, and its course."),
     "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
     "doctor": _Verb("gossipd.cli.doctor", "doctor", "What is wrong with this host."),
     "support": _Verb("gossipd.cli.support", "support", "An archive for who helps, without secrets."),

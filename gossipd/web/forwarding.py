@@ -16,20 +16,21 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
+from gossipd.diagnosis.report import summarise
 
 KEPT_S = 0.9  # the page asks each second
 KEPT_MAX = 32  # different questions; a page asks two
 ASK_S_MAX = 5.0
+PAGE_STATUS, PAGE_REPORT = "/page/status", "/page/report"
 # What a model may be named is a rule of manifests; here only what cannot leave the route: no %, no dot in front.
-PAGE_STATUS = "/page/status"
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _NAME = rf"{_PART}(?:/{_PART})?"
 _QUESTION = re.compile(
-    rf"{PAGE_STATUS}|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
+    rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
     re.ASCII,
 )
@@ -81,10 +82,13 @@ class Forwarder:
             return found
 
     def _answer_to(self, target: str) -> PageAnswer:
-        if target != PAGE_STATUS:
-            return answer(*self._client.answer_to(target))
-        status, body = self._client.answer_to("/v1/status")
-        return answer(status, _without_ids(body) if status == 200 else body)
+        if target == PAGE_STATUS:
+            status, body = self._client.answer_to("/v1/status")
+            return answer(status, _without_ids(body) if status == 200 else body)
+        if target.startswith(PAGE_REPORT):
+            status, body = self._client.answer_to(target.replace("/page/", "/v1/", 1))
+            return answer(status, _summed_up(body) if status == 200 else body)
+        return answer(*self._client.answer_to(target))
 
 
 def _without_ids(body: bytes) -> bytes:
@@ -96,6 +100,16 @@ def _without_ids(body: bytes) -> bytes:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DaemonUnreachableError("the answer is not a status of gossipd") from None
     return json.dumps(status, separators=(",", ":")).encode()
+
+
+def _summed_up(body: bytes) -> bytes:
+    """A report with its summary, as ``gossipd report --json`` prints them."""
+    try:
+        told = json.loads(body)["report"]
+        shown = {"schema_version": 1, "summary": asdict(summarise(told)), "report": told}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        raise DaemonUnreachableError("the answer is not a report of gossipd") from None
+    return json.dumps(shown, separators=(",", ":")).encode()
 
 
 def refusal(code: str, sentence: str) -> bytes:

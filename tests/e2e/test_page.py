@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 from gossipd.api.client import READ_SOCKET_NAME
+from gossipd.cli.report import as_object, write
 from gossipd.web.server import PageServer, Protection
 from tests.e2e.cluster import cluster, set_up, until
 from tests.e2e.toy import make_model
@@ -23,6 +25,7 @@ from tests.gossipd.web.unix_daemon import page_server, status_of, unix_daemon
 pytestmark = pytest.mark.needs("chromium")
 SIZES = ((1280, 800), (390, 844))
 PAINT_MS_MAX = 50
+FIRST_PAINT_MS_MAX = 2000
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 SHOTS = os.environ.get("GOSSIPD_SCREENSHOTS")  # a directory: the pictures are left there, to be looked at
 
@@ -39,15 +42,15 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def watched(browser: Browser, server: PageServer, size: tuple[int, int] = SIZES[0]) -> Iterator[Page]:
-    """A page in which every request stays at the server, and nothing is an error."""
+def watched(browser: Browser, server: PageServer | str, size: tuple[int, int] = SIZES[0]) -> Iterator[Page]:
+    """A page in which every request stays at the server, or below that address, and nothing is an error."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]})
     page = context.new_page()
     away: list[str] = []
     wrong: list[str] = []
 
     def requested(request: Request) -> None:
-        if not request.url.startswith(server.url):
+        if not request.url.startswith(server if isinstance(server, str) else server.url):
             away.append(request.url)
 
     def said(message: ConsoleMessage) -> None:
@@ -128,6 +131,15 @@ def read_real_pages(page: Page, server: PageServer) -> None:
     assert everybody.get_by_role("row").count() == 5
     assert fits(page)
     picture(page, "deployment")
+    page.get_by_role("link", name="Report and replay").click()
+    page.get_by_role("heading", name="Report of org/m@1").wait_for()
+    late = page.get_by_role("table", name="Late hosts")
+    assert "refused_key" in late.get_by_role("row").filter(has_text="node-3").inner_text()
+    racks = page.get_by_role("table", name="Racks").get_by_role("row")
+    assert "2/2" in racks.filter(has_text="rack-1").inner_text()
+    page.get_by_role("heading", name="Replay of org/m@1").wait_for()
+    assert fits(page)
+    picture(page, "report")
     page.goto(f"{server.url}#/host/node-1")
     peers = page.get_by_role("table", name=re.compile("Traffic with each peer"))
     peers.get_by_role("link", name="node-2").wait_for()
@@ -183,6 +195,56 @@ def test_a_thousand_hosts_are_painted_fast_and_racks_open_by_key(tmp_path: Path,
         print(f"repaint of 1,000 rows: median {took[len(took) // 2]:.1f} ms, longest {took[-1]:.1f} ms")
         assert took[0] < PAINT_MS_MAX
         picture(page, "thousand")
+
+
+def report_of_many(hosts: int, racks: int) -> dict[str, Any]:
+    """A report of hosts that got a model evenly, one after another; a third of them has less in the end."""
+    row = status_of(hosts, racks)["deployments"][0]
+    shares = {}
+    for at, host in enumerate(row["hosts"]):
+        end = int(254 * host["chunks_verified"] / row["chunks_total"])
+        shares[host["name"]] = b64encode(bytes(min(end, 4 * column + at % 7) for column in range(64))).decode()
+    moved = {"source_bytes": 10**9, "peer_bytes_same_rack": 10**10, "peer_bytes_cross_rack": 0, "duplicate_bytes": 0,
+             "corrupt_chunks": 0, "started_s": 1000}  # fmt: skip
+    traffic = [
+        {**moved, "name": one["name"], "rack": one["rack"], "elapsed_s": 60 * (one["state"] == "complete")}
+        for one in row["hosts"]
+    ]
+    slow = row["hosts"][-1]["name"]
+    timeline = {"began_s": 1000.0, "step_s": 1.0, "moved": [[10**9, 10**10, 10**8]] * 64, "shares": shares,
+                "reasons": {slow: [[3.0, "all_busy"]]}, "silences": {slow: [31.0, 3.0]}, "told_s": 64.0}  # fmt: skip
+    return {"told_by": "gpu-0000", "told_at": "2026-11-25T10:00:00Z", "money_per_gb": 0.09, "deployment": row,
+            "traffic": traffic, "timeline": timeline}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_report_of_a_thousand_hosts_is_one_file_that_replays(
+    tmp_path: Path, browser: Browser, size: tuple[int, int]
+) -> None:
+    told = report_of_many(1000, 20)
+    told["deployment"]["hosts"][7] |= {"name": HOSTILE, "reason": HOSTILE, "state": "failed"}
+    write(tmp_path / "report.html", as_object(told))
+    with watched(browser, f"file://{tmp_path}/", size) as page:
+        page.goto(f"file://{tmp_path}/report.html")
+        page.get_by_role("heading", name="Replay of org/llama@3").wait_for()
+        page.get_by_text("1m 4s of 1m 4s").wait_for()
+        assert page.get_by_role("table", name="Late hosts").get_by_text(HOSTILE).count() == 2
+        assert page.title() != "taken"
+        took = page.evaluate("performance.getEntriesByName('paint')[0].duration")
+        print(f"first paint of a replay of 1,000 hosts: {took:.0f} ms")
+        assert took < FIRST_PAINT_MS_MAX
+        page.get_by_label("Time of the replay").focus()
+        page.keyboard.press("Home")
+        page.get_by_text("1 s of 1m 4s").wait_for()
+        complete = (
+            page.locator("dt", has_text=re.compile("^Hosts complete$")).locator("xpath=following-sibling::dd").last
+        )
+        assert complete.inner_text() == "0 / 1000"
+        page.get_by_role("button", name="Play").click()
+        page.get_by_text("1m 4s of 1m 4s").wait_for()
+        assert complete.inner_text() != "0 / 1000"
+        assert fits(page)
+        picture(page, "report-file")
 
 
 def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser: Browser) -> None:

@@ -33,6 +33,14 @@ MUTANTS = (
         (_FORWARDING,),
     ),
     Mutant(
+        "a-name-ends-the-element-of-a-report",
+        "A host's reason becomes a script in the file that an operator opens.",
+        "gossipd/web/report_file.py",
+        r""".replace("<", "\\u003c")""",
+        "",
+        ("tests/gossipd/web/test_report_file.py",),
+    ),
+    Mutant(
         "each-browser-asks-the-daemon",
         "Ten browsers cost the daemon ten times as much as one.",
         "gossipd/web/forwarding.py",

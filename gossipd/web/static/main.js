@@ -2,6 +2,7 @@
 
 import { el, fill, seconds } from "./dom.js";
 import { ClusterPage, DeploymentPage, HostPage } from "./pages.js";
+import { ReportPage } from "./report.js";
 import { sample } from "./samples.js";
 
 const EVERY_MS = 1000, EVERY_SLOW_MS = 5000, TIMEOUT_MS = 12000;
@@ -32,6 +33,9 @@ function route() {
   if (parts[0] === "deployment" && parts.length === 3) {
     page = new DeploymentPage(main, parts[1], Number(parts[2]));
     trail.push("›", el("span", {}, `${parts[1]}@${parts[2]}`));
+  } else if (parts[0] === "report" && parts.length === 3) {
+    page = new ReportPage(main, parts[1], Number(parts[2]));
+    trail.push("›", el("span", {}, `Report of ${parts[1]}@${parts[2]}`));
   } else if (parts[0] === "host" && parts.length === 2) {
     page = new HostPage(main, parts[1]);
     trail.push("›", el("span", {}, parts[1]));

@@ -8,7 +8,7 @@ import { samplesOf } from "./samples.js";
 const SLOWEST = 10;
 const RACKS_OPEN_UP_TO = 100;
 const frame = (root, ...children) => root.replaceChildren(...children);
-const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
+export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
 const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
 
 export class ClusterPage {
@@ -107,7 +107,9 @@ export class DeploymentPage {
     this.name = name;
     this.version = version;
     this.opened = new Set();
+    this.since = "this browser began to look";
     this.state = el("p", { class: "note" });
+    this.report = el("p", { class: "note" });
     this.figures = el("dl", { class: "figures" });
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
@@ -120,7 +122,7 @@ export class DeploymentPage {
     this.allRows = el("div");
     this.all.append(this.allRows);
     this.all.addEventListener("toggle", () => this.showAll());
-    frame(root, el("h1", {}, `${name}@${version}`), this.state, this.figures,
+    frame(root, el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
       part("Not complete: the slowest", this.slowest),
       part("Hosts over time", this.about, this.box, this.said, this.all),
       part("Rates by source", this.chart, this.legend), part("Traffic so far", this.egress));
@@ -135,6 +137,7 @@ export class DeploymentPage {
     }
     this.row = row;
     this.words = words;
+    if (!this.isReplay) this.showReport(row);
     const began = row.started_at ? `, began ${row.started_at}` : "";
     const ended = row.completed_at ? `, complete ${row.completed_at}` : "";
     this.state.textContent = `${row.state}${row.stall ? `, stalls here: ${row.stall}` : ""}; ${bytes(row.bytes_total)} in ${row.chunks_total} chunks${began}${ended}`;
@@ -171,7 +174,7 @@ export class DeploymentPage {
     const samples = samplesOf(row);
     if (samples === undefined) return;
     const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
-    const text = `The darker, the more of the model a host has. Left to right: ${seconds(samples.used * samples.step)} since this browser began to look, ${samples.step} s a column. Hatched: not heard for 30 s. ${how}`;
+    const text = `The darker, the more of the model a host has. Left to right: ${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column. Hatched: not heard for 30 s. ${how}`;
     if (this.about.textContent !== text) this.about.textContent = text;
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
   }
@@ -186,7 +189,7 @@ export class DeploymentPage {
     const now = row.hosts_complete === row.hosts_total ? [0, 0, 0] : last;
     const parts = [["From storage", COLOURS.storage], ["Inside racks", COLOURS.same], ["Between racks", COLOURS.cross]];
     const words = parts.map(([name], at) => `${name} ${bytes(now[at])}/s`);
-    const top = this.chart.hidden ? "Nothing has come since this browser began to look." : `Highest of all: ${bytes(most)}/s`;
+    const top = this.chart.hidden ? `Nothing has come since ${this.since}.` : `Highest of all: ${bytes(most)}/s`;
     fill(this.legend, [words, top], () => {
       this.chart.setAttribute("aria-label", `Bytes a second by source. ${words.join(", ")}. ${top}`);
       return [...parts.map(([, colour], at) => {
@@ -195,6 +198,11 @@ export class DeploymentPage {
         return el("li", {}, swatch, words[at]);
       }), el("li", {}, top)];
     });
+  }
+
+  showReport(row) {
+    const target = `#/report/${encodeURIComponent(row.name)}/${row.version}`;
+    fill(this.report, target, () => el("a", { href: target }, "Report and replay"));
   }
 
   open(row) {

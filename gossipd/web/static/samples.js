@@ -6,7 +6,7 @@ import { wanted } from "./dom.js";
 
 export const COLUMNS = 64;
 export const NOTHING = 255;
-const SHARE_MAX = 254;
+export const SHARE_MAX = 254;
 const DEPLOYMENTS_MAX = 16;
 
 class Samples {
@@ -16,6 +16,7 @@ class Samples {
     this.used = 0;
     this.hosts = new Map();
     this.sums = new Array(COLUMNS).fill(null);
+    this.before = null;
   }
 
   add(row, now) {
@@ -49,7 +50,7 @@ class Samples {
   // Bytes a second by source, one for each column; null where nothing was seen.
   rates() {
     const found = new Array(COLUMNS).fill(null);
-    let before = null;
+    let before = this.before;
     this.sums.forEach((sum, at) => {
       if (sum !== null && before !== null) {
         const took = sum.now - before.now;
@@ -79,3 +80,26 @@ export function sample(deployments, now) {
 }
 
 export const samplesOf = (row) => all.get(row.id);
+
+// The course that a report holds, as it was up to a column: what else this browser draws is drawn of it, too.
+export function replayed(timeline, upTo) {
+  const made = new Samples(0);
+  made.step = timeline.step_s;
+  made.used = timeline.moved.length;
+  made.before = { now: 0, source: 0, same: 0, cross: 0 };
+  const sum = { source: 0, same: 0, cross: 0 };
+  timeline.moved.slice(0, upTo + 1).forEach(([source, same, cross], at) => {
+    sum.source += source;
+    sum.same += same;
+    sum.cross += cross;
+    made.sums[at] = { ...sum, now: (at + 1) * made.step };
+  });
+  for (const [name, text] of Object.entries(timeline.shares)) {
+    const cells = new Uint8Array(COLUMNS).fill(NOTHING);
+    cells.set(Uint8Array.from(atob(text).slice(0, upTo + 1), (one) => one.charCodeAt(0)));
+    made.hosts.set(name, cells);
+  }
+  return made;
+}
+
+export const keepSamples = (row, samples) => all.set(row.id, samples);

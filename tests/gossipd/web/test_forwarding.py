@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gossipd.web.forwarding import KEPT_MAX, Forwarder, is_question
+from tests.gossipd.diagnosis.test_report import report
 from tests.gossipd.web.unix_daemon import status_of, unix_daemon
 
 
@@ -17,6 +18,7 @@ from tests.gossipd.web.unix_daemon import status_of, unix_daemon
     [
         "/v1/status", "/v1/members", "/v1/peers", "/v1/models", "/v1/models?name=org/toy", "/page/status",
         "/v1/status?name=org/toy&version=3", "/v1/deployments/org/toy/3", "/v1/deployments/toy/0",
+        "/page/report?name=org/toy&version=3",
     ],
 )  # fmt: skip
 def test_questions_of_the_page_are_passed_on(target: str) -> None:
@@ -28,7 +30,7 @@ def test_questions_of_the_page_are_passed_on(target: str) -> None:
     [
         "/v1/cancel", "/v1/verify", "/v1/rm?name=a", "/metrics", "/healthz", "/v1/status/", "//v1/status", "/V1/status",
         "/v1/status?other=1", "/v1/status?name=a&name=b", "/v1/status?name=a%0d", "/v1/status#x",
-        "/v1/deployments/../1",
+        "/v1/deployments/../1", "/page/report", "/page/report?name=a", "/page/report?name=../a&version=1",
         "/v1/deployments/a/../../rm/1", "/v1/deployments/a/b/c/1", "/v1/deployments/a/1?x", "/v1/status\r\nX: y",
         "http://other/v1/status", "/v1/deployments/%2e%2e/1", "/v1/members\n", "/v1/deployments/a/\u0661",
     ],
@@ -83,3 +85,18 @@ def test_the_status_of_a_thousand_hosts_is_under_40_kb(tmp_path: Path) -> None:
         print(f"{len(found.packed)} bytes compressed, {len(found.body)} plain")
         assert len(found.packed) < 40_000
         assert len(json.loads(found.body)["members"]) == 1000
+
+
+def test_a_report_is_passed_on_with_its_summary(tmp_path: Path) -> None:
+    told = report([{"name": "a", "source_bytes": 7}])
+    with unix_daemon(tmp_path / "s", {"/v1/report?name=org/m&version=1": {"report": told}}):
+        found = Forwarder(tmp_path / "s").ask("/page/report?name=org/m&version=1")
+        assert json.loads(found.body)["summary"]["readers"] == ["a"]
+        assert json.loads(found.body)["report"] == told
+
+
+@pytest.mark.parametrize("said", [[], {}, {"report": 3}, {"report": {"deployment": {}}}])
+def test_what_is_no_report_is_refused_with_a_sentence(tmp_path: Path, said: object) -> None:
+    with unix_daemon(tmp_path / "s", {"/v1/report?name=m&version=1": said}):
+        found = Forwarder(tmp_path / "s").ask("/page/report?name=m&version=1")
+        assert (found.status, json.loads(found.body)["error"]["code"]) == (502, "E_DAEMON_UNREACHABLE")

@@ -1,0 +1,126 @@
+"""``gossipd report``: what a deployment did, for people, as JSON, or as one file for a browser.
+
+What lives here: the command, its text, and writing the file. What does not: the figures (``diagnosis.report``), the
+page (``web.report_file``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gossipd.api.client import StatusClient
+from gossipd.cli.completion import KnownModel
+from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
+from gossipd.cli.quantities import FiniteRange
+from gossipd.core.units import show_bytes
+
+if TYPE_CHECKING:
+    from gossipd.diagnosis.report import Moved, Straggler, Summary
+
+READERS_NAMED, RACKS_SHOWN = 8, 40  # for people; --json has them all
+REASONS_NAMED = 3
+
+
+@click.command(
+    epilog=examples(
+        "gossipd report qwen@3", "gossipd report qwen --out qwen.html", "gossipd report qwen@3 --price-per-gb 0.09",
+        "gossipd report qwen@3 --json | jq '.summary.racks[]'",
+    )
+)  # fmt: skip
+@click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write it: NAME.html as a page with the course of the deployment, else as JSON.",
+)  # fmt: skip
+@click.option("--price-per-gb", type=FiniteRange(0, 1e9), help="Of external bytes. Default: sources.money_per_gb.")
+@daemon_options
+def report(
+    *, model: tuple[str, int | None], out: Path | None, price_per_gb: float | None, client: StatusClient, as_json: bool
+) -> int:
+    """What a deployment did: times, bytes by rack and source, what came from storage and its price, and who was late.
+
+    From what the daemon of this host has heard; without a version: of the highest. A page written with --out is one
+    file that opens from a disk and asks nothing of anybody.
+    """
+    shown = as_object(client.report(*model), price_per_gb)
+    if out is not None:
+        write(out, shown)
+    if as_json:
+        echo_json(shown)
+    elif out is not None:
+        click.echo(f"{out}: {shown['summary']['label']}, as {shown['report']['told_by']} has heard it")
+    else:
+        from gossipd.diagnosis.report import summarise
+
+        click.echo("\n".join(lines_of(summarise(shown["report"], money_per_gb=price_per_gb))))
+    return 0
+
+
+def as_object(told: dict[str, Any], price_per_gb: float | None = None) -> dict[str, Any]:
+    """What ``--json`` prints and a file holds. ``told``: the answer of ``GET /v1/report``."""
+    from gossipd.diagnosis.report import summarise
+
+    return {"schema_version": 1, "summary": asdict(summarise(told, money_per_gb=price_per_gb)), "report": told}
+
+
+def write(out: Path, shown: dict[str, Any]) -> None:
+    """A page or JSON, by the name's end. Raises OSError."""
+    import json
+
+    from gossipd.web.report_file import report_html
+
+    text = report_html(shown) if out.suffix.lower() in (".html", ".htm") else json.dumps(shown, indent=1) + "\n"
+    out.write_text(text, encoding="utf-8")
+
+
+def lines_of(found: Summary) -> list[str]:
+    """For people."""
+    ends = [f"{word} {_seconds(at)}" for word, at in found.quantiles.items()]
+    money = "" if found.money is None else f", {found.money:.2f} in money at {found.money_per_gb:g} a GB"
+    lines = [
+        f"{found.label}  {found.state}  {found.hosts_complete}/{found.hosts_total} hosts  "
+        f"{show_bytes(found.bytes_total)}",
+        f"complete after  {', '.join(ends)}",
+        f"from storage    {show_bytes(found.source_bytes)} ({found.source_ratio:.3f}x){money}",
+        f"between racks   {show_bytes(found.cross_rack_bytes)} ({found.cross_rack_ratio:.3f}x)",
+        f"waste           {show_bytes(found.duplicate_bytes)} twice, {found.corrupt_chunks} corrupt chunks",
+    ]
+    if found.readers:
+        lines.append(f"read storage    {_named(found.readers)}")
+    lines += ["", *table(("RACK", "HOSTS", "LAST", "STORAGE", "SAME RACK", "OTHER RACKS"),
+                         [_rack(one) for one in found.racks[:RACKS_SHOWN]])]  # fmt: skip
+    if len(found.racks) > RACKS_SHOWN:
+        lines.append(f"and {len(found.racks) - RACKS_SHOWN} more; --json has all")
+    if found.stragglers:
+        cells = [(one.name, one.rack, one.state, _seconds(one.seconds), why_late(one)) for one in found.stragglers]
+        lines += ["", *table(("LATE", "RACK", "STATE", "AFTER", "WHY"), cells)]
+    return lines
+
+
+def why_late(one: Straggler) -> str:
+    """What is known of a host that was late."""
+    words = [f"{word} for {time_words(for_s)}" for word, for_s in one.reasons[:REASONS_NAMED]]
+    if one.reason and one.reason not in {word for word, _ in one.reasons}:
+        words.insert(0, one.reason)
+    if one.silent_s is not None and one.silent_from_s is not None:
+        words.append(f"not heard for {time_words(one.silent_s)}, from {time_words(one.silent_from_s)} on")
+    return "; ".join(words) or "no hindrance told"
+
+
+def _rack(one: Moved) -> tuple[str, ...]:
+    moved = (one.source_bytes, one.peer_bytes_same_rack, one.peer_bytes_cross_rack)
+    return (one.name or "-", f"{one.complete}/{one.hosts}", _seconds(one.seconds), *map(show_bytes, moved))
+
+
+def _seconds(at: int | None) -> str:
+    return "-" if at is None else time_words(at)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - READERS_NAMED
+    return ", ".join(names[:READERS_NAMED]) + (f" and {more} more" if more > 0 else "")
