@@ -68,8 +68,12 @@ _CHUNKS_HELP = (
     "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png",
     help="Completion per rack, and chunk by host. Needs matplotlib.",
 )  # fmt: skip
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="What gossipd report says of a deployment: NAME.html with a replay, else JSON.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any) -> int:
+def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy: str, **options: Any) -> int:
     """Say how long a model takes to every host, what limits it, and what it costs.
 
     Deterministic: the same options and --rng give the same figures on any machine.
@@ -82,25 +86,35 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     scenario = _scenario(strategy=strategy, **options)
     world = None
     if strategy != "swarm":
-        if plot is not None:
-            raise UsageError("--plot needs --strategy swarm: the others are closed forms, with nothing to draw")
+        if plot is not None or report is not None:
+            option = "--plot" if plot is not None else "--report"
+            raise UsageError(f"{option} needs --strategy swarm: the others are closed forms, with nothing to draw")
         outcome = replace(closed_form(scenario, strategy), limiting_resource=limit_words(scenario, strategy))
     else:
         if plot is not None:
             from gossipd.sim.plot import check
 
             check(plot)
+        if report is not None and not report.absolute().parent.is_dir():
+            raise UsageError(f"--report {report}: name a file in a directory that exists")
         _say_how_long(scenario.hosts * scenario.chunks, is_compiled=not simulator.__file__.endswith(".py"))
         with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
-            world = simulator.World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
+            world = simulator.World(
+                scenario, keep_arrivals=plot is not None, keep_course=report is not None, on_progress=bar.advance
+            )  # fmt: skip
             world.run()
         outcome = simulated(world)
     if as_json:
         echo_json({"schema_version": 1, **outcome.to_json()})
     else:
         click.echo("\n".join(lines_of(outcome, scenario, world)))
-    if world is not None and plot is not None and not _is_drawn(world, plot):
+    if world is not None and not (plot is None or _is_drawn(world, plot)):
         return int(ExitCode.OTHER)
+    if world is not None and report is not None:
+        from gossipd.cli.report import as_object, write
+        from gossipd.cli.simulated_report import simulated_report
+
+        write(report, as_object(simulated_report(world)))
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
 
 

@@ -32,6 +32,7 @@ from gossipd.core.model import PeerView, Shape
 from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
 from gossipd.manifest.chunk_layout import extent_chunks
 from gossipd.runtime.turn_interval import TurnInterval
+from gossipd.sim.course import Course
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
@@ -52,16 +53,18 @@ class World:
 
     def __init__(
         self, scenario: Scenario, *, settled: bool = True, keep_arrivals: bool = False,
-        on_progress: Callable[[int], None] | None = None, wants: Sequence[ChunkSet] | None = None,
+        keep_course: bool = False, on_progress: Callable[[int], None] | None = None,
+        wants: Sequence[ChunkSet] | None = None,
     ) -> None:  # fmt: skip
         """``settled``: seeds are elected before the deployment opens. ``keep_arrivals``: remember every delivery, for a
-        picture. ``on_progress``: is told each per cent of all deliveries. ``wants``: what each host wants, known to all
-        of them; None: everything."""
+        picture. ``keep_course``: what each host had and from where, for a report. ``on_progress``: is told each per
+        cent of all deliveries. ``wants``: what each host wants, known to all of them; None: everything."""
         self.scenario = scenario
         self._wants = wants
         self._on_progress = on_progress
         self._percent_done = 0
         self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
+        self.course = Course(scenario.hosts, scenario.chunks, scenario.chunk_bytes) if keep_course else None
         self.slowed: list[int] = []
         self.clock = VirtualClock()
         self.deployment = DeploymentId(blake2b(b"simulated %d" % scenario.rng, digest_size=32).digest())
@@ -272,6 +275,8 @@ class World:
         """All bytes have flowed, and the server has verified them."""
         taker, server = transfer.taker, transfer.server
         wait = self.scenario.store_s
+        if self.course is not None:
+            self.course.carried(transfer)
         if server is None:
             self.external_chunks += len(transfer.chunks)
             self.entered[taker.rack] += len(transfer.chunks)
@@ -305,6 +310,8 @@ class World:
         self.timeline[host.index].append(self.clock.now)
         if self.arrivals is not None:
             self.arrivals.append((self.clock.now, host.index, chunk))
+        if self.course is not None:
+            self.course.tell(host, self.clock.now)
         if self.first_copy_s[chunk] is None:
             self.first_copy_s[chunk] = self.clock.now
         while self._kills and self.delivered_count >= self._kills[0].progress * self.scenario.chunks * len(self.hosts):
@@ -343,6 +350,8 @@ class World:
     def _die(self, host: SimHost) -> None:
         host.alive = False
         host.died_s = self.clock.now
+        if self.course is not None:
+            self.course.tell(host, self.clock.now)
         if host.done_s is None:
             self.finished(host)
         for transfer in [*host.serving, *host.reading, *host.fetching.values()]:

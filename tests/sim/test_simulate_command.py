@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import sys
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,14 @@ def test_all_strategies_have_as_many_chunks_as_the_swarm_unless_told(
 
 @pytest.mark.parametrize(
     "ignored",
-    [["--kill", "10%@30%"], ["--slow", "10%@0.5"], ["--preset", "lab"], ["--queue-ms", "0"], ["--plot", "x.png"]],
+    [
+        ["--kill", "10%@30%"],
+        ["--slow", "10%@0.5"],
+        ["--preset", "lab"],
+        ["--queue-ms", "0"],
+        ["--plot", "x.png"],
+        ["--report", "x.html"],
+    ],
 )
 def test_what_a_closed_form_would_ignore_is_refused(ignored: list[str]) -> None:
     with pytest.raises(UsageError, match=r"needs? --strategy swarm"):
@@ -181,3 +190,28 @@ def test_a_picture_that_fails_late_leaves_the_figures(tmp_path: Path, monkeypatc
     assert result.return_value == ExitCode.OTHER
     assert json.loads(result.stdout)["external_x"] == 1
     assert "No space left on device; the figures are complete" in result.stderr
+
+
+def test_a_report_of_a_run_has_its_bytes_hosts_and_dead(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    printed = json.loads(output_of(*TINY, "--kill", "17%@30%", "--json", "--report", str(out)))
+    shown = json.loads(out.read_text())
+    found, told = shown["summary"], shown["report"]
+    assert found["source_ratio"] == printed["external_x"]
+    assert round(found["cross_rack_bytes"] + found["source_bytes"]) == round(printed["crossrack_x"] * (8 << 20))
+    assert found["hosts_complete"] == printed["hosts_complete"] == 5
+    assert found["quantiles"]["first"] == math.ceil(printed["seconds_median"]), "all within a second"
+    assert [one["reason"] for one in found["stragglers"]] == ["dead"]
+    moved = [sum(one[at] for one in told["timeline"]["moved"]) for at in range(3)]
+    assert moved[0] == found["source_bytes"]
+    last = {b64decode(shares)[-1] for shares in told["timeline"]["shares"].values()}
+    assert 254 in last
+    assert len(last) == 2, "all but the dead one have all"
+
+
+def test_a_report_changes_nothing_about_a_run_and_may_be_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "run.html"
+    assert output_of(*TINY, "--json", "--report", str(out)) == output_of(*TINY, "--json")
+    assert out.read_text().startswith("<!doctype html>")
+    with pytest.raises(UsageError, match="in a directory that exists"):
+        output_of(*TINY, "--report", str(tmp_path / "no" / "run.html"))
