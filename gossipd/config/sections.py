@@ -74,6 +74,14 @@ def _check_rule(text: str) -> None:
         raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
 
 
+DRIFT_ASPECTS = ("version", "trust", "clients", "cluster_key", "encryption", "settings")
+
+
+def _check_aspect(text: str) -> None:
+    if text not in DRIFT_ASPECTS:
+        raise ValueError(f"{text[:80]!r} must be one of {', '.join(DRIFT_ASPECTS)}")
+
+
 def _check_role(text: str) -> None:
     if text not in ROLES:
         raise ValueError(f"{text[:80]!r} must be one of {', '.join(ROLES)}")
@@ -522,6 +530,13 @@ class StatusSection:
         "Address of that port. On any but 127.0.0.1 all who reach it may read which models and racks there are: keep\n"
         "it to the network of your monitoring. It takes no orders. gossipd 0.1 does not know it.",
         "127.0.0.1",
+    )
+    drift_alarm: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("version, trust, clients, cluster_key, encryption or settings", _check_aspect)),
+        "What should be the same on all hosts, as `gossipd members --drift` names it: the alarm E_DRIFT when it\n"
+        "differs for ten minutes, a version for a day. Empty: no alarm. Take out what differs on purpose.",
+        DRIFT_ASPECTS[:-1],
+        reload=True,
     )
 
 

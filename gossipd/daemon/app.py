@@ -45,6 +45,7 @@ from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
+from gossipd.daemon.drift_watch import DriftWatch
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
@@ -286,6 +287,7 @@ class App:
             alone, hub, self._hooks, self._data_plane.limits,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
+            DriftWatch(self._view, self.live, self.reports.alarms),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

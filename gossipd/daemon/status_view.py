@@ -98,7 +98,7 @@ class DaemonStatus:
                 address=f"{record.host}:{record.port}", version=__version__,
                 uptime_s=round(time.monotonic() - self.started_s, 1),
             ),
-            members=self._members(),
+            members=self.members(),
             deployments=self.deployments(),
             security=schema.SecurityRow(
                 state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
@@ -170,7 +170,7 @@ class DaemonStatus:
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
-    def _members(self) -> list[schema.MemberRow]:
+    def members(self) -> list[schema.MemberRow]:
         seeds, own = self.planner.statistics().seeds, self.swim.self_record().node
         rows = []
         for member in self.swim.members():

@@ -11,7 +11,8 @@ import pytest
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.prints import PRINT_NAMES, PRINTS_BYTES, named_prints, prints_of
-from gossipd.config.sections import Config
+from gossipd.config.sections import DRIFT_ASPECTS, Config
+from gossipd.diagnosis.drift import ASPECTS
 from gossipd.identity.keys import SecretKey
 from gossipd.swarm import capabilities
 from membership.seal import KeyRing
@@ -69,3 +70,8 @@ def test_the_order_of_trusted_keys_changes_nothing() -> None:
 def test_prints_of_another_length_are_none() -> None:
     assert named_prints(b"") == named_prints(bytes(PRINTS_BYTES + 1)) == {}
     assert capabilities.PRINTS_BYTES == PRINTS_BYTES
+
+
+def test_the_alarm_may_be_about_the_version_and_every_print() -> None:
+    assert ("version", *PRINT_NAMES) == DRIFT_ASPECTS
+    assert set(DRIFT_ASPECTS) == ASPECTS.keys() - {"clock"}
