@@ -1,10 +1,14 @@
 """One real daemon in a large cluster with many deployments and with manifests at their limits.
 
-``python -m tests.bench.growth [--members 1000] [--deployments 100] [--chunks 1000000] [--files 100000] [--json]``. The
-other members are brains on real sockets of loopback (``growth_members``), which hold nothing: deployments wait. Prints
-the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments; how long
-``status`` takes; how long each large manifest takes from the drop until it is judged and kept, and which state it has;
-and the 99th percentile of the event loop's lag, over the daemon's whole life. ``busy_share`` is the machine's.
+``python -m tests.bench.growth [--members 1000] [--deployments 100] [--waiting 4] [--chunks 1000000] [--files 100000]
+[--json]``. The other members are brains on real sockets of loopback (``growth_members``). All hosts have the
+deployments complete, but those ``waiting`` that nobody holds: only some may be under way at once. The daemon is alone
+in its rack, so that it dials no member: these have no other ports.
+
+Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
+as many records come as a cluster tells when nothing moves; how long ``status`` takes; how long each large manifest
+takes from the drop until it is judged and kept, and which state it has; and the 99th percentile of the event loop's
+lag, over the daemon's whole life. ``busy_share`` is the machine's.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from gossipd.api.client import StatusClient
 from gossipd.identity.key_files import read_secret_key
 from gossipd.identity.keys import SecretKey
@@ -34,12 +40,15 @@ from tests.e2e.cluster import Daemon, alive_count, cluster, until
 
 PATIENCE_S = 300.0
 STATUS_CALLS = 10
+CHUNK = bytes(range(256)) * (CHUNK_BYTES_MIN // 256)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.growth", description=__doc__)
     parser.add_argument("--members", type=int, default=1000)
     parser.add_argument("--deployments", type=int, default=100)
+    parser.add_argument("--waiting", type=int, default=4, help="more deployments, which nobody holds")
+    parser.add_argument("--records-per-s", type=float, default=1000.0, help="until all members have told of all")
     parser.add_argument("--chunks", type=int, default=1_000_000, help="of one large manifest")
     parser.add_argument("--files", type=int, default=100_000, help="of another one")
     parser.add_argument("--seconds", type=float, default=20.0, help="between two looks at a daemon at rest")
@@ -55,21 +64,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The row."""
     machine = MachineCpu()
-    with cluster(root / "site") as site:
+    source = root / "model"
+    source.mkdir()
+    (source / "model.bin").write_bytes(CHUNK)
+    environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{source}"])}
+    with cluster(root / "site", environment=environment) as site:
         contact = json.dumps([f"{address_of(0)}:{PORT}"])
-        daemon = site.add("node-1", "rack-0", GOSSIPD_NET__JOIN=contact)
+        daemon = site.add("node-1", "rack-own", GOSSIPD_NET__JOIN=contact)
         daemon.client = StatusClient(daemon.home / "gossipd.sock", timeout_s=PATIENCE_S)
         secret = read_secret_key(site.key)
-        with members(daemon, options.members, options.probe_s):
+        with members(daemon, options.members, options.probe_s) as others:
             daemon.start()
             daemon.wait_ready()
             joined_s = took(lambda: until("all in view", lambda: sees(daemon, options.members), patience_s=PATIENCE_S))
             time.sleep(options.seconds / 2)
             row = {"members": options.members, "in_view_s": joined_s, **at_rest(daemon, options.seconds, "members")}
-            for number in range(options.deployments):
-                drop(daemon, f"small-{number}", small(secret, number))
-            time.sleep(options.seconds / 2)
-            row |= {"deployments": options.deployments, **at_rest(daemon, options.seconds, "deployments")}
+            row |= deployed(daemon, secret, source, options)
+            begun_s = time.monotonic()
+            others.tell(options.records_per_s, [one["id"] for one in complete_here(daemon)])
+            row |= {
+                "records_s": round(time.monotonic() - begun_s, 1),
+                **at_rest(daemon, options.seconds, "deployments"),
+            }
             row |= status_times(daemon)
             row |= accepted(daemon, "chunks", many_chunks(secret, options.chunks))
             row |= accepted(daemon, "files", many_files(secret, options.files))
@@ -79,8 +95,43 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
     return row | {"busy_share": round(machine.busy(), 2), "stolen_share": round(machine.stolen(), 4)}
 
 
+def deployed(daemon: Daemon, secret: SecretKey, source: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """All of them, complete here but for those that wait."""
+    begun_s = time.monotonic()
+    for number in range(options.deployments):
+        drop(daemon, f"small-{number}", small(secret, number, f"file://{source}"))
+    for number in range(options.waiting):
+        drop(daemon, f"waiting-{number}", waiting(secret, number))
+    until("all are complete", lambda: len(complete_here(daemon)) >= options.deployments, patience_s=PATIENCE_S)
+    return {
+        "deployments": options.deployments, "waiting": options.waiting,
+        "deployed_s": round(time.monotonic() - begun_s, 1),
+    }  # fmt: skip
+
+
+def complete_here(daemon: Daemon) -> list[dict[str, Any]]:
+    """The rows of models that this host has."""
+    ids = {row["name"]: row for row in daemon.client.models()["models"] if row["state"] == "complete"}
+    return [row for row in daemon.client.status()["deployments"] if row["name"] in ids] if ids else []
+
+
+class Members:
+    """Their process."""
+
+    def __init__(self, running: subprocess.Popen[bytes]) -> None:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        self._orders, self._answers = running.stdin, running.stdout
+
+    def tell(self, records_per_s: float, deployments: Sequence[str]) -> None:
+        """Have all tell that they are complete; returns when all have."""
+        self._orders.write(" ".join([str(records_per_s), *deployments]).encode() + b"\n")
+        self._orders.flush()
+        assert self._answers.readline() == b"told\n"
+
+
 @contextmanager
-def members(daemon: Daemon, count: int, probe_s: float) -> Iterator[None]:
+def members(daemon: Daemon, count: int, probe_s: float) -> Iterator[Members]:
     """For the length of a ``with``, in a process of their own."""
     words = [str(daemon.home / "cluster.key"), str(count), str(probe_s)]
     command = [sys.executable, "-m", "tests.bench.growth_members", *words]
@@ -89,7 +140,7 @@ def members(daemon: Daemon, count: int, probe_s: float) -> Iterator[None]:
     assert running.stdin is not None
     try:
         assert running.stdout.readline() == b"ready\n"
-        yield
+        yield Members(running)
     finally:
         running.kill()
         running.wait()
@@ -153,27 +204,40 @@ def took(action: Any) -> float:
     return round(time.monotonic() - begun_s, 3)
 
 
-def small(secret: SecretKey, number: int) -> bytes:
+def small(secret: SecretKey, number: int, source: str) -> bytes:
+    """A model of one chunk."""
+    files = [FileEntry("model.bin", CHUNK_BYTES_MIN, 0o644)]
+    return _sealed(secret, f"small-{number}", files, blake3(CHUNK).digest(), (source,))
+
+
+def waiting(secret: SecretKey, number: int) -> bytes:
     """A model of one chunk that nobody holds."""
-    return _sealed(secret, f"small-{number}", [FileEntry("model.bin", CHUNK_BYTES_MIN, 0o644)], 1)
+    return _sealed(secret, f"waiting-{number}", [FileEntry("model.bin", CHUNK_BYTES_MIN, 0o644)], _digests(1))
 
 
 def many_chunks(secret: SecretKey, chunks: int) -> bytes:
     """One file of so many chunks, the smallest that there are."""
-    return _sealed(secret, "chunks", [FileEntry("model.bin", chunks * CHUNK_BYTES_MIN, 0o644)], chunks)
+    files = [FileEntry("model.bin", chunks * CHUNK_BYTES_MIN, 0o644)]
+    return _sealed(secret, "chunks", files, _digests(chunks))
 
 
 def many_files(secret: SecretKey, files: int) -> bytes:
     """So many files of 16 bytes, in directories as experts have them."""
     names = sorted(f"layers/{i % 97:03}/experts/{i % 31:02}/weight-{i:06}.safetensors" for i in range(files))
     entries = [FileEntry(name, 16, 0o644) for name in names]
-    return _sealed(secret, "files", entries, -(-16 * files // CHUNK_BYTES_MIN))
+    return _sealed(secret, "files", entries, _digests(-(-16 * files // CHUNK_BYTES_MIN)))
 
 
-def _sealed(secret: SecretKey, name: str, files: Sequence[FileEntry], chunks: int) -> bytes:
+def _digests(chunks: int) -> bytes:
+    return b"".join(index.to_bytes(DIGEST_BYTES, "big") for index in range(chunks))
+
+
+def _sealed(
+    secret: SecretKey, name: str, files: Sequence[FileEntry], digests: bytes, sources: tuple[str, ...] = ()
+) -> bytes:
     draft = ManifestDraft(
         name=name, version=1, created_s=int(time.time()), files=tuple(files), chunk_bytes=CHUNK_BYTES_MIN,
-        digests=b"".join(index.to_bytes(DIGEST_BYTES, "big") for index in range(chunks)), sources=(),
+        digests=digests, sources=sources,
     )  # fmt: skip
     return seal_manifest(draft, secret)
 
