@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
-from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
+from gossipd.core.reasons import CuredBy, HostReason
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, progress_key
@@ -84,14 +86,14 @@ def deployment_row(
     if len(single) < len(targets):
         totals = replace(totals, hosts_total=len(targets), completed_s=0)
     reasons = _Reasons(table, key, targets, facts.files)
-    hosts = [_host_row(each, reasons, facts, now) for each in targets]
+    told = [_host_row(each, reasons, facts, now) for each in targets]
+    hosts, states = [each.row for each in told], [each.state for each in told]
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
-    states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
     wanted = totals.bytes_wanted + facts.bytes_total * (totals.hosts_total - len(single))
     rates = (totals.rate_in_bytes_per_s, totals.rate_out_bytes_per_s)
     rate_in, rate_out = (
-        (0, 0) if _stands_still(hosts) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
+        (0, 0) if _stands_still(told) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
     )
     started = [moment for moment in (facts.started_s, totals.started_s) if moment > 0]
     return DeploymentRow(
@@ -108,7 +110,7 @@ def deployment_row(
         hosts_failed=totals.hosts_failed,
         rate_in_bytes_per_s=rate_in,
         rate_out_bytes_per_s=rate_out,
-        eta_s=_eta_s(facts, totals, hosts, rate_in),
+        eta_s=_eta_s(facts, totals, told, rate_in),
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
@@ -134,10 +136,14 @@ class _Reasons:
         self._table = table
         self._files = files
         self._key = key
-        self._by_subject = {each.node[:SUBJECT_BYTES]: each for each in targets}
+        self._targets = targets
 
     def row(self, target: TargetFacts) -> HostProgress | None:
         return self._table.host(target.node, self._key)
+
+    @cached_property
+    def _by_subject(self) -> dict[bytes, TargetFacts]:
+        return {each.node[:SUBJECT_BYTES]: each for each in self._targets}
 
     def of(self, target: TargetFacts, row: HostProgress) -> tuple[HostReason, str, str]:
         """The reason, whom it is about, and the file. A host that is gone can change nothing; a host that waits for a
@@ -145,7 +151,7 @@ class _Reasons:
         """
         reason, subject = row.progress.reason, row.progress.subject
         away = _AWAY.get(target.member_state, HostReason.NONE)
-        if away in (HostReason.DEAD, HostReason.LEFT) or reason is HostReason.NONE:
+        if reason is HostReason.NONE or away in (HostReason.DEAD, HostReason.LEFT):
             return away, "", ""
         if reason.is_the_readers:
             return reason, "", self._file(subject)
@@ -165,33 +171,52 @@ class _Reasons:
 _AWAY = {one.value: one for one in (HostReason.SUSPECT, HostReason.DEAD, HostReason.LEFT)}
 
 
-def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, now: float) -> HostRow:
+class _Told(NamedTuple):
+    """A host's row, and the values that its words stand for."""
+
+    row: HostRow
+    state: HostState
+    reason: HostReason
+
+
+def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, now: float) -> _Told:
     row = reasons.row(target)
-    chunks: int
-    age_s: float | None
-    file = ""
     if target.is_twice:
-        state, reason, subject, chunks, age_s = HostState.INIT, HostReason.IDENTITY_TWICE, "", 0, None
-    elif row is None:
+        return _unheard(target, HostState.INIT, HostReason.IDENTITY_TWICE, row, now)
+    if row is None:
         away = _AWAY.get(target.member_state, HostReason.NONE if facts.cancelled else HostReason.NOT_HEARD)
-        state, reason, subject = HostState.CANCELLED if facts.cancelled else HostState.INIT, away, ""
-        chunks, age_s = 0, None
-    else:
-        state, (reason, subject, file) = row.progress.state, reasons.of(target, row)
-        held = 0 if state in DELETED else row.progress.chunks_verified
-        chunks, age_s = min(held, facts.chunk_count), round(row.age_s(now), 1)
-    return HostRow(
-        name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
-        reason=reason.value, subject=subject, file=file,
-        reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
-        current=None if row is None else row.progress.current,
-        want="" if row is None else row.progress.want, **_of_a_part(row, chunks, facts),
+        return _unheard(target, HostState.CANCELLED if facts.cancelled else HostState.INIT, away, None, now)
+    progress, state = row.progress, row.progress.state
+    reason, subject, file = reasons.of(target, row)
+    held = progress.chunks_verified if state is HostState.COMPLETE or state not in DELETED else 0
+    chunks = min(held, facts.chunk_count)
+    shown = HostRow(
+        name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=round(row.age_s(now), 1),
+        reason=reason.value, subject=subject, file=file, reason_s=_reason_s(row, reason, now),
+        current=progress.current, want=progress.want, **_of_a_part(row, chunks, facts),
     )  # fmt: skip
+    return _Told(shown, state, reason)
 
 
-def _of_a_part(row: HostProgress | None, chunks: int, facts: DeploymentFacts) -> dict[str, int]:
+def _unheard(
+    target: TargetFacts, state: HostState, reason: HostReason, row: HostProgress | None, now: float
+) -> _Told:  # fmt: skip
+    """A host that has told nothing, or whose word does not count."""
+    shown = HostRow(
+        name=target.name, rack=target.rack, state=state.value, chunks_verified=0, age_s=None, reason=reason.value,
+        reason_s=_reason_s(row, reason, now), current=None if row is None else row.progress.current,
+        want="" if row is None else row.progress.want,
+    )  # fmt: skip
+    return _Told(shown, state, reason)
+
+
+def _reason_s(row: HostProgress | None, reason: HostReason, now: float) -> float | None:
+    return None if row is None or reason is HostReason.NONE else round(now - row.reason_at, 1)
+
+
+def _of_a_part(row: HostProgress, chunks: int, facts: DeploymentFacts) -> dict[str, int]:
     """Figures of a host that wants a part. Bytes on the way are in proportion to chunks, exact for none and all."""
-    if row is None or not row.progress.chunks_wanted:
+    if not row.progress.chunks_wanted:
         return {}
     wanted, told = bytes_wanted(row.progress, facts.bytes_total), row.progress.chunks_wanted
     return {
@@ -199,22 +224,22 @@ def _of_a_part(row: HostProgress | None, chunks: int, facts: DeploymentFacts) ->
     }  # fmt: skip
 
 
-def _stands_still(hosts: Sequence[HostRow]) -> bool:
+def _stands_still(told: Sequence[_Told]) -> bool:
     """Every host that is not complete tells of a cause that somebody must cure, which it does after some seconds
     without a chunk: rates that were told are over."""
-    waiting = [host for host in hosts if host.state != HostState.COMPLETE.value]
-    return all(reason_of_word(host.reason).cured_by is not CuredBy.NOBODY for host in waiting)
+    waiting = [each.reason for each in told if each.state is not HostState.COMPLETE]
+    return all(reason.cured_by is not CuredBy.NOBODY for reason in waiting)
 
 
-def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow], rate_in_bytes_per_s: int) -> float | None:
+def _eta_s(facts: DeploymentFacts, totals: Totals, told: Sequence[_Told], rate_in_bytes_per_s: int) -> float | None:
     """The rest over the cluster's present rate; None when complete, cancelled or standing still, or when a host waits
     for what no rate brings. Hosts that have deleted it are not waited for.
     """
-    coming = [host for host in hosts if HostState(host.state) not in DELETED]
-    rest = sum(facts.bytes_total if host.bytes_wanted is None else host.bytes_wanted for host in coming)
-    rest -= totals.bytes_verified
-    if any(reason_of_word(host.reason) in _STANDING for host in coming if host.state != HostState.COMPLETE.value):
+    if facts.cancelled or not rate_in_bytes_per_s:
         return None
-    if rest <= 0 or facts.cancelled or not rate_in_bytes_per_s:
+    coming = [each for each in told if each.state not in DELETED]
+    if any(each.reason in _STANDING for each in coming if each.state is not HostState.COMPLETE):
         return None
-    return round(rest / rate_in_bytes_per_s, 1)
+    wanted = [each.row.bytes_wanted for each in coming]
+    rest = sum(facts.bytes_total if each is None else each for each in wanted) - totals.bytes_verified
+    return round(rest / rate_in_bytes_per_s, 1) if rest > 0 else None

@@ -111,5 +111,5 @@ class LongPoll:
 
 def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:
     """The row of that version; of the highest that is wanted where none is given."""
-    rows = [row for row in view.deployments(name, version) if version is not None or is_wanted(row)]
-    return max(rows, key=lambda row: row.version, default=None)
+    rows = view.deployments(name, version)
+    return next((row for row in rows if version is not None or is_wanted(row)), None)

@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
+from typing import TypeAlias
 
+import trio
+from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -26,23 +30,31 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
 MEMBER_STATES = ("alive", "suspect", "dead", "left")
 STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
+_Rows: TypeAlias = Sequence[tuple[DeploymentRow, Counter[str]]]  # without hosts; how many are in each state
 
 
-def render(view: StatusPort) -> bytes:
+async def render(view: StatusPort) -> bytes:
+    """The page; others have the loop between two deployments."""
+    rows = []
+    for row in islice(view.deployments(), DEPLOYMENTS_MAX):
+        rows.append((replace(row, hosts=[]), Counter(host.state for host in row.hosts)))
+        await trio.lowlevel.checkpoint()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Page(view))
+    registry.register(_Page(view, rows))
     return generate_latest(registry)
 
 
 class _Page(Collector):
-    def __init__(self, view: StatusPort) -> None:
+    def __init__(self, view: StatusPort, rows: _Rows) -> None:
         self._view = view
+        self._rows = rows
 
     def collect(self) -> Iterator[Metric]:
         snapshot, counters = self._view.snapshot(), self._view.counters()
         yield from _daemon(snapshot)
-        yield from _deployments(snapshot.deployments[:DEPLOYMENTS_MAX])
-        yield _gauge("deployments_left_out", "Deployments not shown here.", len(snapshot.deployments[DEPLOYMENTS_MAX:]))
+        yield from _deployments(self._rows)
+        left_out = max(0, self._view.deployment_count() - len(self._rows))
+        yield _gauge("deployments_left_out", "Deployments not shown here.", left_out)
         yield from _traffic(counters)
         yield from _limits(counters)
         yield from _rate_limits(snapshot.limits)
@@ -89,7 +101,7 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
     yield alarm
 
 
-def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
+def _deployments(rows: _Rows) -> Iterator[Metric]:
     def family(name: str, text: str, *extra: str) -> GaugeMetricFamily:
         return GaugeMetricFamily(f"gossipd_{name}", text, labels=["deployment", *extra])
 
@@ -103,12 +115,12 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
     source_ratio = family("source_bytes_ratio", "Read from external storage, in sizes of the model; 1 is best.")
     budget = family("deployment_source_budget_bytes", "What may be read from external storage; 0 is no limit.")
     corrupt = family("deployment_corrupt_chunks", "Chunks with a wrong digest, found by any host.")
-    for row in rows:
+    for row, states in rows:
         label = f"{row.name}@{row.version}"
         size.add_metric([label], row.bytes_total)
         whole = row.cluster_bytes_total
         ratio.add_metric([label], row.cluster_bytes_verified / whole if whole else 0.0)
-        for state, count in Counter(host.state for host in row.hosts).items():
+        for state, count in states.items():
             hosts.add_metric([label, state], count)
         ready.add_metric([label], row.state == "complete")
         if row.completed_at is not None:

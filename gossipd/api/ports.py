@@ -6,7 +6,7 @@ the planner's loop, raise GossipdError for errors that an operator can cause, an
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -93,10 +93,15 @@ class StatusPort(Protocol):
     """The present state. Values are immutable; no method raises or waits."""
 
     def snapshot(self) -> StatusSnapshot:
-        """The whole page, with all deployments."""
+        """The page without its deployments, of which one can be as much work as all the rest."""
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
-        """The deployments of that name and version, by default all. Cheaper than a whole page."""
+    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
+        """The deployments of that name and version, by default all, by name and then version, highest first. Each row
+        is made when it is asked for, from the records of all its targets: who takes many gives the loop to others in
+        between."""
+
+    def deployment_count(self) -> int:
+        """How many rows ``deployments`` has."""
 
     def host_name(self) -> str:
         """This host's name, as rows have it."""

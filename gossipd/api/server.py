@@ -42,12 +42,12 @@ that ``status.readers`` names; of the commands it takes ``publish`` and those of
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -133,15 +133,16 @@ class _Pages:
         self._polls = LongPoll(view)
 
     async def status(self, request: Request) -> Response:
-        snapshot = self._view.snapshot()
+        """A row at a time: with many hosts the rows of many deployments together would hold up the loop."""
         name, version = request.query_params.get("name"), request.query_params.get("version")
-        if name is not None:
-            number = _version(version) if version is not None else None
-            narrowed = [row for row in snapshot.deployments if row.name == name and number in (None, row.version)]
-            if not narrowed:
-                raise NotFoundError(f"no deployment {_label(name, number)} is known here")
-            snapshot = msgspec.structs.replace(snapshot, deployments=narrowed)
-        return _json(snapshot)
+        number = _version(version) if name is not None and version is not None else None
+        rows = []
+        for row in self._view.deployments(name, number):
+            rows.append(msgspec.Raw(msgspec.json.encode(row)))
+            await trio.lowlevel.checkpoint()
+        if name is not None and not rows:
+            raise NotFoundError(f"no deployment {_label(name, number)} is known here")
+        return _json(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
 
     async def members(self, request: Request) -> Response:
         return _json({"members": self._view.snapshot().members})
@@ -179,10 +180,10 @@ class _Pages:
 
     async def deployment(self, request: Request) -> Response:
         name, version = request.path_params["name"], request.path_params["version"]
-        rows = self._view.deployments(name, version)
-        if not rows:
+        row = next(self._view.deployments(name, version), None)
+        if row is None:
             raise NotFoundError(f"no deployment {_label(name, version)} is known here")
-        return _json({"deployment": rows[0]})
+        return _json({"deployment": row})
 
     async def wait(self, request: Request) -> Response:
         given = _given(request, "name", optional=("version", "hosts", "goal", "round_s"))
@@ -193,7 +194,10 @@ class _Pages:
     async def latest(self, request: Request) -> Response:
         given = _given(request, "name", optional=("where",))
         where = given.get("where") or EVERYWHERE
-        rows = self._view.deployments(given["name"])
+        rows = []
+        for row in self._view.deployments(given["name"]):
+            rows.append(row)
+            await trio.lowlevel.checkpoint()
         return _json({"deployment": newest(rows, given["name"], where, self._view.host_name())})
 
 
@@ -382,7 +386,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
 
 def _health_routes(view: StatusPort) -> list[Route]:
     async def metrics(request: Request) -> Response:
-        return Response(render(view), media_type=CONTENT_TYPE)
+        return Response(await render(view), media_type=CONTENT_TYPE)
 
     async def alive(request: Request) -> Response:
         # Reaching this line proves that the loop runs.
@@ -457,11 +461,10 @@ def _label(name: str, version: int | None) -> str:
     return name if version is None else f"{name}@{version}"
 
 
-def _json(answer: object, status: int = 200) -> Response:
-    encoded = msgspec.to_builtins(answer)
-    if "schema_version" not in encoded:
-        encoded = {"schema_version": SCHEMA_VERSION, **encoded}
-    return Response(json.dumps(encoded).encode() + b"\n", status_code=status, media_type="application/json")
+def _json(answer: msgspec.Struct | Mapping[str, object], status: int = 200) -> Response:
+    fields = msgspec.structs.asdict(answer) if isinstance(answer, msgspec.Struct) else dict(answer)
+    body = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
+    return Response(body + b"\n", status_code=status, media_type="application/json")
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -6,7 +6,9 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import trio
@@ -42,7 +44,7 @@ from gossipd.store.disk.condition import StoreHealth
 from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
 from gossipd.transfer.traffic import PeerTraffic
-from membership.member import Member, MemberState
+from membership.member import MemberState
 from membership.swim import Swim
 
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
@@ -99,7 +101,7 @@ class DaemonStatus:
                 uptime_s=round(time.monotonic() - self.started_s, 1),
             ),
             members=self.members(),
-            deployments=self.deployments(),
+            deployments=[],
             security=schema.SecurityRow(
                 state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
             ),
@@ -130,33 +132,38 @@ class DaemonStatus:
         waiting = [one for one in self.lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
         return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
-        members = self.swim.members()
+    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[schema.DeploymentRow]:
         swarms = self.planner.statistics().swarms
-        rows = [
-            self._row(one, members, one_copy=one.id in swarms and swarms[one.id].one_copy)
+        chosen = [
+            (found.name, -found.version, one.id, one)
             for one in self.lifecycle
             if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
-        return sorted(rows, key=lambda row: (row.name, -row.version))
+        hosts = self._hosts() if chosen else []
+        for _, _, _, one in sorted(chosen, key=itemgetter(0, 1, 2)):
+            yield self._row(one, hosts, one_copy=one.id in swarms and swarms[one.id].one_copy)
+
+    def deployment_count(self) -> int:
+        return sum(one.manifest is not None for one in self.lifecycle)
+
+    def _hosts(self) -> list[TargetFacts]:
+        """All members by name, as targets."""
+        return sorted((
+            TargetFacts(
+                record.node, record.name, record.rack, member.state.value,
+                is_twice=self.identities.is_twice(record.node),
+            )
+            for member in self.swim.members()
+            for record in (member.record,)
+        ), key=attrgetter("name"))  # fmt: skip
 
     def host_name(self) -> str:
         return self.live.config.node.name
 
-    def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> schema.DeploymentRow:
+    def _row(self, deployment: DeploymentRecord, hosts: list[TargetFacts], *, one_copy: bool) -> schema.DeploymentRow:
         manifest = deployment.manifest
         assert manifest is not None
-        targets = [
-            TargetFacts(
-                member.record.node,
-                member.record.name,
-                member.record.rack,
-                member.state.value,
-                is_twice=self.identities.is_twice(member.record.node),
-            )
-            for member in members
-            if manifest.is_target(member.record.name, member.record.rack)
-        ]
+        targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
         facts = DeploymentFacts(
             id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
@@ -167,7 +174,6 @@ class DaemonStatus:
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
             files=manifest.files,
         )  # fmt: skip
-        targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
     def members(self) -> list[schema.MemberRow]:
@@ -224,10 +230,9 @@ class DaemonStatus:
         return manifest_row(max(found, key=lambda one: one.version)) if found else None
 
     def report(self, name: str, version: int | None) -> schema.ReportRow | None:
-        rows = self.deployments(name, version)
-        if not rows:
+        row = next(self.deployments(name, version), None)
+        if row is None:
             return None
-        row = rows[0]
         key, now_s = progress_key(DeploymentId(bytes.fromhex(row.id))), time.time()
         known = {one.record.node: (one.record.name, one.record.rack) for one in self.swim.members()}
         history = self.histories.by_key.get(key)

@@ -22,6 +22,7 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from gossipd.core.errors import LocalError
@@ -214,14 +215,16 @@ class ClusterProgress:
     ) -> Totals:
         """Sum one deployment over ``targets``, the hosts on the roster for which it is meant."""
         everybody = self._rows.get(key, {})
-        chosen = [row for node in targets if (row := self.host(node, key)) is not None]
+        rows = [everybody.get(node) for node in targets]
+        chosen = [row for row in rows if row is not None and not row.forgotten]
         states = [row.progress.state for row in chosen]
         complete = states.count(HostState.COMPLETE)
         peaks = [_peak(row, chunk_count) for row in chosen]
         wanted = [bytes_wanted(row.progress, bytes_total) for row in chosen]
         stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
-        fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
         moved = [row.progress for row in everybody.values()]
+        moving = [row for row in everybody.values() if not row.forgotten and _has_rate(row.progress)]
+        fresh = [row.progress for row in moving if row.age_s(now) <= stale_s]
         done = bool(targets) and complete == len(targets)
         return Totals(
             hosts_total=len(targets),
@@ -234,7 +237,7 @@ class ClusterProgress:
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
             started_s=min((row.progress.started_s for row in chosen if row.progress.started_s), default=0),
             completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
-            **{name: sum(getattr(each, name) for each in moved) for name in COUNTER_NAMES},
+            **{name: sum(map(attrgetter(name), moved)) for name in COUNTER_NAMES},
         )
 
     def to_bytes(self) -> bytes:
@@ -279,10 +282,11 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
         In the end ``complete`` when all targets are, else the worst of their final states. A host that has
         deleted it, removed or evicted, counts only when all have.
     """
-    if states and all(state in DELETED for state in states):
+    states = set(states)  # a thousand hosts are in a handful of states
+    if states and states <= DELETED:
         deleted = HostState.REMOVED if HostState.REMOVED in states else HostState.EVICTED
         return str(deleted.value)
-    states = [state for state in states if state not in DELETED]
+    states -= DELETED
     if states and all(state in FINAL for state in states):
         endings = [HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED, HostState.COMPLETE]
         worst = next(ending for ending in endings if ending in states)
@@ -293,6 +297,10 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
         return HostState.INIT.value
     is_whole = one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states)
     return "distributing" if is_whole else HostState.DOWNLOADING.value
+
+
+def _has_rate(progress: Progress) -> bool:
+    return progress.rate_in_bytes_per_s > 0 or progress.rate_out_bytes_per_s > 0
 
 
 def _want(row: HostProgress) -> tuple[str, int]:
@@ -307,10 +315,10 @@ def bytes_wanted(progress: Progress, bytes_total: int) -> int:
 def _peak(row: HostProgress, chunk_count: int) -> int:
     """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none. Of a
     part, the share of it that is there counts for the whole."""
-    if row.progress.state in DELETED:
-        return 0
     if row.progress.state is HostState.COMPLETE:
         return chunk_count
+    if row.progress.state in DELETED:
+        return 0
     wanted = row.progress.chunks_wanted or chunk_count
     return min(row.chunks_peak * chunk_count // wanted, chunk_count)
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 import pytest
+import trio
 import yaml
 
 from gossipd.api.metrics import render
@@ -67,7 +68,7 @@ def test_the_runbook_has_one_section_for_each_alert_and_each_alarm() -> None:
 
 
 def test_the_metrics_keep_to_the_conventions() -> None:
-    promtool("check", "metrics", text=render(FakeDaemon()))
+    promtool("check", "metrics", text=trio.run(render, FakeDaemon()))
 
 
 @pytest.fixture

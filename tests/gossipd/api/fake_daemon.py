@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,18 +132,23 @@ class FakeDaemon:
                 )
                 for n in range(1, 5)
             ],
-            deployments=list(self.rows),
+            deployments=[],
             security=SecurityRow(state="ok", bulk_encryption="tls"),
             store=StoreRow(condition="ok", free_bytes=10 << 40, oldest_unchecked_s=3600.0),
             alarms=self.alarms,
         )
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
-        return [row for row in self.rows if name in (None, row.name) and version in (None, row.version)]
+    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
+        for row in sorted(self.rows, key=lambda row: (row.name, -row.version)):
+            if name in (None, row.name) and version in (None, row.version):
+                yield row
+
+    def deployment_count(self) -> int:
+        return len(self.rows)
 
     def report(self, name: str, version: int | None) -> ReportRow | None:
-        rows = self.deployments(name, version)
-        return report_of(rows[0]) if rows else None
+        row = next(self.deployments(name, version), None)
+        return None if row is None else report_of(row)
 
     def host_name(self) -> str:
         return "node-1"

@@ -23,7 +23,7 @@ NAME = re.compile(r"gossipd_[a-z0-9_]+")
 def samples(daemon: FakeDaemon) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(render(daemon).decode())
+        for family in text_string_to_metric_families(trio.run(render, daemon).decode())
         for sample in family.samples
     }
 
@@ -55,7 +55,7 @@ def test_every_condition_that_a_store_can_be_in_is_on_the_page() -> None:
 
 
 def test_every_name_has_the_prefix_and_a_unit_or_total_where_it_should() -> None:
-    text = render(FakeDaemon()).decode()
+    text = trio.run(render, FakeDaemon()).decode()
     for family in text_string_to_metric_families(text):
         assert family.name.startswith("gossipd_")
         if family.type == "counter":

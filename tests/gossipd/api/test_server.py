@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import trio
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.local_socket import SocketPathError, bind_metrics, bind_unix
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.schema import AlarmRow
+from gossipd.api.schema import AlarmRow, DeploymentRow
 from gossipd.api.server import health_app, read_app, status_app
 from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode, UsageError
@@ -566,3 +566,50 @@ async def test_publishing_refuses_what_it_cannot_mean(tmp_path: Path, body: str,
     assert status == 400
     assert words in answer["error"]["message"]
     assert not daemon.orders
+
+
+class _CountedRows(FakeDaemon):
+    """Notes how often another task had had its turn when each row was made."""
+
+    def __init__(self) -> None:
+        super().__init__(rows=[toy_row()] * 5)
+        self.made: list[int] = []
+        self.turns = 0
+
+    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
+        for row in super().deployments(name, version):
+            self.made.append(self.turns)
+            yield row
+
+    async def another_task(self) -> None:
+        while True:
+            self.turns += 1
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("target", ["/v1/status", "/v1/latest?name=org/toy", "/metrics"])
+async def test_others_have_the_loop_between_the_rows_of_two_deployments(tmp_path: Path, target: str) -> None:
+    path, daemon = tmp_path / "s", _CountedRows()
+    async with serving(path, daemon), trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.another_task)
+        stream = await trio.open_unix_socket(path)
+        async with stream:
+            await stream.send_all(get(target))
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 ")
+        nursery.cancel_scope.cancel()
+    assert len(daemon.made) == 5
+    assert len(set(daemon.made)) >= 3, "of two tasks each is now first and now second, so two rows may stand together"
+
+
+@pytest.mark.parametrize(
+    ("target", "rows"),
+    [
+        ("/v1/members", 0), ("/v1/status?name=other", 0), ("/v1/deployments/org/toy/3", 1),
+        ("/v1/wait?name=org/toy&hosts=1", 1),
+    ],
+)  # fmt: skip
+async def test_no_question_makes_more_rows_than_it_shows(tmp_path: Path, target: str, rows: int) -> None:
+    path, daemon = tmp_path / "s", _CountedRows()
+    async with serving(path, daemon):
+        await ask(path, get(target))
+    assert len(daemon.made) == rows
