@@ -51,13 +51,14 @@ class Insider:
     async def _live(self, words: Sequence[Statement], members: int, seconds: float, hears: int) -> None:
         now = trio.current_time()
         swim = Swim(SwimSettings(), self._record, self._credentials, rng=Random(1), now=now)
-        with trio.fail_after(PATIENCE_S), open_udp_socket("127.0.0.1", self._port) as udp:
+        with open_udp_socket("127.0.0.1", self._port) as udp:
             async with trio.open_nursery() as nursery:
                 runtime: SwimRuntime = await nursery.start(SwimRuntime(swim, udp, on_event=self._hear).run)
                 swim.join([self._contact], now)
                 runtime.wake()
-                while sum(one.state is MemberState.ALIVE for one in swim.members()) < members:
-                    await trio.sleep(0.05)
+                with trio.fail_after(PATIENCE_S):
+                    while sum(one.state is MemberState.ALIVE for one in swim.members()) < members:
+                        await trio.sleep(0.05)
                 for one in words:
                     swim.publish(
                         PayloadKind.STATEMENT, one.deployment, one.rank, one.encode(), trio.current_time()

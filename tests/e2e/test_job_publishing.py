@@ -157,7 +157,7 @@ def test_a_user_publishes_only_names_and_files_of_its_own(cluster: Cluster, tmp_
     node.start()
     node.wait_ready()
     tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
+    for parent in tmp_path.parents[:-2]:  # to below the root of all temporary files
         parent.chmod(0o755)
     saved = step_directory(tmp_path / "step-1", 1)
     for path in (saved, *saved.iterdir()):

@@ -192,7 +192,8 @@ def test_a_fast_host_is_read_in_pieces_when_others_wait_for_the_chunk(server: Fa
 
 
 def test_a_fast_host_is_read_in_pieces_when_there_is_a_limit(server: FaultServer) -> None:
-    seat = one_file(server)
+    server.objects.update(ONE_FILE)
+    seat = Seat(sign(ONE_FILE, server.url), settings=replace(QUICK, whole_rate_bytes_min=1))
     seat.read()
     assert seat.reader.reads_whole(seat.manifest)
     seat.throttle.set_rate(1e9)
