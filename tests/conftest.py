@@ -19,6 +19,8 @@ from tests import servers
 
 _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc, mkfs and nginx in the latter two
 _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
+_HERE = Path(__file__).parent
+_OF_DAEMONS = ("e2e/", "chaos/", "gossipd/demo/")
 UNDER_CI = bool(os.environ.get("CI"))
 collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
 
@@ -31,6 +33,18 @@ def missing(what: str) -> str | None:
         return missing("root") or missing("iproute2")
     program = _PROGRAMS.get(what, what)
     return None if shutil.which(program, path=_SEARCH) else program
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For ``-n 2 --dist loadgroup``: one worker takes all tests of real daemons, one after another and first, as two of
+    them at once would want more than two cores; the other takes the rest by file."""
+    ours = [(item, item.path.relative_to(_HERE).as_posix()) for item in items if item.path.is_relative_to(_HERE)]
+    for item, path in ours:
+        group = "daemons" if path.startswith(_OF_DAEMONS) else path
+        item.add_marker(pytest.mark.xdist_group(group))
+    ends = {item: not path.startswith(_OF_DAEMONS) for item, path in ours}
+    items.sort(key=lambda item: ends.get(item, True))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
