@@ -16,6 +16,7 @@ statements makes room, and the same of its statements give way on all nodes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -54,7 +55,7 @@ class EventStore:
     def __init__(self, node: MembershipNode) -> None:
         self._node = node
         self._statements: dict[bytes, _Statement] = {}
-        self._written: Counter[bytes] = Counter()  # statements of each writer
+        self._written: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # marks and keys, by writer
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
         self._progress: dict[bytes, int] = {}
@@ -109,7 +110,9 @@ class EventStore:
         if verdict is None:
             self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
             return False
-        if kind is PayloadKind.AUDIT:
+        if verdict.is_too_much:
+            self._node.counts[f"{_PLURALS[kind]}_refused_quota"] += 1
+        elif kind is PayloadKind.AUDIT:
             self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         elif not verdict.is_over:
             self._take_in(data, kind, verdict, now, forwarder, relay=relay)
@@ -197,15 +200,16 @@ class EventStore:
         if old is not None and old.writer == writer:
             return True
         limit = self._node.settings.statement_count_max
-        if self._written[writer] >= limit // _WRITERS_SHARE:
+        written = len(self._written.get(writer, ()))
+        if written >= limit // _WRITERS_SHARE:
             loudest = writer
         elif old is not None or len(self._statements) < limit:
             return True
         else:
-            loudest = max(self._written, key=self._written.__getitem__)
-            if self._written[loudest] <= max(1, self._written[writer]):
+            loudest = max(self._written, key=lambda one: len(self._written[one]))
+            if len(self._written[loudest]) <= max(1, written):
                 return False
-        last = max((row.mark, key) for key, row in self._statements.items() if row.writer == loudest)
+        last = self._written[loudest][-1]
         if loudest == writer and _mark(key, version) >= last[0]:
             return False
         self._drop(last[1])
@@ -214,8 +218,9 @@ class EventStore:
     def _drop(self, key: bytes) -> None:
         row = self._statements.pop(key)
         del self._by_row[row.row_id]
-        self._written[row.writer] -= 1
-        if not self._written[row.writer]:
+        written = self._written[row.writer]
+        del written[bisect_left(written, (row.mark, key))]
+        if not written:
             del self._written[row.writer]
         self._node.roster.digest.change(row.row_id[0], -row.mark)
         self._node.rumours.classes[STATEMENT].discard(key)
@@ -226,7 +231,7 @@ class EventStore:
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
         row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
-        self._written[writer] += 1
+        insort(self._written[writer], (row.mark, key))
         self._node.roster.digest.change(row_id[0], row.mark)
         self._node.changed_s = now
         if relay:

@@ -24,6 +24,9 @@ class Verdict:
     is_known: bool = True
     is_over: bool = False
     """The host needs it no more: it is not kept, not passed on, and nobody's fault."""
+    is_too_much: bool = False
+    """The writer has said too much lately: the event was not looked at, and may be heard again later. Nobody who brings
+    it is to blame. An event that the host itself publishes counts all the same."""
 
 
 class HostRules(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.roster import ClusterRoster
@@ -17,7 +18,7 @@ from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import Belief, ProgressJudge, ProgressKey
-from gossipd.deployment.statement import Statement
+from gossipd.deployment.statement import Statement, Verb, signer_of, verb_of
 from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
@@ -29,6 +30,10 @@ from membership.member import NODE_ID_BYTES, NodeId
 # Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
 # what would crowd out the records of others.
 PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
+# New statements of one signer, far more than a host can deploy in a second. A host that has just started is told all
+# that the cluster knows at once, so it has no bound for a while.
+STATEMENTS_PER_S, STATEMENTS_BURST = 64.0, 256.0
+STATEMENTS_FREE_S = 30.0
 
 
 class Clocks(Protocol):
@@ -71,8 +76,10 @@ class GossipRules:
         self._refusals = refusals
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
+        self._statement_quotas: Quotas[tuple[bytes, str]] = Quotas(burst=STATEMENTS_BURST, per_s=STATEMENTS_PER_S)
         self._clocks = clocks or SystemClocks()
         self._cluster_clock = cluster_clock or ClusterClock()
+        self._bounded_from_s = self._clocks.monotonic_s() + STATEMENTS_FREE_S
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
@@ -87,6 +94,29 @@ class GossipRules:
             return self._heads.judge(key, version, payload)
         if kind is PayloadKind.PROGRESS:
             return self._judge_progress(key, version, payload)
+        if self._statements.is_superseded(DeploymentId(key)):
+            return Verdict(signer_of(payload), is_over=True)
+        quota, now = self._quota(DeploymentId(key), payload), self._clocks.monotonic_s()
+        if now >= self._bounded_from_s and not self._statement_quotas.has(quota, now):
+            return Verdict(signer_of(payload), is_too_much=True)
+        verdict = self._judge_statement(key, version, payload)
+        if now >= self._bounded_from_s and verdict is not None:
+            self._statement_quotas.take(quota, now)
+        return verdict
+
+    def _quota(self, deployment: DeploymentId, payload: bytes) -> tuple[bytes, str]:
+        """Against what a statement counts when its signer has signed it; what is beyond a bound is not looked at.
+
+        What is not kept can be said again by anybody, so it must not use up what its signer has for that which counts:
+        words on manifests that were verified here, deploys of others, and whatever else is said of others have a bound
+        each. Keys that may sign nothing have one together: anybody can make thousands.
+        """
+        signer, is_proven = signer_of(payload), self._statements.is_proven(deployment)
+        about = "proven" if is_proven else "deploy" if verb_of(payload) is Verb.DEPLOY else "moot"
+        may_sign = signer in self._roster.signers or signer == self._statements.authors(deployment).publisher
+        return (signer if may_sign else b""), about
+
+    def _judge_statement(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
         try:
             statement = Statement.decode(payload)
         except ManifestError as error:
@@ -94,11 +124,6 @@ class GossipRules:
             return None
         if key != statement.deployment or version != statement.rank:
             return None
-        if self._statements.is_superseded(statement.deployment):
-            return Verdict(statement.signer, is_over=True)
-        return self._judge_statement(statement)
-
-    def _judge_statement(self, statement: Statement) -> Verdict | None:
         try:
             check_issued(statement, self._cluster_clock.latest_s(self._clocks.wall_s()))
             judge_statement(statement, self._statements, self._roster.signers, self._roster)

@@ -19,7 +19,7 @@ version is not read: the totals then start from what gossip brings within one re
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -110,7 +110,7 @@ class ClusterProgress:
     def __init__(self, *, rows_max: int = ROWS_MAX) -> None:
         self._rows: dict[bytes, dict[NodeId, HostProgress]] = {}
         self._rows_max = rows_max
-        self._counts: Counter[NodeId] = Counter()  # rows of each host
+        self._keys: defaultdict[NodeId, dict[bytes, None]] = defaultdict(dict)  # of each host, heard longest ago first
         self._count = 0
         self.wants_revision = 0
         """Grows when ``wants`` may have news: a host's want is heard first, or changes."""
@@ -141,18 +141,20 @@ class ClusterProgress:
     def _put(self, node: NodeId, key: bytes, row: HostProgress) -> None:
         rows = self._rows.setdefault(key, {})
         if (old := rows.get(node)) is None:
-            self._counts[node] += 1
             self._count += 1
         if old is None or old.forgotten or _want(old) != _want(row):
             self.wants_revision += 1
         rows[node] = row
+        self._keys[node].pop(key, None)
+        self._keys[node][key] = None
 
     def _make_room(self, node: NodeId) -> bool:
         """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows."""
-        if self._counts[node] >= ROWS_PER_HOST_MAX:
-            oldest = min((rows[node].heard_at, key) for key, rows in self._rows.items() if node in rows)[1]
-            del self._rows[oldest][node]
-            self._counts[node] -= 1
+        if len(keys := self._keys[node]) >= ROWS_PER_HOST_MAX:
+            oldest = next(iter(keys))
+            del keys[oldest], self._rows[oldest][node]
+            if not self._rows[oldest]:
+                del self._rows[oldest]
             self._count -= 1
         return self._count < self._rows_max
 
@@ -165,7 +167,7 @@ class ClusterProgress:
     def drop(self, key: bytes) -> None:
         """Forget a deployment of which nothing is left."""
         for node in self._rows.pop(key, {}):
-            self._counts[node] -= 1
+            del self._keys[node][key]
             self._count -= 1
 
     def version(self, node: NodeId, key: bytes) -> int:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import SecretKey, verify
@@ -46,7 +47,7 @@ EPOCH_FIRST_MAX = 1_000_000  # where none is known, and of those who may not can
 EPOCH_STEP_MAX = 1_000  # above the last one that is known: two parts of a cluster that were apart
 ISSUED_MAX_S = 2**40  # year 36,812: leaves the sum with any interval inside 53 bits
 _HEAD = struct.Struct("<BB32sQIQ32s")
-_SIGNATURE_BYTES = 64
+_KEY_BYTES, _SIGNATURE_BYTES = 32, 64
 STATEMENT_BYTES = _HEAD.size + _SIGNATURE_BYTES
 _DOMAIN = b"gossipd-statement-1 "
 
@@ -90,7 +91,12 @@ class Statement:
     @classmethod
     def decode(cls, wire: bytes) -> Statement:
         """The statement, if the key that it names has signed it; whether that key may sign is not checked here. Raises
-        ManifestError ``E_SCHEMA_VERSION``, ``E_DECODE`` or ``E_SIG_INVALID``."""
+        ManifestError ``E_SCHEMA_VERSION``, ``E_DECODE`` or ``E_SIG_INVALID``. Membership's judgement and the deployment
+        brain each ask for it, and a check of a signature costs more than all else: the last few are remembered."""
+        return _decoded(wire)
+
+    @classmethod
+    def _from_wire(cls, wire: bytes) -> Statement:
         if not wire or wire[0] != STATEMENT_VERSION:
             found = wire[0] if wire else "none"
             raise ManifestError(f"statement version {found}, supported {STATEMENT_VERSION}", code="E_SCHEMA_VERSION")
@@ -109,6 +115,21 @@ class Statement:
         if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):
             raise ManifestError("a statement's signature does not match its content", code="E_SIG_INVALID")
         return cls(DeploymentId(deployment), epoch, Verb(verb), manifest_bytes, issued_s, signer, signature)
+
+
+def signer_of(wire: bytes) -> bytes:
+    """The key that bytes name, which may be no statement, or one that another key has signed."""
+    return wire[_HEAD.size - _KEY_BYTES : _HEAD.size]
+
+
+def verb_of(wire: bytes) -> Verb | None:
+    """The verb that bytes name, which may be no statement."""
+    return Verb(wire[1]) if wire[1:2] and wire[1] in set(Verb) else None
+
+
+@lru_cache(maxsize=64)
+def _decoded(wire: bytes) -> Statement:
+    return Statement._from_wire(wire)
 
 
 def epoch_after(last: int, verb: Verb) -> int:

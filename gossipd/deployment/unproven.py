@@ -5,14 +5,20 @@ what is believed (``statement_store``), and pulling (``deployment_steps``).
 
 Anybody who may sign can sign statements about nothing. So these are no deployments: they take no room, are not kept on
 disk, are never signed again for others, and end after a time. Each signer has a few that are looked into; its others
-wait for those. Where all are too many the signer with most of them loses its oldest.
+wait for those. Where all are too many the signer with most of them loses the oldest of those that wait. Rejected: its
+oldest of all, because a signer that says more and more would begin and end a search with every word.
+
+A member can say thousands of such words in a second, so what each of them costs does not grow with their number.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import itemgetter
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement
@@ -22,12 +28,23 @@ WORDS_MAX = 1_024  # as many as a host believes: a late joiner hears all of them
 HOLDERS_MAX = 8
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Word:
+    number: int
+    """In the order of hearing."""
     statement: Statement
     until_s: float
     is_moot: bool
     holders: dict[NodeId, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Signer:
+    """One signer's words, oldest first."""
+
+    words: dict[DeploymentId, _Word] = field(default_factory=dict)
+    open: dict[DeploymentId, _Word] = field(default_factory=dict)
+    """Those of them that are not moot."""
 
 
 class UnprovenStatements:
@@ -42,73 +59,106 @@ class UnprovenStatements:
         self._per_signer_max = per_signer_max
         self._in_all_max = in_all_max
         self._life_s = life_s
-        self._words: dict[tuple[DeploymentId, bytes], _Word] = {}  # oldest first
+        self._heard = 0
+        self._words: dict[int, _Word] = {}  # by number; all live equally long
+        self._signers: dict[bytes, _Signer] = {}
+        self._about: dict[DeploymentId, dict[bytes, _Word]] = {}  # by signer
         self.revision = 0
-        """Grows with every change."""
+        """Grows with every change of what is wanted."""
 
     def add(self, statement: Statement, holder: NodeId, now: float, *, is_moot: bool = False) -> None:
         """A statement that its signer may make, heard from ``holder``. One that ``is_moot`` counts only beside others,
         such as a cancel by a member that has perhaps deployed it: alone it is not worth a pull.
         """
-        key = statement.deployment, statement.signer
-        word = self._words.get(key)
+        word = self._about.get(statement.deployment, {}).get(statement.signer)
         if word is None:
-            word = self._words[key] = _Word(statement, now + self._life_s, is_moot)
+            self._heard += 1
+            word = _Word(self._heard, statement, now + self._life_s, is_moot)
+            self._words[word.number] = word
+            self._signers.setdefault(statement.signer, _Signer()).words[statement.deployment] = word
+            self._about.setdefault(statement.deployment, {})[statement.signer] = word
+            self._sort_in(word)
             if len(self._words) > WORDS_MAX:
                 self._drop_one()
         elif word.statement.rank < statement.rank:
             word.statement = statement  # its time goes on, or a signer could make it last
             word.is_moot = is_moot
+            self._sort_in(word)
         if len(word.holders) < HOLDERS_MAX:
             word.holders[holder] = None
-        self.revision += 1
+
+    def _sort_in(self, word: _Word) -> None:
+        """A word is new, or says something else."""
+        statement = word.statement
+        open_words = self._signers[statement.signer].open
+        was_wanted = self._is_wanted(word)
+        if word.is_moot:
+            open_words.pop(statement.deployment, None)
+        else:
+            open_words[statement.deployment] = word
+        self.revision += was_wanted or self._is_wanted(word)
+
+    def _is_wanted(self, word: _Word) -> bool:
+        return any(one is word for one in self._first(self._signers[word.statement.signer]))
+
+    def _first(self, signer: _Signer) -> Iterator[_Word]:
+        """Those that are looked into, if all signers' are not too many."""
+        return islice(signer.open.values(), self._per_signer_max)
 
     def _drop_one(self) -> None:
-        [(loudest, _)] = Counter(signer for _, signer in self._words).most_common(1)
-        del self._words[next(key for key in self._words if key[1] == loudest)]
+        loudest = max(self._signers.values(), key=lambda one: len(one.words))
+        waiting = (word for word in loudest.words.values() if not self._is_wanted(word))
+        self._drop(next(waiting, None) or next(iter(loudest.words.values())))
+
+    def _drop(self, word: _Word) -> None:
+        deployment, by = word.statement.deployment, word.statement.signer
+        self.revision += self._is_wanted(word)
+        signer = self._signers[by]
+        del self._words[word.number], signer.words[deployment], self._about[deployment][by]
+        signer.open.pop(deployment, None)
+        if not signer.words:
+            del self._signers[by]
+        if not self._about[deployment]:
+            del self._about[deployment]
 
     def wanted(self) -> dict[DeploymentId, Statement]:
         """Deployments to look into now, each with one of its statements: every signer's oldest first."""
-        places: Counter[bytes] = Counter()
-        ranked: list[tuple[int, Statement]] = []
-        for word in self._words.values():
-            signer = word.statement.signer
-            if not word.is_moot and places[signer] < self._per_signer_max:
-                ranked.append((places[signer], word.statement))
-                places[signer] += 1
-        ranked.sort(key=lambda one: one[0])
-        return {one.deployment: one for _, one in ranked[: self._in_all_max]}
+        ranked = [
+            (place, word.number, word.statement)
+            for signer in self._signers.values()
+            for place, word in enumerate(self._first(signer))
+        ]
+        ranked.sort(key=itemgetter(0, 1))
+        return {one.deployment: one for _, _, one in ranked[: self._in_all_max]}
 
     def of(self, deployment: DeploymentId) -> list[Statement]:
         """All words on one deployment, lowest rank first."""
-        words = (word.statement for (about, _), word in self._words.items() if about == deployment)
-        return sorted(words, key=lambda one: one.rank)
+        return sorted((word.statement for word in self._of(deployment)), key=lambda one: one.rank)
+
+    def _of(self, deployment: DeploymentId) -> list[_Word]:
+        return sorted(self._about.get(deployment, {}).values(), key=lambda one: one.number)
 
     def holders(self, deployment: DeploymentId) -> list[NodeId]:
         """Hosts that have told of the deployment, first ones first."""
-        return [holder for (about, _), word in self._words.items() if about == deployment for holder in word.holders]
+        return [holder for word in self._of(deployment) for holder in word.holders]
 
     def take(self, deployment: DeploymentId) -> list[tuple[Statement, NodeId]]:
         """The same as ``of``, each with the host that brought it, and forget them: the manifest was verified, or
         refused for good.
         """
-        taken = []
-        for statement in self.of(deployment):
-            word = self._words.pop((deployment, statement.signer))
-            taken.append((statement, next(iter(word.holders))))
-            self.revision += 1
-        return taken
+        words = sorted(self._of(deployment), key=lambda one: one.statement.rank)
+        for word in words:
+            self._drop(word)
+        return [(word.statement, next(iter(word.holders))) for word in words]
 
     def expire(self, now: float) -> None:
         """Drop what was not proven in time."""
-        for key, word in list(self._words.items()):
-            if word.until_s <= now:
-                del self._words[key]
-                self.revision += 1
+        while self.next_deadline() <= now:
+            self._drop(next(iter(self._words.values())))
 
     def next_deadline(self) -> float:
         """When ``expire`` is wanted next."""
-        return min((word.until_s for word in self._words.values()), default=float("inf"))
+        return next((word.until_s for word in self._words.values()), math.inf)
 
     def __len__(self) -> int:
         return len(self._words)

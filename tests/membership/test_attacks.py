@@ -476,9 +476,9 @@ def test_one_writer_fills_its_quota_and_no_more() -> None:
         for number in range(30):
             say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1"))
     store = cluster.swim(OBSERVER)._event_store
-    assert dict(store._written) == {b"b": 10, b"c": 10, b"d": 10, b"e": 10}
+    assert {writer: len(rows) for writer, rows in store._written.items()} == {b"b": 10, b"c": 10, b"d": 10, b"e": 10}
     say(cluster, word(cluster, b"honest", 1, b"a1"))
-    assert store._written[b"a"] == 1
+    assert len(store._written[b"a"]) == 1
     assert len(store) == 40
 
 

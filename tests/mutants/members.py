@@ -106,8 +106,8 @@ MUTANTS = (
         "one-writer-fills-the-table",
         "A writer has no quota of statements.",
         "membership/event_store.py",
-        "        if self._written[writer] >= limit // _WRITERS_SHARE:\n",
-        "        if self._written[writer] >= limit:\n",
+        "        if written >= limit // _WRITERS_SHARE:\n",
+        "        if written >= limit:\n",
         (_ATTACKS,),
     ),
     Mutant(

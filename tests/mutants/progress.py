@@ -74,8 +74,16 @@ MUTANTS = (
         "one-host-fills-the-table-of-progress",
         "Rows of one host are not counted.",
         "gossipd/deployment/progress_table.py",
-        "        if self._counts[node] >= ROWS_PER_HOST_MAX:\n",
-        "        if self._counts[node] < 0:\n",
+        "        if len(keys := self._keys[node]) >= ROWS_PER_HOST_MAX:\n",
+        "        if len(keys := self._keys[node]) >= 2 * self._rows_max:\n",
+        (_RECORD,),
+    ),
+    Mutant(
+        "keeps-what-a-host-told-of-nothing",
+        "A deployment of which no host tells any more stays in the table.",
+        "gossipd/deployment/progress_table.py",
+        "            if not self._rows[oldest]:\n",
+        "            if oldest not in self._rows:\n",
         (_RECORD,),
     ),
     Mutant(

@@ -8,6 +8,7 @@ _PATHS = "tests/gossipd/manifest/test_paths.py"
 _CORE = "tests/gossipd/core"
 _ORDERS = "tests/gossipd/deployment/test_orders.py"
 _UNPROVEN = "tests/gossipd/deployment/test_unproven.py"
+_RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
@@ -154,6 +155,46 @@ MUTANTS = (
         "        self._life_s = life_s\n",
         "        self._life_s = life_s * 2**30\n",
         (_UNPROVEN,),
+    ),
+    Mutant(
+        "begins-a-search-with-every-word",
+        "Of a signer with too many words the oldest goes, which is looked into, so the next one is.",
+        "gossipd/deployment/unproven.py",
+        "        self._drop(next(waiting, None) or next(iter(loudest.words.values())))\n",
+        "        self._drop(next(iter(loudest.words.values())))\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "looks-at-all-words-for-each",
+        "Each word on nothing has all that is looked into looked at again.",
+        "gossipd/deployment/unproven.py",
+        "        self.revision += was_wanted or self._is_wanted(word)\n",
+        "        self.revision += 1\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "one-signer-has-all-signatures-checked",
+        "A member may have as many new statements checked and passed on as it likes.",
+        "gossipd/daemon/gossip_rules.py",
+        "not self._statement_quotas.has(quota, now):\n",
+        "not quota:\n",
+        (_RULES,),
+    ),
+    Mutant(
+        "charges-whom-a-forger-names",
+        "A statement that is badly signed counts against the member that it names.",
+        "gossipd/daemon/gossip_rules.py",
+        "        if now >= self._bounded_from_s and verdict is not None:\n",
+        "        if now >= self._bounded_from_s:\n",
+        (_RULES,),
+    ),
+    Mutant(
+        "lets-anybody-use-up-a-signers-bound",
+        "A cancel that is not kept, said again and again, uses up what its signer has for deploys.",
+        "gossipd/daemon/gossip_rules.py",
+        'if verb_of(payload) is Verb.DEPLOY else "moot"',
+        'if payload else "moot"',
+        (_RULES,),
     ),
     Mutant(
         "gives-one-signer-all-pulls",

@@ -9,7 +9,7 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.audit_gossip import HeadRules
-from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.gossip_rules import STATEMENTS_BURST, STATEMENTS_FREE_S, STATEMENTS_PER_S, GossipRules
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import HostState, Progress
@@ -22,35 +22,41 @@ from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NodeId, node_id
 
-KEY, STRANGER = SecretKey(b"s" * 32), SecretKey(b"x" * 32)
+KEY, OTHER, STRANGER = SecretKey(b"s" * 32), SecretKey(b"t" * 32), SecretKey(b"x" * 32)
 SIGNER = KEY.public.ed25519
 DEPLOYMENT = DeploymentId(b"d" * 32)
 REFUSED: list[tuple[bytes | None, str]] = []
 WRITERS = {
-    node_id(one.public.ed25519): ProgressWriter(one.public.ed25519, signs=True, began_s=0)
-    for one in (KEY, SecretKey(b"t" * 32))
+    node_id(one.public.ed25519): ProgressWriter(one.public.ed25519, signs=True, began_s=0) for one in (KEY, OTHER)
 }
 NOW_S = 1_800_000_000
 
 
 class StoppedClocks:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
     def wall_s(self) -> float:
         return NOW_S
 
     def monotonic_s(self) -> float:
-        return 0.0
+        return self.now_s
 
 
-def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY) -> Statement:
-    return sign_statement(key, DEPLOYMENT, epoch=epoch, verb=verb, manifest_bytes=100, now_s=NOW_S)
+def statement(
+    *, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY, deployment: DeploymentId = DEPLOYMENT
+) -> Statement:
+    return sign_statement(key, deployment, epoch=epoch, verb=verb, manifest_bytes=100, now_s=NOW_S)
 
 
-def rules(known: Statement | None = None, clock: ClusterClock | None = None) -> GossipRules:
+def rules(
+    known: Statement | None = None, clock: ClusterClock | None = None, clocks: StoppedClocks | None = None
+) -> GossipRules:
     store = StatementStore()
     if known is not None:
         store.hear(known, {SIGNER})
     roster = SimpleNamespace(
-        signers={SIGNER}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
+        signers={SIGNER, OTHER.public.ed25519}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
         progress_writer=WRITERS.get,
     )  # fmt: skip
     heads = SimpleNamespace(judge=lambda key, version, payload: Verdict(key))
@@ -61,7 +67,7 @@ def rules(known: Statement | None = None, clock: ClusterClock | None = None) -> 
         ClusterProgress(),
         cast(HeadRules, heads),
         said,
-        clocks=StoppedClocks(),
+        clocks=clocks or StoppedClocks(),
         cluster_clock=clock,
     )
 
@@ -121,6 +127,67 @@ def test_what_is_refused_is_written_down_by_signer_and_code() -> None:
     assert judged(statement(key=STRANGER)) is not None, "a joiner's, perhaps"
     assert [signer for signer, _ in REFUSED] == [SIGNER, None]
     assert all(code.startswith("E_") for _, code in REFUSED)
+
+
+def about(
+    number: int, key: SecretKey = KEY, *, altered: bool = False, verb: Verb = Verb.DEPLOY
+) -> tuple[bytes, int, bytes]:
+    deployment = DeploymentId(number.to_bytes(32, "big"))
+    one = statement(key=key, deployment=deployment, epoch=1 + (verb is not Verb.DEPLOY), verb=verb)
+    wire = one.encode()
+    return one.deployment, one.rank, wire[:-1] + bytes((wire[-1] ^ altered,))
+
+
+def spent(clocks: StoppedClocks) -> GossipRules:
+    """Rules whose one signer has said all that it may."""
+    judging = rules(clocks=clocks)
+    clocks.now_s = STATEMENTS_FREE_S
+    for number in range(int(STATEMENTS_BURST)):
+        assert judging.judge(PayloadKind.STATEMENT, *about(number)) == Verdict(SIGNER)
+    return judging
+
+
+def test_one_signer_has_so_many_statements_looked_at_and_no_more() -> None:
+    clocks = StoppedClocks()
+    judging = spent(clocks)
+    assert judging.judge(PayloadKind.STATEMENT, *about(1_000)) == Verdict(SIGNER, is_too_much=True)
+    assert judging.judge(PayloadKind.STATEMENT, *about(1_000, altered=True)) == Verdict(SIGNER, is_too_much=True)
+    assert judging.judge(PayloadKind.STATEMENT, *about(1_000, OTHER)) == Verdict(OTHER.public.ed25519)
+    clocks.now_s += 1.0
+    found = [judging.judge(PayloadKind.STATEMENT, *about(1_000 + number)) for number in range(100)]
+    assert found.count(Verdict(SIGNER)) == STATEMENTS_PER_S
+
+
+def test_what_is_said_again_uses_up_nothing_that_counts() -> None:
+    clocks = StoppedClocks()
+    judging = rules(statement(), clocks=clocks)
+    judging._statements.supersede(DeploymentId(bytes(31) + b"!"))
+    clocks.now_s = STATEMENTS_FREE_S
+    for number in range(2 * int(STATEMENTS_BURST)):
+        judging.judge(PayloadKind.STATEMENT, *about(ord("!")))
+        moot = judging.judge(PayloadKind.STATEMENT, *about(7, verb=Verb.CANCEL))
+        judging.judge(PayloadKind.STATEMENT, *about(7, SecretKey(number.to_bytes(32, "big"))))
+    assert moot == Verdict(SIGNER, is_too_much=True)
+    assert judging.judge(PayloadKind.STATEMENT, *about(8)) == Verdict(SIGNER)
+    later = statement(epoch=3)
+    assert judging.judge(PayloadKind.STATEMENT, DEPLOYMENT, later.rank, later.encode()) == Verdict(SIGNER)
+    unknown = judging.judge(PayloadKind.STATEMENT, *about(9, STRANGER))
+    assert unknown == Verdict(STRANGER.public.ed25519, is_too_much=True), "they have one bound together"
+
+
+def test_forged_statements_count_against_nobody_that_they_name() -> None:
+    clocks = StoppedClocks()
+    judging = rules(clocks=clocks)
+    clocks.now_s = STATEMENTS_FREE_S
+    for number in range(int(STATEMENTS_BURST) + 1):
+        assert judging.judge(PayloadKind.STATEMENT, *about(number, altered=True)) is None
+    assert judging.judge(PayloadKind.STATEMENT, *about(0)) == Verdict(SIGNER)
+
+
+def test_a_host_that_has_just_started_hears_all_statements_at_once() -> None:
+    judging = rules()
+    found = {judging.judge(PayloadKind.STATEMENT, *about(number)) for number in range(2 * int(STATEMENTS_BURST))}
+    assert found == {Verdict(SIGNER)}
 
 
 def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:

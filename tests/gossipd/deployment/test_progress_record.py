@@ -382,6 +382,16 @@ def test_a_host_that_tells_of_very_much_pushes_out_only_its_own_rows() -> None:
     assert table.host(liar, KEY) is None
     assert table.host(liar, key) is not None
     assert len(table.to_bytes()) < 80 * ROWS_PER_HOST_MAX
+    assert len(table._rows) == ROWS_PER_HOST_MAX + 1, "of the others nothing is left"
+
+
+def test_of_a_host_that_tells_of_very_much_what_it_tells_again_stays() -> None:
+    table = ClusterProgress()
+    [host] = fill(table, halfway())
+    for number in range(2 * ROWS_PER_HOST_MAX):
+        table.record(host, number.to_bytes(8, "big"), START_MS, halfway(), now=20.0 + number)
+        table.record(host, KEY, START_MS + number, halfway(), now=20.0 + number)
+    assert table.host(host, KEY) is not None
 
 
 def test_only_readers_that_spoke_lately_are_blamed() -> None:

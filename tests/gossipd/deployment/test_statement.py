@@ -7,7 +7,17 @@ import dataclasses
 import pytest
 
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.statement import EPOCH_MAX, STATEMENT_BYTES, Statement, Verb, epoch_after, sign_statement
+from gossipd.deployment import statement as module
+from gossipd.deployment.statement import (
+    EPOCH_MAX,
+    STATEMENT_BYTES,
+    Statement,
+    Verb,
+    epoch_after,
+    sign_statement,
+    signer_of,
+)  # fmt: skip
+from gossipd.identity.keys import verify
 from gossipd.manifest.errors import ManifestError
 from tests.gossipd.manifest.making import PUBLISHER, STRANGER
 
@@ -30,6 +40,20 @@ def test_what_was_signed_comes_back_and_fits_into_a_datagram_many_times() -> Non
     assert len(wire) == STATEMENT_BYTES == 150
     assert word().signer == PUBLISHER.public.ed25519
     assert word().issued_s == 1_790_000_000
+
+
+def test_a_signature_is_checked_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+
+    def counted(key: bytes, signature: bytes, message: bytes) -> bool:
+        checked.append(key)
+        return verify(key, signature, message)
+
+    monkeypatch.setattr(module, "verify", counted)
+    wire = word(epoch=777).encode()
+    assert Statement.decode(wire) is Statement.decode(bytes(bytearray(wire)))
+    assert checked == [signer_of(wire)]
+    assert [code_of(wire[:-1] + b"!") for _ in range(2)] == ["E_SIG_INVALID"] * 2
 
 
 def test_the_wire_form_is_kept_for_ever() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment import unproven as module
@@ -11,7 +13,7 @@ from gossipd.deployment.statement_file import register_from_bytes, register_to_b
 from gossipd.deployment.unproven import PullShares, UnprovenStatements
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
-from membership.member import NodeId, node_id
+from membership.member import node_id
 from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import PUBLISHER, manifest
 
@@ -231,15 +233,51 @@ def test_every_signers_oldest_are_looked_into_first() -> None:
     assert list(made.wanted()) == [nothing(1), nothing(9), nothing(2)]
 
 
-def test_the_signer_with_most_loses_its_oldest() -> None:
+def test_the_signer_with_most_loses_the_oldest_that_waits() -> None:
     made = table()
     made.add(said(nothing(5_000)), PEER, 0.0)
     for number in range(module.WORDS_MAX + 10):
-        made.add(said(nothing(number), secret=LIAR), NodeId(b"l" * 16), 0.0)
+        made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 0.0)
     assert len(made) == module.WORDS_MAX
     assert made.of(nothing(5_000))
-    assert not made.of(nothing(10))
-    assert made.of(nothing(11))
+    assert [bool(made.of(nothing(number))) for number in (0, 1, 2, 12, 13)] == [True, True, False, False, True]
+
+
+def test_where_nobodys_word_waits_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORDS_MAX", 1)
+    made = table()
+    made.add(said(nothing(0)), PEER, 0.0)
+    made.add(said(nothing(1), secret=LIAR), LIAR_NODE, 0.0)
+    assert list(made.wanted()) == [nothing(1)]
+    assert (made.of(nothing(0)), len(made)) == ([], 1)
+
+
+def test_words_that_wait_change_nothing_that_is_looked_into() -> None:
+    made = table()
+    for number in range(2):
+        made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 0.0)
+    wanted, revision = made.wanted(), made.revision
+    for number in range(2, module.WORDS_MAX + 50):
+        made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 1.0)
+    assert (made.wanted(), made.revision) == (wanted, revision), "or each of them would have all be looked at again"
+    made.add(said(nothing(1), epoch=3, secret=LIAR), PEER, 2.0)
+    assert made.revision == revision + 1
+    assert made.wanted()[nothing(1)].epoch == 3
+    made.expire(600.0)
+    assert list(made.wanted()) == [nothing(52), nothing(53)]
+    assert made.next_deadline() == 601.0
+
+
+def test_a_cancel_that_becomes_a_deploy_is_looked_into() -> None:
+    made = table()
+    made.add(said(nothing(0), epoch=2, verb=Verb.CANCEL), PEER, 0.0, is_moot=True)
+    assert made.wanted() == {}
+    made.add(said(nothing(0), epoch=3), PEER, 0.0)
+    made.add(said(nothing(0), epoch=3, secret=LIAR), LIAR_NODE, 0.0)
+    assert list(made.wanted()) == [nothing(0)]
+    assert made.holders(nothing(0)) == [PEER, LIAR_NODE]
+    assert [holder for _, holder in made.take(nothing(0))] == [PEER, LIAR_NODE]
+    assert (made.wanted(), made.holders(nothing(0)), len(made)) == ({}, [], 0)
 
 
 def test_a_signer_cannot_make_its_word_last() -> None:
