@@ -99,7 +99,7 @@ MUTANTS = (
         "a-superseded-word-is-a-fault",
         "Hosts that supersede a version a second later are taken for forgers, and their datagrams dropped.",
         "gossipd/daemon/gossip_rules.py",
-        "            return Verdict(statement.signer, is_over=True)\n",
+        "            return Verdict(signer_of(payload), is_over=True)\n",
         "            return None\n",
         ("tests/gossipd/daemon/test_gossip_rules.py",),
     ),
