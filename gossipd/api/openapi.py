@@ -170,7 +170,7 @@ OPERATIONS = (
         "Take a manifest, a file of this host; or only judge it.",
         Deployed,
         body=("manifest",),
-        optional=("dry_run",),
+        optional=("dry_run", "budget"),
     ),
     _Operation("post", "/v1/cancel", "Stop a deployment everywhere.", Done, body=_MODEL, optional=("force",)),
     _Operation("post", "/v1/pause", "Begin no fetch and no read, everywhere.", Done, body=_MODEL),
@@ -293,6 +293,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "how": {"type": "string", "enum": ["copy", "reflink"], "default": "copy"},
     "wait_s": {"type": "number", "minimum": 0},
     "dry_run": {"type": "boolean", "default": False},
+    "budget": {"type": "string", "description": "of external bytes, as in 600GB; of money, as in 50; or none"},
 }
 
 

@@ -131,9 +131,10 @@ class StatusPort(Protocol):
 class AdminPort(Protocol):
     """Commands of this host's operator."""
 
-    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
-        """Take a manifest, the path of a file of this host, as one from the inbox; or only judge it. Raises
-        GossipdError: the file, its signature, its version."""
+    async def deploy(self, manifest: str, *, dry_run: bool, budget: str) -> Deployed:
+        """Take a manifest, the path of a file of this host, as one from the inbox; or only judge it. ``budget``: for
+        reads of storage, as ``source_budget.parse_budget`` has it; empty leaves it. Raises GossipdError: the file, its
+        signature, its version; the budget, or this host may not give it one."""
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         """Stop a deployment in the whole cluster. Raises NotFoundError; LocalError ``E_COMPLETE`` when all have it, but

@@ -208,8 +208,9 @@ class _AdminRoutes:
         self._operations = operations
 
     async def deploy(self, request: Request) -> Response:
-        fields = await _fields(request, "manifest", optional=("dry_run",))
-        return _json(await self._operations.deploy(fields["manifest"], dry_run=_is_set(fields, "dry_run")))
+        fields = await _fields(request, "manifest", optional=("dry_run", "budget"))
+        dry_run, budget = _is_set(fields, "dry_run"), fields.get("budget", "")
+        return _json(await self._operations.deploy(fields["manifest"], dry_run=dry_run, budget=budget))
 
     async def cancel(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version", optional=("force",))

@@ -26,23 +26,36 @@ _SURE = "would take it"
 
 
 @click.command(
-    epilog=examples("gossipd deploy qwen-3.manifest --dry-run --link 25Gbit", "gossipd deploy qwen-3.manifest")
+    epilog=examples(
+        "gossipd deploy qwen-3.manifest --dry-run --link 25Gbit",
+        "gossipd deploy qwen-3.manifest",
+        "gossipd deploy qwen-3.manifest --budget 600GB",
+    )
 )
 @click.argument("manifest", metavar="MANIFEST", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Deploy nothing: who would take it, and how long it would last at least.")
 @click.option("--link", type=RateParam(), default="10Gbit", show_default=True, help="Of each host, for --dry-run.")
 @click.option("--external", type=RateParam(), help="Of storage, for --dry-run. Default: as one host's link.")
+@click.option(
+    "--budget", metavar="BYTES|MONEY",
+    help="What all hosts may read of it from storage: 600GB, or money such as 50 (sources.money_per_gb), or none.",
+)  # fmt: skip
 @daemon_options
 def deploy(
-    *, manifest: Path, dry_run: bool, link: float, external: float | None, client: StatusClient, as_json: bool
-) -> int:
+    *, manifest: Path, dry_run: bool, link: float, external: float | None, budget: str | None, client: StatusClient,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Deploy a signed manifest from this host on.
 
     The daemon judges it as one in its inbox. With --dry-run nothing is deployed: its signature and version are judged
     here, and for every target it is said whether it is alive, has room, and trusts the same keys. Exit code 9 when a
     target would not take it. `gossipd wait NAME@VERSION` then waits.
+
+    With --budget reads of storage are held when it is spent, and hosts say so (`source_budget`); deploying it again
+    with another one changes it.
     """
-    options = {"dry_run": True} if dry_run else {}
+    options: dict[str, object] = {"dry_run": True} if dry_run else {}
+    options |= {} if budget is None else {"budget": budget}
     answer = client.order("deploy", manifest=str(manifest.absolute()), **options)
     if not dry_run:
         return tell(answer, as_json=as_json)

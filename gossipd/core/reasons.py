@@ -306,7 +306,8 @@ class HostReason(Enum):
     SOURCE_BUDGET = (
         "source_budget", 56, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
         "the budget for reads of storage is spent, and no living host holds the rest",
-        "raise `sources.budget_bytes` or `sources.budget_money` on every host, then `SIGHUP`", 5,
+        "deploy it again with a higher `--budget`; or raise `sources.budget_bytes` or `sources.budget_money` on every "
+        "host, then `SIGHUP`", 5,
     )  # fmt: skip
     WANT = (
         "want", 57, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.USAGE,

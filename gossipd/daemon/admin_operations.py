@@ -17,6 +17,7 @@ from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep, Want
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
+from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.job_publishing import read_envelope
 from gossipd.daemon.judging import judge_by_trust
@@ -65,14 +66,17 @@ class AdminOperations:
     witness: Witness
     watermarks: Watermarks
     wants: WantOrders
+    budgets: BudgetOrders
 
-    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
+    async def deploy(self, manifest: str, *, dry_run: bool, budget: str) -> Deployed:
         path = Path(manifest)
         envelope = await run_blocking(read_envelope, path)
         judged = await judge_by_trust(envelope, self.reloader.live.trusted())
         row = manifest_row(judged)
+        limit = self.budgets.judged(judged, budget) if budget else None
         if not dry_run:
-            sentence = await self.driver.offer(envelope, path.name[:80])
+            async with self.budgets.with_deployment(judged, limit):
+                sentence = await self.driver.offer(envelope, path.name[:80])
             return Deployed(changed=True, sentence=sentence, manifest=row)
         judged.check_time(time.time())
         highest = max((one.manifest.version for one in self.lifecycle.find(judged.name) if one.manifest), default=-1)

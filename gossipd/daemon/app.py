@@ -38,6 +38,7 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
 from gossipd.daemon.budget_check import BudgetCheck
+from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.clock_watch import ClockWatch
 from gossipd.daemon.contacts import keep_joining
@@ -122,7 +123,7 @@ class App:
         record = settings_mapping.own_record(config, keys, boot)
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
-        self._histories = self._state.histories()
+        self._histories, self._budgets = self._state.histories(), self._state.budgets()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._clocks, self._cluster_clock = SystemClocks(), ClusterClock()
         rules = GossipRules(
@@ -177,10 +178,14 @@ class App:
             self.live, chunk_access=ChunkAccess(self._store, self._state, self._directory, lifecycle), tokens=tokens,
             directory=self._directory, driver=self._driver, plane=self._plane, reports=self.reports,
         )  # fmt: skip
+        self._budget_check = BudgetCheck(
+            live=self.live, table=self._progress, lifecycle=lifecycle, directory=self._directory,
+            roster=self._cluster_roster, statements=self._statements, ordered=self._budgets,
+        )  # fmt: skip
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,
             deployments=self._deployments, membership_host=self._membership_host, reports=self.reports,
-            budget=BudgetCheck(self.live, self._progress, lifecycle, self._directory.own),
+            budget=self._budget_check,
         )  # fmt: skip
         self._peer_wants = PeerWants(driver=self._driver, directory=self._directory, table=self._progress)
         actions = SwarmActions(
@@ -197,11 +202,12 @@ class App:
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
-            histories=self._histories, listener=self._feed,
+            histories=self._histories, budgets=self._budgets, listener=self._feed,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
             alarms=self.reports.alarms, witness=self._witness, histories=self._histories,
+            budgets=self._budgets,
         )  # fmt: skip
         self._audit_gossip = AuditGossip(
             self.reports.audit, self._witness, self._membership_host, self._directory, self._state, self.reports.alarms,
@@ -227,13 +233,14 @@ class App:
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
-            histories=self._histories,
+            histories=self._histories, budget_check=self._budget_check,
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader, watermarks=self._watermarks,
+            budgets=BudgetOrders(self._budget_check, self._state, self._cluster_clock, self.reports.audit),
             wants=WantOrders(
                 live=self.live, state=self._state, driver=self._deployments, audit=self.reports.audit
             ),

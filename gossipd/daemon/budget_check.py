@@ -1,39 +1,65 @@
 """Before each read of external storage: whether the deployment's budget allows it.
 
-What lives here: asking, with the settings in force and the counters of the moment, and the error. What does not: the
-decision (``deployment.source_budget``).
+What lives here: asking, with the settings and orders in force and the counters of the moment, and the error; which
+orders of other hosts are followed. What does not: the decision (``deployment.source_budget``), and keeping orders
+(``deployment.ordered_budgets``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.ordered_budgets import OrderedBudgets
+from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.source_budget import spent_bytes, why_held
+from gossipd.deployment.source_budget import SourceBudget, spent_bytes, why_held
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.sources.errors import SourceBudgetError
-from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetCheck:
     """One per daemon, on the trio loop."""
 
     live: LiveSettings
     table: ClusterProgress
     lifecycle: DeploymentTable
-    own: NodeId
+    directory: MemberDirectory
+    roster: ClusterRoster
+    statements: StatementStore
+    ordered: OrderedBudgets
 
     def refusal(self, deployment: DeploymentId, chunks: Sequence[ChunkIndex]) -> SourceBudgetError | None:
         """The error to tell instead of reading these chunks; of none, whether any may be read."""
-        budget = settings_mapping.source_budget(self.live.config)
         record = self.lifecycle.get(deployment)
-        if budget.limit_bytes is None or record is None or record.manifest is None:
+        if record is None or record.manifest is None:
+            return None
+        budget = self.budget_of(record)
+        if budget.limit_bytes is None:
             return None
         wanted = sum(record.manifest.chunk_length(chunk) for chunk in chunks) or 1
-        why = why_held(budget, spent_bytes(self.table, record, self.own), wanted)
+        why = why_held(budget, spent_bytes(self.table, record, self.directory.own), wanted)
         return None if why is None else SourceBudgetError(record.label, why)
+
+    def budget_of(self, record: DeploymentRecord) -> SourceBudget:
+        """What is in force for a deployment."""
+        key = progress_key(record.id)
+        self._hear_orders(record.id, key)
+        return replace(settings_mapping.source_budget(self.live.config), ordered_bytes=self.ordered.limit_bytes(key))
+
+    def _hear_orders(self, deployment: DeploymentId, key: bytes) -> None:
+        """Follow those who may cancel it, because a budget of one byte does the same."""
+        for node, told in self.table.budgets(key).items():
+            known = self.directory.record(node)
+            if known is None or node == self.directory.own:
+                continue
+            if self.roster.may_cancel(known.public_key, self.statements.authors(deployment)):
+                self.ordered.take(key, told, is_own=False)

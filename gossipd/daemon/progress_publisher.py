@@ -28,6 +28,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
 from gossipd.deployment.history import Histories
+from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_record import HostState, Progress, next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
@@ -62,6 +63,7 @@ class ProgressPublisher:
     membership_host: MembershipHost
     clock: ClusterClock
     histories: Histories = field(default_factory=Histories)
+    budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
     listener: ProgressListener | None = None
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
@@ -124,6 +126,7 @@ class ProgressPublisher:
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
         if progress.state is HostState.COMPLETE and deployment.manifest is not None:
             progress = replace(progress, current=self.store.current(deployment.manifest.name))
+        progress = replace(progress, budget=self.budgets.told(short_key))
         self.table.take_back(own, short_key, int((wall_s + CLOCKS_APART_MAX_S) * 1000))
         version = next_version(self.table.version(own, short_key), wall_s)
         before = self.table.host(own, short_key)

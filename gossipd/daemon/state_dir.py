@@ -10,6 +10,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
     DIR/state/histories          the course of the latest deployments (``deployment.history``)
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
+    DIR/state/budgets            budgets that were ordered with deployments (``deployment.ordered_budgets``)
     DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
     DIR/state/publishing/<id>    empty: the store makes a copy that no statement tells of yet
@@ -32,6 +33,7 @@ from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.history import Histories, HistoryFormatError
+from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
@@ -46,6 +48,7 @@ from membership.tombstones import Tombstone
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
+BUDGETS = "budgets"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
@@ -153,6 +156,15 @@ class StateDirectory:
     def keep_histories(self, kept: bytes) -> None:
         """``Histories.to_bytes``."""
         self._write(HISTORIES, kept)
+
+    def budgets(self) -> OrderedBudgets:
+        """Raises OrderedBudgetsError: taken for none, a damaged file would have this host read without a limit."""
+        kept = self._read(BUDGETS)
+        return OrderedBudgets() if kept is None else OrderedBudgets.from_bytes(kept)
+
+    def keep_budgets(self, kept: bytes) -> None:
+        """``OrderedBudgets.to_bytes``. Durable on return."""
+        self._write(BUDGETS, kept)
 
     def witness(self) -> Witness:
         """The heads that other hosts told; none when the file cannot be read."""

@@ -19,6 +19,7 @@ from gossipd.core.ids import short
 from gossipd.daemon.reports import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.history import Histories
+from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
@@ -44,12 +45,14 @@ class StateSaver:
     alarms: Alarms
     witness: Witness
     histories: Histories = field(default_factory=Histories)
+    budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
 
     async def run(self) -> None:
         """Never returns."""
         kept_revision, kept_table, table_s = self.register.revision, b"", -math.inf
         kept_roster, roster_s = self._roster(), trio.current_time()
         kept_histories, histories_s = self.histories.revision, trio.current_time()
+        kept_budgets = self.budgets.revision
         self._show_equivocations()
         while True:
             await until_next_look(LOOK_S)
@@ -58,6 +61,9 @@ class StateSaver:
                 kept_revision = self.register.revision
                 self._show_equivocations()
                 writes.append(partial(self.state.keep_register, *snapshot(self.register)))
+            if self.budgets.revision != kept_budgets:
+                kept_budgets = self.budgets.revision
+                writes.append(partial(self.state.keep_budgets, self.budgets.to_bytes()))
             now = trio.current_time()
             if now - roster_s > KEEP_S and (roster := self._roster()) != kept_roster:
                 kept_roster, roster_s = roster, now
@@ -77,7 +83,7 @@ class StateSaver:
             except StateWriteError as error:
                 # All of it is tried again at the next look.
                 kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", ([], []), -math.inf, -math.inf
-                kept_histories = -1
+                kept_histories = kept_budgets = -1
                 self.alarms.ring(error.code, str(error.args[0]))
 
     def _roster(self) -> tuple[list[Record], list[Tombstone]]:

@@ -25,7 +25,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import DeploymentId, short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
-from gossipd.daemon import settings_mapping
+from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
@@ -69,6 +69,7 @@ class DaemonStatus:
     identities: IdentityWatch
     watermarks: Watermarks
     histories: Histories
+    budget_check: BudgetCheck
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -170,7 +171,7 @@ class DaemonStatus:
             started_s=float(deployment.started_s),
             verb=deployment.statement.verb, one_copy=one_copy,
             stall=deployment.stall.value if deployment.stall is not None else None,
-            source_budget_bytes=settings_mapping.source_budget(self.live.config).limit_bytes,
+            source_budget_bytes=self.budget_check.budget_of(deployment).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
             files=manifest.files,
         )  # fmt: skip

@@ -112,7 +112,7 @@ class DeploymentRecord:
             bytes_wanted=self.bytes_wanted,
             rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
             rate_out_bytes_per_s=int(self.rate_out.bytes_per_s), started_s=self.started_s,
-            elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),
+            elapsed_s=0 if self.is_refilling else self.elapsed_s, **counters_of(self.counters),  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property

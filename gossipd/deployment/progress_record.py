@@ -36,6 +36,8 @@ kind bytes what
 4          kept for prints of what this host is configured with
 5    9-49  how many chunks the host wants (3), how many bytes they have (6), and its want; without a want it is too
            long to be told; missing: everything
+6    14    a budget for reads of storage that was ordered on this host: when, in milliseconds since 1970 (8), and how
+           many bytes (6), 0 for no limit
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -62,6 +64,7 @@ NUMBERS_BYTES = 30
 FIELDS_BYTES_MAX = 96  # a subject, a version, a sketch of 32 bytes and prints of 16, with their heads and some more
 SUBJECT_BYTES = 8
 WANT_TOLD_BYTES_MAX = 40  # a preset, or two joined; nobody relies on a host whose want is longer
+BUDGET_BYTES_MAX = 2**48 - 1
 _CHUNKS_WANTED_BYTES, _BYTES_WANTED_BYTES = 3, 6
 _WANTED_BYTES = _CHUNKS_WANTED_BYTES + _BYTES_WANTED_BYTES
 KEY_BYTES = 8  # 2**32 deployments before two share a key by chance; a collision only mixes two rows of a status page
@@ -101,7 +104,8 @@ _BY_REASON = {
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2
-_WANT = 5
+_WANT, _BUDGET = 5, 6
+_ORDERED_BYTES, _LIMIT_BYTES = 8, 6
 CURRENT_BYTES = 8
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
@@ -121,6 +125,18 @@ class ProgressFormatError(RemoteError):
     """Not a record of a known form. Fault: the sender, or the sender is newer. State: unchanged. Retry: no."""
 
     code = "E_PROGRESS_FORMAT"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What all hosts together may read of a deployment from storage, by an order. ``ordered_ms``: since 1970, by the
+    clock of the host where it was given; the later one counts. ``bytes_max``: 0 for no limit."""
+
+    ordered_ms: int
+    bytes_max: int
+
+    def to_bytes(self) -> bytes:
+        return self.ordered_ms.to_bytes(_ORDERED_BYTES, "big") + self.bytes_max.to_bytes(_LIMIT_BYTES, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +169,9 @@ class Progress:
     bytes_wanted: int = 0
     """How many bytes these have, where they are not all. Not in form 1."""
 
+    budget: Budget | None = None
+    """That was ordered on this host. Not in form 1."""
+
     def to_bytes(self) -> bytes:
         """Form 1."""
         head = _number(self.state) << 5 | self.reason.number_in_format_1
@@ -169,6 +188,8 @@ class Progress:
             counts = self.chunks_wanted.to_bytes(_CHUNKS_WANTED_BYTES, "big")
             counts += self.bytes_wanted.to_bytes(_BYTES_WANTED_BYTES, "big")
             fields += bytes([_WANT, len(counts) + len(told)]) + counts + told
+        if self.budget is not None:
+            fields += bytes([_BUDGET, _ORDERED_BYTES + _LIMIT_BYTES]) + self.budget.to_bytes()
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -207,7 +228,8 @@ class Progress:
         want, chunks_wanted, bytes_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
         return cls(
             state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
-            chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, **_values(numbers)
+            chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told.get(_BUDGET)),
+            **_values(numbers),
         )  # fmt: skip
 
 
@@ -258,6 +280,14 @@ def _want(told: bytes) -> tuple[str, int, int]:
         raise ProgressFormatError("a want is not UTF-8") from None
     chunks, count = told[:_CHUNKS_WANTED_BYTES], told[_CHUNKS_WANTED_BYTES:_WANTED_BYTES]
     return text, int.from_bytes(chunks, "big"), int.from_bytes(count, "big")
+
+
+def _budget(told: bytes | None) -> Budget | None:
+    if told is None:
+        return None
+    if len(told) != _ORDERED_BYTES + _LIMIT_BYTES:
+        raise ProgressFormatError(f"a budget has {len(told)} bytes")
+    return Budget(int.from_bytes(told[:_ORDERED_BYTES], "big"), int.from_bytes(told[_ORDERED_BYTES:], "big"))
 
 
 def _fields(data: bytes) -> dict[int, bytes]:

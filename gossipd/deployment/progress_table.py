@@ -31,6 +31,7 @@ from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
 from gossipd.deployment.progress_record import (
     DELETED,
+    Budget,
     HostState,
     Progress,
     ProgressFormatError,
@@ -189,6 +190,13 @@ class ClusterProgress:
     def everybody(self, key: bytes) -> dict[NodeId, HostProgress]:
         """The last record of every host that has told of it; forgotten ones among them."""
         return dict(self._rows.get(key, {}))
+
+    def budgets(self, key: bytes) -> dict[NodeId, Budget]:
+        """What hosts tell of budgets that were ordered there. An order is not later than the record that tells it,
+        whose date was judged."""
+        rows = self._rows.get(key, {}).items()
+        told = {node: row.progress.budget for node, row in rows if row.is_signed}
+        return {node: one for node, one in told.items() if one and 0 < one.ordered_ms <= self._rows[key][node].version}
 
     def had_it_whole(self, key: bytes) -> list[NodeId]:
         """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""

@@ -10,29 +10,33 @@ in them. Rejected: a share of the budget for each seed, which would strand the s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from gossipd.core.units import show_bytes
+from gossipd.core.units import parse_bytes, show_bytes
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.progress_record import progress_key
+from gossipd.deployment.progress_record import BUDGET_BYTES_MAX, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 
 GB = 1_000_000_000  # what storage vendors charge by
+_MONEY = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,4})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBudget:
-    """For each deployment. 0 is no limit; ``money`` is in the currency of ``money_per_gb``."""
+    """For each deployment. 0 is no limit; ``money`` is in the currency of ``money_per_gb``; ``ordered_bytes``: given
+    with the deployment."""
 
     bytes_max: int = 0
     money: float = 0.0
     money_per_gb: float = 0.0
+    ordered_bytes: int = 0
 
     @property
     def limit_bytes(self) -> int | None:
-        """The lower of both, in bytes; None without either."""
-        limits = [self.bytes_max] if self.bytes_max else []
+        """The lowest, in bytes; None without any."""
+        limits = [one for one in (self.bytes_max, self.ordered_bytes) if one]
         if self.money and self.money_per_gb:
             limits.append(int(self.money / self.money_per_gb * GB))
         return min(limits, default=None)
@@ -52,6 +56,24 @@ def why_held(budget: SourceBudget, spent: int, wanted: int) -> str | None:
     if limit is None or spent + wanted <= limit:
         return None
     words = f"{show_bytes(spent)} of {show_bytes(limit)} are read"
-    if budget.money and budget.money_per_gb and limit != budget.bytes_max:
+    if budget.money and budget.money_per_gb and limit not in (budget.bytes_max, budget.ordered_bytes):
         words += f", {spent / GB * budget.money_per_gb:.2f} of {budget.money:.2f} in money"
-    return f"the budget of this deployment is spent: {words}; raise it on every host, then reload"
+    is_ordered = limit == budget.ordered_bytes
+    cure = "deploy it again with a higher --budget" if is_ordered else "raise it on every host, then reload"
+    return f"the budget of this deployment is spent: {words}; {cure}"
+
+
+def parse_budget(text: str, money_per_gb: float) -> int:
+    """Bytes of a budget as a person writes it: ``600GB``, an amount of money such as ``50`` or ``12.50``, or ``none``,
+    which is 0. Raises ValueError: the text, or money without a price."""
+    if text.strip() == "none":
+        return 0
+    if _MONEY.fullmatch(text.strip()):
+        if not money_per_gb:
+            raise ValueError(f"{text!r} without a unit is money, and this host has no sources.money_per_gb")
+        limit = int(float(text) / money_per_gb * GB)
+    else:
+        limit = parse_bytes(text)
+    if not 1 <= limit <= BUDGET_BYTES_MAX:
+        raise ValueError(f"{text!r} is not between 1 byte and 256 TiB; none takes the budget away")
+    return limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.e2e.cluster import Daemon, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, until
 from tests.e2e.test_states import allowed, shown
 from tests.e2e.toy import make_model
 
@@ -44,3 +44,37 @@ def test_a_budget_holds_the_reads_of_all_hosts_and_raising_it_goes_on(tmp_path: 
             gossipd("reload", "--config", made[number].config)
         made.wait_complete("m", 1, at=made[1], hosts=3)
         assert same_tree(model, made[3].tree("m", 1))
+
+
+def limits(made: Cluster, *numbers: int) -> set[object]:
+    """What these hosts say may be read."""
+    return {shown(made[number]).get("source_budget_bytes", "unknown") for number in numbers}
+
+
+def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_restarts(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "500000"}
+    with cluster(tmp_path / "three", environment=environment) as made:
+        for number, rack in ((1, "rack-1"), (2, "rack-1"), (3, "rack-2")):
+            made.add(f"node-{number}", rack).start()
+        made.wait_together()
+        manifest = made.publish(model, "m", 1)
+        refused = gossipd("deploy", manifest, "--budget", "5", "--config", made[1].config, check=False)
+        assert refused.returncode == 2 and "no sources.money_per_gb" in refused.stderr
+        gossipd("deploy", manifest, "--budget", "4MB", "--config", made[1].config)
+        until("all say so", lambda: {host["reason"] for host in shown(made[1])["hosts"]} == {"source_budget"})
+        until("all follow it", lambda: limits(made, 1, 2, 3) == {BUDGET})
+        assert shown(made[1])["source_bytes"] <= BUDGET + PASSED_BYTES_MAX < MODEL_BYTES
+        why = gossipd("why", "m@1", "--config", made[3].config, check=False)
+        assert why.returncode == 11 and "higher `--budget`" in why.stdout
+        other = gossipd("deploy", manifest, "--budget", "none", "--config", made[3].config, check=False)
+        assert other.returncode == 7 and "E_MAY_NOT_CANCEL" in other.stderr, "it did not deploy it first"
+        for number in (1, 3):
+            made[number].stop()
+            made[number].start()
+        made.wait_together()
+        until("they follow it again", lambda: limits(made, 1, 3) == {BUDGET})
+        gossipd("deploy", manifest, "--budget", "none", "--config", made[1].config)
+        made.wait_complete("m", 1, at=made[1], hosts=3)
+        assert same_tree(model, made[3].tree("m", 1))
+        until("nobody has a limit", lambda: limits(made, 1, 2, 3) == {None})

@@ -210,4 +210,12 @@ MUTANTS = (
         "        if not self._directory.endpoint_of(peer):\n            self._counters",
         (_SESSIONS,),
     ),
+    Mutant(
+        "any-host-gives-a-budget",
+        "One stolen host stops all reads of a deployment, by a budget of one byte.",
+        "gossipd/daemon/budget_check.py",
+        "            if self.roster.may_cancel(known.public_key, self.statements.authors(deployment)):\n",
+        "            if True:\n",
+        ("tests/gossipd/daemon/test_budget_check.py",),
+    ),
 )

@@ -199,8 +199,8 @@ class FakeDaemon:
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])
 
-    async def deploy(self, manifest: str, *, dry_run: bool) -> Deployed:
-        done = self._take("deploy", manifest, dry_run)
+    async def deploy(self, manifest: str, *, dry_run: bool, budget: str) -> Deployed:
+        done = self._take("deploy", manifest, dry_run, *([budget] if budget else []))
         return Deployed(changed=not dry_run, sentence=done.sentence, manifest=self.manifests[0])
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:

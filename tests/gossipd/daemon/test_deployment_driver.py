@@ -174,6 +174,7 @@ class _Node:
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
             audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing, wants=nothing,
+            budgets=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False, everywhere=False)
 

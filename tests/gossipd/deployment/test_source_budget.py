@@ -9,7 +9,7 @@ from gossipd.deployment.counters import Counters
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.source_budget import GB, SourceBudget, spent_bytes, why_held
+from gossipd.deployment.source_budget import GB, SourceBudget, parse_budget, spent_bytes, why_held
 from gossipd.deployment.statement import Statement, Verb
 from membership.member import NodeId
 
@@ -26,6 +26,9 @@ OWN, OTHER = NodeId(b"a" * 16), NodeId(b"b" * 16)
         (SourceBudget(money=5.0, money_per_gb=0.5), 10 * GB),
         (SourceBudget(3 * GB, 5.0, 0.5), 3 * GB),
         (SourceBudget(30 * GB, 5.0, 0.5), 10 * GB),
+        (SourceBudget(30 * GB, 5.0, 0.5, ordered_bytes=GB), GB),
+        (SourceBudget(ordered_bytes=GB), GB),
+        (SourceBudget(7, ordered_bytes=GB), 7),
     ],
 )
 def test_the_lower_of_bytes_and_money_counts(budget: SourceBudget, limit: int | None) -> None:
@@ -37,6 +40,37 @@ def test_a_read_that_does_not_fit_is_held_and_says_what_is_spent() -> None:
     assert why_held(SourceBudget(bytes_max=100), 90, 10) is None
     assert "90 B of 100 B are read; raise it" in (why_held(SourceBudget(bytes_max=100), 90, 11) or "")
     assert "4.90 of 5.00 in money" in (why_held(SourceBudget(money=5.0, money_per_gb=0.5), 9_800_000_000, GB) or "")
+
+
+def test_a_budget_that_came_with_a_deployment_is_raised_by_deploying_it() -> None:
+    said = why_held(SourceBudget(money=5.0, money_per_gb=0.5, ordered_bytes=100), 90, 11) or ""
+    assert "90 B of 100 B are read; deploy it again with a higher --budget" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "price", "limit"),
+    [
+        ("600GB", 0.0, 600 * GB),
+        ("1TiB", 0.1, 1 << 40),
+        ("50", 0.5, 100 * GB),
+        (" 12.50 ", 0.1, 125 * GB),
+        ("none", 0.0, 0),
+    ],
+)
+def test_a_budget_is_bytes_with_a_unit_and_money_without(text: str, price: float, limit: int) -> None:
+    assert parse_budget(text, price) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("50", "no sources.money_per_gb"), ("much", "is not a size"), ("0GB", "not between"), ("900TiB", "not between"),
+        ("", "is not a size"), ("-5", "is not a size"), ("\u0665", "is not a size"),
+    ],
+)  # fmt: skip
+def test_what_is_no_budget_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_budget(text, 0.0)
 
 
 def test_all_hosts_and_what_this_one_read_since_it_told_are_spent() -> None:

@@ -1,0 +1,95 @@
+"""Budgets for reads of storage that were ordered with a deployment, beside those of the configuration.
+
+What lives here: the latest order for each deployment, and their bytes for the disk. What does not: who may order
+(``identity.cancel_rights``, asked in ``daemon.budget_check``), and whether a read fits (``source_budget``).
+
+The host where it was ordered tells it in its progress record, so it comes with what all hosts hear anyway, and hosts
+that know no budgets skip it. Every host keeps what it has heard, so that a budget outlives the host that tells it.
+Rejected: a budget in the manifest, which only its publisher can change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gossipd.core.errors import LocalError
+from gossipd.deployment.progress_record import BUDGET_BYTES_MAX, KEY_BYTES, Budget
+
+ORDERS_MAX = 1_024  # deployments; the oldest order gives way
+
+
+class OrderedBudgetsError(LocalError):
+    """The file of ordered budgets cannot be read. Fault: this host's disk. State: unchanged. Retry: when the file was
+    moved away; without it this host might read more than was allowed."""
+
+    code = "E_BUDGETS"
+
+
+@dataclass(slots=True)
+class OrderedBudgets:
+    """By the key of progress records. ``own``: those that were ordered on this host."""
+
+    latest: dict[bytes, Budget] = field(default_factory=dict)
+    own: set[bytes] = field(default_factory=set)
+    revision: int = 0
+    """Grows with each change."""
+
+    def take(self, key: bytes, budget: Budget, *, is_own: bool) -> None:
+        """Follow an order, unless a later one is known."""
+        known = self.latest.get(key)
+        if known is not None and known.ordered_ms >= budget.ordered_ms:
+            return
+        self.latest[key] = budget
+        (self.own.add if is_own else self.own.discard)(key)
+        self.revision += 1
+        while len(self.latest) > ORDERS_MAX:
+            oldest = min(self.latest, key=lambda one: self.latest[one].ordered_ms)
+            del self.latest[oldest]
+            self.own.discard(oldest)
+
+    def snapshot(self, key: bytes) -> tuple[Budget | None, bool]:
+        """For ``restore``."""
+        return self.latest.get(key), key in self.own
+
+    def restore(self, key: bytes, before: tuple[Budget | None, bool]) -> None:
+        """As if an order had not been given."""
+        budget, is_own = before
+        self.latest.pop(key, None)
+        self.own.discard(key)
+        if budget is not None:
+            self.latest[key] = budget
+            self.own |= {key} if is_own else set()
+        self.revision += 1
+
+    def limit_bytes(self, key: bytes) -> int:
+        """What may be read of it; 0 is no limit."""
+        budget = self.latest.get(key)
+        return 0 if budget is None else budget.bytes_max
+
+    def told(self, key: bytes) -> Budget | None:
+        """What this host is to tell of it."""
+        return self.latest.get(key) if key in self.own else None
+
+    def to_bytes(self) -> bytes:
+        """For the disk."""
+        return msgspec.msgpack.encode([(key, *_pair(one), key in self.own) for key, one in self.latest.items()])
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> OrderedBudgets:
+        """Raises OrderedBudgetsError."""
+        try:
+            rows = msgspec.msgpack.decode(kept, type=list[tuple[bytes, int, int, bool]])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise OrderedBudgetsError(f"state/budgets cannot be read: {error}") from None
+        found = cls()
+        for key, ordered_ms, bytes_max, is_own in rows:
+            if len(key) != KEY_BYTES or not 0 < ordered_ms < 2**63 or not 0 <= bytes_max <= BUDGET_BYTES_MAX:
+                raise OrderedBudgetsError("state/budgets cannot be read: a number is out of bounds")
+            found.take(key, Budget(ordered_ms, bytes_max), is_own=is_own)
+        return found
+
+
+def _pair(budget: Budget) -> tuple[int, int]:
+    return budget.ordered_ms, budget.bytes_max
