@@ -12,16 +12,39 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from enum import IntEnum
 
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER, _SO_MEMINFO = 26, 27, 55
 _MEMINFO = struct.Struct("=9I")  # the last one: datagrams that the kernel dropped, as it filtered them or had no room
 _INSTRUCTION, _PROGRAM = struct.Struct("@HBBI"), struct.Struct("@HP")
-_LOAD_BYTE, _LOAD_WORD, _JUMP_EQUAL, _RETURN = 0x30, 0x20, 0x15, 0x06
 _UDP_HEADER_BYTES = 8  # the filter sees it, and no IP header
 _VERSION_AT, _TAG_AT = _UDP_HEADER_BYTES, _UDP_HEADER_BYTES + 1
 _TAGS_MAX = 64  # a jump goes at most 255 instructions far
-_ALL = 0xFFFFFFFF
+ALL = 0xFFFFFFFF
+"""What a filter returns that lets all of a packet pass; 0 drops it."""
+
+Step = tuple[int, int, int, int]
+"""Of a program: operation, steps to skip when a comparison holds and when not, and a number."""
+
+
+class Operation(IntEnum):
+    """Of classic BPF, as far as it is used: ``struct sock_filter`` in linux/filter.h."""
+
+    LOAD_WORD, LOAD_BYTE, LOAD_STORED, STORE = 0x20, 0x30, 0x60, 0x02
+    AND, JUMP, JUMP_EQUAL, RETURN = 0x54, 0x05, 0x15, 0x06
+
+
+def attach(sock: socket.socket, program: Sequence[Step]) -> None:
+    """Set the kernel's filter of a socket, in place of the one before. Raises OSError."""
+    code = b"".join(_INSTRUCTION.pack(*step) for step in program)
+    buffer = ctypes.create_string_buffer(code)  # the kernel copies it within the call
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, _PROGRAM.pack(len(program), ctypes.addressof(buffer)))
+
+
+def detach(sock: socket.socket) -> None:
+    """Let everything pass again. Raises OSError where there was no filter."""
+    sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
 
 class SocketFilter:
@@ -37,14 +60,9 @@ class SocketFilter:
         wanted = tuple(tags)
         if wanted == self._tags or not 0 < len(wanted) <= _TAGS_MAX:
             return
-        code = program(version, wanted)
-        buffer = ctypes.create_string_buffer(code)  # the kernel copies it within the call
         try:
             dropped = self._dropped()
-            self._udp.setsockopt(
-                socket.SOL_SOCKET, _SO_ATTACH_FILTER,
-                _PROGRAM.pack(len(code) // _INSTRUCTION.size, ctypes.addressof(buffer)),
-            )  # fmt: skip
+            attach(self._udp, program(version, wanted))
         except OSError:
             return  # not a Linux with filters
         if not self._tags:
@@ -56,7 +74,7 @@ class SocketFilter:
         if not self._tags:
             return 0
         self._tags = ()
-        self._udp.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        detach(self._udp)
         return (self._dropped() - self._dropped_before) % 2**32
 
     def _dropped(self) -> int:
@@ -64,10 +82,13 @@ class SocketFilter:
         return int(_MEMINFO.unpack(told)[-1])
 
 
-def program(version: int, tags: Collection[bytes]) -> bytes:
-    """Classic BPF: all of a datagram when its first byte is ``version`` and the four after it are one of ``tags``."""
-    steps = [(_LOAD_BYTE, 0, 0, _VERSION_AT), (_JUMP_EQUAL, 0, len(tags) + 1, version), (_LOAD_WORD, 0, 0, _TAG_AT)]
+def program(version: int, tags: Collection[bytes]) -> list[Step]:
+    """All of a datagram when its first byte is ``version`` and the four after it are one of ``tags``."""
+    steps: list[Step] = [
+        (Operation.LOAD_BYTE, 0, 0, _VERSION_AT),
+        (Operation.JUMP_EQUAL, 0, len(tags) + 1, version),
+        (Operation.LOAD_WORD, 0, 0, _TAG_AT),
+    ]
     for left, tag in zip(range(len(tags), 0, -1), tags, strict=True):
-        steps.append((_JUMP_EQUAL, left, 0, int.from_bytes(tag)))
-    steps += [(_RETURN, 0, 0, 0), (_RETURN, 0, 0, _ALL)]
-    return b"".join(_INSTRUCTION.pack(*step) for step in steps)
+        steps.append((Operation.JUMP_EQUAL, left, 0, int.from_bytes(tag)))
+    return [*steps, (Operation.RETURN, 0, 0, 0), (Operation.RETURN, 0, 0, ALL)]
