@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (
-    "gossipd.runtime.turn_interval",
+    "gossipd.runtime.turn_interval", "gossipd.runtime.pending_connections", "gossipd.runtime.flooding_addresses",
     "gossipd.core", "gossipd.identity", "gossipd.manifest", "gossipd.parts", "gossipd.swarm", "gossipd.sessions",
     "gossipd.deployment", "gossipd.diagnosis", "gossipd.wire", "gossipd.sim", "membership",
 )  # fmt: skip
