@@ -38,6 +38,7 @@ _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a h
 _WATCHED = (
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.LISTENING
     | zmq.Event.ACCEPTED
     | zmq.Event.DISCONNECTED
 )
@@ -96,8 +97,13 @@ class ControlListener:
 
     @property
     def turned_away(self) -> int:
-        """Connections that had to make room for others, or found none."""
+        """See ``AcceptLimit``."""
         return self._accept_limit.turned_away
+
+    @property
+    def dropped_addresses(self) -> tuple[str, ...]:
+        """See ``AcceptLimit``."""
+        return self._accept_limit.dropped_addresses(time.monotonic())
 
     def answer(self, route: bytes, frame: bytes) -> bool:
         """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
@@ -123,14 +129,19 @@ class ControlListener:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
-                await wakeup.wait(self._monitor)
+                await wakeup.wait(self._monitor)  # a second at most
+                self._accept_limit.drop_floods(time.monotonic())
                 continue
-            if event["event"] == zmq.Event.ACCEPTED:
-                self._accept_limit.accepted(event["value"], self._port, time.monotonic())
-            elif event["event"] == zmq.Event.DISCONNECTED:
-                self._accept_limit.ended(event["value"])
-            else:
-                self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
+            match event["event"]:
+                case zmq.Event.ACCEPTED:
+                    self._accept_limit.accepted(event["value"], self._port, time.monotonic())
+                case zmq.Event.DISCONNECTED:
+                    self._accept_limit.ended(event["value"], time.monotonic())
+                    self._accept_limit.drop_floods(time.monotonic())
+                case zmq.Event.LISTENING:
+                    self._accept_limit.listening(event["value"])
+                case _:
+                    self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
 
     def close(self) -> None:
         """Release the port and the sockets."""
@@ -165,6 +176,8 @@ class ControlListener:
             user_id = str(part.get("User-Id"))
         except zmq.ZMQError:  # not a message of an authenticated connection: cannot happen on a CURVE socket
             return None
+        if self._accept_limit.is_counting:
+            self._accept_limit.authenticated(str(part.get("Peer-Address")))
         identity = self._identities.get(user_id)
         if identity is None:
             if len(self._identities) >= 4096:  # more than members and clients there are; a cache, not a register

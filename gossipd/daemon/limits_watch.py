@@ -1,11 +1,13 @@
 """Looks every second whether this host has run into a limit that an operator can do something about.
 
-What lives here: the alarms ``E_THREADS`` and ``E_DOOR_FULL``. What does not: the limits.
+What lives here: the alarms ``E_THREADS`` and ``E_DOOR_FULL``, and a record of each address that floods a port. What
+does not: the limits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Protocol
 
 import trio
@@ -18,8 +20,9 @@ LOOK_S = 1.0
 CROWDED_S = 60.0  # without a connection turned away before the alarm ends
 NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
 CROWDED = (
-    "more new connections come to this host's {port} than it has places for, and the oldest silent ones are cut: see "
-    "who makes them (`ss -tn state established`) and keep all but members from the port"
+    "more new connections come to this host's {port} than it has places for: the oldest silent ones are cut, and those "
+    "of addresses that make no others are dropped. See who makes them (`stranger refused` in the audit log, `ss -tn "
+    "state established`) and keep all but members from the port"
 )
 
 
@@ -28,7 +31,11 @@ class ListeningPort(Protocol):
 
     @property
     def turned_away(self) -> int:
-        """Connections since the start that had to make room for others, or found none."""
+        """Since the start, what connections had to make room for others, or found none."""
+
+    @property
+    def dropped_addresses(self) -> Collection[str]:
+        """Those from which the kernel drops new connections for now."""
 
 
 class LimitsWatch:
@@ -38,6 +45,7 @@ class LimitsWatch:
         self._alarms = alarms
         self._ports = ports
         self._turned_away = dict.fromkeys(ports, 0)
+        self._dropped: dict[str, frozenset[str]] = dict.fromkeys(ports, frozenset())
         self._crowded_s = -math.inf
 
     async def run(self) -> None:
@@ -57,5 +65,11 @@ class LimitsWatch:
                 self._turned_away[name] = port.turned_away
                 self._crowded_s = now
                 self._alarms.ring("E_DOOR_FULL", CROWDED.format(port=name))
+                self._record_dropped(name, frozenset(port.dropped_addresses))
         if now - self._crowded_s >= CROWDED_S:
             self._alarms.cured("E_DOOR_FULL")
+
+    def _record_dropped(self, name: str, addresses: frozenset[str]) -> None:
+        for address in sorted(addresses - self._dropped[name]):
+            self._alarms.audit.record("stranger refused", subject=address, reason=f"flood of {name}")
+        self._dropped[name] = addresses

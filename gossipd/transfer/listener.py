@@ -6,19 +6,24 @@ A connection is *pending* until its peer is authenticated. Pending connections a
 authenticated ones in total and per node. Over a bound the address with the most pending connections loses its oldest
 one (``runtime.pending_connections``), without a reply, which costs the other side as much as ours; half of the places
 are for members' addresses. Of authenticated ones the node with the most loses one that is idle (``known_connections``);
-an eighth of all places is left to pending ones, so that a newcomer can say who it is. When the process is out of
+an eighth of all places is left to pending ones, so that a newcomer can say who it is. The kernel drops new connections
+from addresses whose connections never say who they are (``runtime.flooding_addresses``). When the process is out of
 descriptors, accepting pauses instead of spinning.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
+import select
 import socket
 import threading
 import time
 from typing import Protocol
 
+from gossipd.runtime.connection_filter import ConnectionFilter
+from gossipd.runtime.flooding_addresses import FloodingAddresses
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.runtime.traffic_marks import mark
@@ -54,7 +59,9 @@ class BulkListener:
         self._lock = threading.Lock()
         self._pending = PendingConnections[Channel]()
         self._known = KnownConnections[Channel]()
-        self._unknown = 0  # served and not known: pending, or evicted and about to end
+        # Served and not known: pending ones with their addresses, and others that are about to end.
+        self._unknown: dict[Channel, str] = {}
+        self._flooding = FloodingAddresses()
         self._closing = threading.Event()
         self._listener: socket.socket | None = None
         self._accepting: threading.Thread | None = None
@@ -67,11 +74,12 @@ class BulkListener:
             prepare(listener, self._settings)
             listener.bind((host, port))
             listener.listen(_BACKLOG)
+            listener.setblocking(False)  # it is waited for, so that a filter ends without a new connection
         except OSError:
             listener.close()
             raise
         self._listener = listener
-        self._accepting = threading.Thread(target=self._accept, name="bulk-accept", daemon=True)
+        self._accepting = threading.Thread(target=self._accept, args=(listener,), name="bulk-accept", daemon=True)
         self._accepting.start()
         name = listener.getsockname()
         return str(name[0]), int(name[1])
@@ -83,7 +91,7 @@ class BulkListener:
         self._closing.set()
         if self._listener is not None and self._accepting is not None:
             with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept; closing alone would not
+                self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread; closing alone would not
             self._accepting.join(timeout_s)
             self._listener.close()
 
@@ -95,8 +103,13 @@ class BulkListener:
         )
         with self._lock:
             self._pending.remove(channel)
+            self._flooding.authenticated(self._unknown[channel])
+            self._unknown[channel] = ""
             admission = self._known.admit(channel, node, is_member=is_member, limits=limits)
-            self._unknown += (admission.evicted is not None) - admission.is_admitted
+            if admission.is_admitted:
+                del self._unknown[channel]
+            if admission.evicted is not None:
+                self._unknown[admission.evicted] = ""
         if admission.evicted is not None:
             admission.evicted.cut(Cut.EVICTED)
         return admission.is_admitted
@@ -117,33 +130,55 @@ class BulkListener:
             self._pending.remove(channel)
             if channel in self._known:
                 self._known.remove(channel)
-            else:
-                self._unknown -= 1
+            elif address := self._unknown.pop(channel):
+                self._failed(address)
 
     @property
     def turned_away(self) -> int:
-        """Connections that had to make room for others, or found none."""
-        return self._pending.turned_away
+        """Connections that had to make room for others, or found none; and addresses whose connections are dropped."""
+        return self._pending.turned_away + self._flooding.count
+
+    @property
+    def dropped_addresses(self) -> tuple[str, ...]:
+        """Those from which the kernel drops new connections."""
+        with self._lock:
+            return self._flooding.dropped(time.monotonic())
 
     @property
     def connections(self) -> int:
         with self._lock:
-            return self._unknown + len(self._known)
+            return len(self._unknown) + len(self._known)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket) -> None:
         lower_priority()  # inherited by the serving threads, which this thread starts
+        connection_filter = ConnectionFilter(listener.fileno())
+        arrived = select.poll()
+        arrived.register(listener, select.POLLIN)
         while not self._closing.is_set():
+            arrived.poll(self._drop_floods(connection_filter))
             try:
-                sock, name = self._listener.accept()
+                sock, name = listener.accept()
             except OSError as error:
                 if self._closing.is_set():
                     return
                 if error.errno in EXHAUSTED:
                     self._traffic.error("E_HANDLES")
                     self._closing.wait(EXHAUSTED_PAUSE_S)
-                continue  # other errors concern one connection, which is gone
+                continue  # other errors concern one connection, which is gone, or say that there is none
             self._admit(sock, str(name[0]).removeprefix("::ffff:"))  # an IPv4 peer of an IPv6 socket
+
+    def _drop_floods(self, connection_filter: ConnectionFilter) -> int | None:
+        """Returns milliseconds until that is due again."""
+        now = time.monotonic()
+        with self._lock:
+            addresses, due = self._flooding.dropped(now), self._flooding.next_deadline()
+        connection_filter.drop(addresses)
+        return None if math.isinf(due) else math.ceil((due - now) * 1000)
+
+    def _failed(self, address: str) -> None:
+        """A connection from there has ended, or is about to, without authentication."""
+        if not self._port.is_member_address(address):
+            self._flooding.failed(address, time.monotonic())
 
     def _admit(self, sock: socket.socket, address: str) -> None:
         settings, now = self._settings, time.monotonic()
@@ -155,13 +190,16 @@ class BulkListener:
             room = max(1, min(settings.pending_max, self._connections_max() - len(self._known)))
             limits = PendingLimits(room, settings.pending_per_address_max)
             # Evicted connections end within milliseconds; while as many are ending, nobody is let in.
-            is_admitted, evicted = self._unknown < 2 * room, None
+            is_admitted, evicted = len(self._unknown) < 2 * room, None
             if is_admitted:
                 admission = self._pending.admit(channel, address, is_member=is_member, limits=limits, now=now)
                 is_admitted, evicted = admission.is_admitted, admission.evicted
             else:
                 self._pending.turned_away += 1
-            self._unknown += is_admitted
+            if is_admitted:
+                self._unknown[channel] = address
+            else:
+                self._failed(address)
             is_crowded = not is_member and self._pending.is_crowded(limits)
         if evicted is not None:
             evicted.cut(Cut.EVICTED)

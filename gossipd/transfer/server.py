@@ -120,8 +120,13 @@ class BulkServer:
 
     @property
     def turned_away(self) -> int:
-        """Connections that had to make room for others, or found none."""
+        """See ``BulkListener``."""
         return self._listener.turned_away
+
+    @property
+    def dropped_addresses(self) -> tuple[str, ...]:
+        """See ``BulkListener``."""
+        return self._listener.dropped_addresses
 
     def statistics(self) -> BulkStatistics:
         return self._traffic.statistics(

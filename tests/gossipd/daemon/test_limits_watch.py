@@ -9,18 +9,22 @@ from gossipd.daemon.limits_watch import CROWDED_S, LimitsWatch
 from gossipd.daemon.reports import Alarms
 
 
-class Ignored:
-    def record(self, event: str, *, code: str, reason: str) -> None:
-        """Nobody asks."""
+class Recorded:
+    def __init__(self) -> None:
+        self.records: list[tuple[str, str, str]] = []
+
+    def record(self, event: str, *, subject: str = "", reason: str, code: str = "") -> None:
+        self.records.append((event, subject, reason))
 
 
 @dataclass
 class Port:
     turned_away: int = 0
+    dropped_addresses: tuple[str, ...] = ()
 
 
 def test_the_alarm_names_the_port_and_ends_a_minute_after_the_last_connection() -> None:
-    alarms, port = Alarms(cast(Any, Ignored())), Port()
+    alarms, port = Alarms(cast(Any, Recorded())), Port()
     watch = LimitsWatch(alarms, {"net.port": Port(), "net.bulk_port": port})
     watch.look(0.0)
     assert not alarms.rows
@@ -35,3 +39,14 @@ def test_the_alarm_names_the_port_and_ends_a_minute_after_the_last_connection() 
     assert alarms.rows
     watch.look(20.0 + CROWDED_S)
     assert not alarms.rows
+
+
+def test_each_address_that_the_kernel_drops_is_recorded_when_it_begins() -> None:
+    audit = Recorded()
+    port = Port()
+    watch = LimitsWatch(Alarms(cast(Any, audit)), {"net.bulk_port": port})
+    for turned_away, dropped in ((1, ()), (2, ("b", "a")), (3, ("a", "c"))):
+        port.turned_away, port.dropped_addresses = turned_away, dropped
+        watch.look(0.0)
+    refused = [("stranger refused", one, "flood of net.bulk_port") for one in ("a", "b", "c")]
+    assert [one for one in audit.records if one[1]] == refused

@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,6 +85,13 @@ class Pair:
         """Until the server has this many free upload slots."""
         with self.slots_changed:
             assert self.slots_changed.wait_for(lambda: self.server.statistics().free_slots == count, WAIT_S)
+
+    def await_dropped(self, addresses: set[str]) -> None:
+        """Until the server has the kernel drop new connections from these."""
+        ended, give_up_s = threading.Event(), time.monotonic() + WAIT_S
+        while set(self.server.dropped_addresses) != addresses:
+            assert time.monotonic() < give_up_s, self.server.dropped_addresses
+            ended.wait(0.02)
 
     def await_listed(self, chunk: ChunkIndex) -> None:
         """Until the client has told that it could relay this chunk."""

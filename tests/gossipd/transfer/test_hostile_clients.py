@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import ssl
@@ -17,6 +18,7 @@ import pytest
 from gossipd.core.errors import CheckUnansweredError
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import SecretKey
+from gossipd.runtime.flooding_addresses import PORT_FAILURES_MAX
 from gossipd.runtime.ports import NotHeldError
 from gossipd.transfer.errors import PeerNotHoldingError, SecurityCheckError
 from gossipd.transfer.self_check import self_check
@@ -25,7 +27,7 @@ from gossipd.transfer.tokens import IssuedTokens
 from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, Reply, Request, Status, hello
 from membership.member import NodeId
 from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
-from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, _Port, pair
+from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, WAIT_S, Pair, _Port, pair
 from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
 
 REQUEST = Request(BulkVerb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
@@ -275,11 +277,12 @@ def test_a_member_whose_slow_read_was_cut_is_noted_as_slow(monkeypatch: pytest.M
 
 
 class SilentFlood:
-    """Connections that say nothing, from addresses that no member has, made again as they are closed."""
+    """Connections that say nothing, or ``word``, from four addresses, made again as they are closed."""
 
-    def __init__(self, endpoint: tuple[str, int], count: int) -> None:
+    def __init__(self, endpoint: tuple[str, int], count: int, *, word: bytes = b"") -> None:
         self.refused = 0
         self._endpoint = endpoint
+        self._word = word
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._renew, args=(at, count // 4)) for at in range(4)]
 
@@ -304,7 +307,13 @@ class SilentFlood:
                         socks[place] = stack.enter_context(self._connected(at))
 
     def _connected(self, at: int) -> socket.socket:
-        return socket.create_connection(self._endpoint, source_address=(f"127.0.0.{at + 2}", 0))
+        sock = socket.socket()
+        sock.bind((f"127.0.0.{at + 2}", 0))
+        sock.settimeout(0.05)
+        with contextlib.suppress(TimeoutError):  # dropped by the kernel
+            sock.connect(self._endpoint)
+            sock.sendall(self._word)
+        return sock
 
 
 @pytest.mark.parametrize("is_member", [True, False], ids=["from a member's address", "from a new address"])
@@ -322,6 +331,69 @@ def test_fetches_succeed_while_silent_strangers_take_every_place(
                 running.client._connections.drop_idle()
         assert flood.refused > 0
         assert running.server.turned_away > 0
+
+
+@pytest.fixture
+def endless_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a slow machine is flooded, too."""
+    monkeypatch.setattr("gossipd.runtime.flooding_addresses.WINDOW_S", math.inf)
+
+
+@pytest.mark.usefixtures("endless_window")
+@pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "loud"])
+def test_the_kernel_drops_connections_from_addresses_of_a_flood(word: bytes) -> None:
+    few = replace(quick(Encryption.TLS), pending_max=8)
+    with (
+        pair(Encryption.TLS, settings=lambda _mode: few) as running,
+        SilentFlood(running.endpoint, 40, word=word),
+    ):
+        running.await_dropped({f"127.0.0.{at}" for at in range(2, 6)})
+        assert running.fetch(0) == running.bodies[0]
+
+
+@pytest.mark.usefixtures("endless_window")
+def test_an_address_is_let_in_again_though_nobody_else_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.runtime.flooding_addresses.DROP_S", 1.0)
+
+    def gets_in() -> bool:
+        try:
+            socket.create_connection(running.endpoint, 0.2, source_address=("127.0.0.2", 0)).close()
+        except TimeoutError:
+            return False
+        return True
+
+    with pair(Encryption.NONE) as running:
+        give_up_s = time.monotonic() + WAIT_S
+        while gets_in():
+            assert time.monotonic() < give_up_s, "it is not dropped"
+        while not gets_in():
+            assert time.monotonic() < give_up_s, "it is dropped for ever"
+
+
+def fail(running: Pair, times: int) -> None:
+    for _ in range(times):
+        with knock(running) as sock:
+            sock.sendall(hello(b"\x00" * 32))
+            assert hangs_up(sock) == b""
+
+
+@pytest.mark.usefixtures("endless_window")
+def test_an_address_whose_connections_show_a_key_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Port, "is_member_address", lambda _port, _address: False)
+    with pair(Encryption.NONE) as running:
+        fail(running, PORT_FAILURES_MAX - 1)
+        assert running.fetch(0) == running.bodies[0]
+        fail(running, 2)
+        errors_of(running)  # every connection is counted by now
+        assert running.server.dropped_addresses == ()
+
+
+@pytest.mark.usefixtures("endless_window")
+def test_a_members_address_is_never_dropped() -> None:
+    with pair(Encryption.NONE) as running:
+        fail(running, PORT_FAILURES_MAX + 1)
+        errors_of(running)
+        assert running.server.dropped_addresses == ()
 
 
 def encrypted(running: Pair, key: SecretKey, cluster_key: bytes) -> bytes:
