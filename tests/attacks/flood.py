@@ -41,13 +41,23 @@ def rss_bytes(cluster: AttackedCluster) -> list[int]:
     return found
 
 
-def deployed_s(cluster: AttackedCluster, version: int, size_bytes: int) -> float:
-    """Seconds from the drop to complete on all hosts."""
+def cpu_s(cluster: AttackedCluster) -> float:
+    """Of all daemons together, since they began."""
+    ticks = 0
+    for daemon in cluster.daemons:
+        assert daemon.process is not None
+        fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def deployed_s(cluster: AttackedCluster, version: int, size_bytes: int) -> tuple[float, float]:
+    """Seconds from the drop to complete on all hosts, and the daemons' CPU seconds meanwhile."""
     manifest = cluster.publish(version, size_bytes=size_bytes)
-    began_s = time.monotonic()
+    began_s, before_s = time.monotonic(), cpu_s(cluster)
     cluster.cluster.drop(manifest, cluster.daemons[0])
     until(f"{MODEL}@{version}", lambda: cluster.is_everywhere(version), patience_s=_PATIENCE_S)
-    return time.monotonic() - began_s
+    return time.monotonic() - began_s, cpu_s(cluster) - before_s
 
 
 def visits_s(cluster: AttackedCluster) -> list[float]:
@@ -84,20 +94,23 @@ def measure(size_bytes: int) -> dict[str, object]:
         try:
             cluster = AttackedCluster(Path(directory) / "cluster")
             found: dict[str, object] = {"bytes": size_bytes, "load_before": round(os.getloadavg()[0], 1)}
-            found["alone_s"] = round(deployed_s(cluster, 2, size_bytes), 1)
+            alone_s, alone_cpu_s = deployed_s(cluster, 2, size_bytes)
             with beside(["-c", _SPIN]):
                 time.sleep(_WARM_UP_S)
-                found["beside_a_spinner_s"] = spun_s = round(deployed_s(cluster, 3, size_bytes), 1)
+                spun_s, spun_cpu_s = deployed_s(cluster, 3, size_bytes)
             before = rss_bytes(cluster)
             ports = [daemon.port for daemon in cluster.daemons]
             tcp = ",".join(str(port + step) for port in ports for step in (0, 1))
             with beside(["-m", "tests.attacks.stranger", tcp, ",".join(map(str, ports))]) as told:
                 time.sleep(_WARM_UP_S)
-                found["beside_a_stranger_s"] = flooded_s = round(deployed_s(cluster, 4, size_bytes), 1)
+                flooded_s, flooded_cpu_s = deployed_s(cluster, 4, size_bytes)
                 cluster.admit()
                 took = visits_s(cluster)
                 grown = max(after - one for one, after in zip(before, rss_bytes(cluster), strict=True))
                 alarms = [{one["code"] for one in daemon.client.status()["alarms"]} for daemon in cluster.daemons]
+            found |= {"alone_s": round(alone_s, 1), "beside_a_spinner_s": round(spun_s, 1)}
+            found |= {"beside_a_stranger_s": round(flooded_s, 1), "alone_cpu_s": round(alone_cpu_s, 1)}
+            found |= {"spinner_cpu_s": round(spun_cpu_s, 1), "stranger_cpu_s": round(flooded_cpu_s, 1)}
             found |= {"goodput": round(spun_s / flooded_s, 2), "rss_growth_mib": round(grown / 2**20, 1)}
             found |= {
                 "visits": VISITS,
