@@ -25,13 +25,17 @@ class DeadProber:
         self._tokens = _PER_S
         self._tokens_at = now
         self._ticks = 0
-        node.at(now + node.rng.random() * node.settings.dead_probe_interval_s, self._on_tick)
+        self._wait(node.rng.random(), now)
+
+    def _wait(self, intervals: float, now: float) -> None:
+        settings = self._node.settings
+        self._node.at(settings.probe_s(now + settings.dead_probe_interval_s * intervals), self._on_tick)
 
     def _on_tick(self, now: float) -> None:
         node = self._node
         if node.has_left:
             return
-        node.at(now + node.settings.dead_probe_interval_s * (0.75 + 0.5 * node.rng.random()), self._on_tick)
+        self._wait(0.75 + 0.5 * node.rng.random(), now)
         self._try(1, now)
         self._ticks += 1
         if node.catching_up or self._ticks % _ASK_EACH == 0:

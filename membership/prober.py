@@ -18,6 +18,7 @@ from membership.node import MembershipNode, TimerNumber
 from membership.pings import PendingPing, Pings
 from membership.verified_cache import Claim
 
+_EARLY = 0.2  # of a round that a late wake-up began: as much shorter, and none after it leaves the clock
 _RETURN_S = 2.0  # after a freeze, seconds at most until this node judges again
 
 
@@ -34,7 +35,7 @@ class Prober:
         self._timeout: TimerNumber = 0  # the current probe's, until it runs or is called off; 0 is no timer's
         self._isolation = node.isolation
         self._return_number = 0
-        node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
+        node.at(settings.probe_s(now + node.rng.random() * settings.probe_interval_s), self._on_tick)
 
     # ---- our own probes
 
@@ -44,7 +45,7 @@ class Prober:
             return
         self._conclude(now)
         factor = node.health.factor
-        node.at(now + node.settings.probe_interval_s * factor, self._on_tick)
+        node.at(node.settings.probe_s(now + node.settings.probe_interval_s * factor, early=_EARLY), self._on_tick)
         subject = node.roster.next_to_probe()
         if subject is None:
             return

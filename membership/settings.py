@@ -6,7 +6,7 @@ One configuration serves every size and every scenario of the benchmark; formula
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import log10
+from math import ceil, log10
 
 from membership.errors import SettingsError
 
@@ -17,6 +17,10 @@ class SwimSettings:
 
     # Seconds between probes. memberlist takes 1; half of that halves the detection time and costs some 440 B/s.
     probe_interval_s: float = 0.5
+    # Whether probes leave at multiples of the interval on the host's clock, so that one wake-up serves a host that does
+    # other things then. Only where the clocks of hosts have no common zero, or all probes fly at once; else the moment
+    # is drawn.
+    probe_on_clock: bool = False
     # Seconds. A local network answers within a millisecond, a descheduled process in 0.2 s (memberlist Local).
     probe_timeout_s: float = 0.2
     # Members asked to probe too, in racks other than ours and the subject's (SWIM and memberlist: 3).
@@ -91,6 +95,13 @@ class SwimSettings:
             raise SettingsError("isolation_share must be from 0.5 to 1")
         if self.event_bytes_max > 900:
             raise SettingsError("event_bytes_max must be at most 900: it has to fit into one datagram")
+
+    def probe_s(self, due_s: float, *, early: float = 0.0) -> float:
+        """When a probe leaves that is due: at once, or at the next moment ``probe_on_clock``; that may be ``early``, a
+        share of the interval."""
+        if not self.probe_on_clock:
+            return due_s
+        return ceil(due_s / self.probe_interval_s - early) * self.probe_interval_s
 
     def suspicion_s(self, members: int) -> float:
         """How long a well-corroborated suspicion lasts among ``members`` members."""

@@ -25,6 +25,7 @@ def swim_settings(config: Config) -> SwimSettings:
     section = config.membership
     return SwimSettings(
         probe_interval_s=section.probe_interval_s,
+        probe_on_clock=True,  # trio begins its clock anywhere
         probe_timeout_s=section.probe_timeout_s,
         suspicion_base_s=section.suspicion_base_s,
         roster_keep_s=section.roster_keep_s,

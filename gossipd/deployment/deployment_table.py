@@ -232,7 +232,8 @@ class DeploymentTable:
                 self._lives[deployment].retry(now)
         self.currents.tick(now)
         if now >= self._probe_s:
-            self._probe_s = now + self._context.settings.probe_again_s
+            again_s = self._context.settings.probe_again_s
+            self._probe_s = (now // again_s + 1) * again_s  # a moment at which the daemon is awake for other looks too
             for record in self:
                 if record.state is HostState.DOWNLOADING and record.source_trouble is not HostReason.NONE:
                     self._context.put(ProbeSource(record.id))

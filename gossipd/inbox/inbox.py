@@ -30,6 +30,7 @@ from inotify_simple import INotify, flags
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
+from gossipd.runtime.look_interval import next_look_s
 from gossipd.runtime.worker_threads import run_blocking
 
 Offer = Callable[[bytes, str], Awaitable[str]]
@@ -38,6 +39,7 @@ refuse the file, QueueFullError to be asked again later.
 """
 
 _LOOK_S_MIN = 0.02
+_RESCAN_WITHIN_S = 1.0  # of its time, together with what else the daemon looks at
 # Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
 _NO_LINK = flags.ONLYDIR | flags.DONT_FOLLOW
@@ -110,9 +112,14 @@ class Inbox:
                 if watched is not None:
                     nursery.start_soon(self._watch, changed)
                 while (delay := await self._look(partial(self._is_inode, watched))) is not None:
-                    with trio.move_on_after(delay):
+                    with trio.move_on_at(self._next_look_s(delay)):
                         await changed.wait()
                 nursery.cancel_scope.cancel()
+
+    def _next_look_s(self, delay: float) -> float:
+        if delay < self._settings.rescan_s:
+            return trio.current_time() + delay
+        return next_look_s(_RESCAN_WITHIN_S, delay_s=delay)  # nobody waits for a rescan
 
     async def look(self) -> float:
         """One pass over the folder. Returns the seconds until the next one is due."""

@@ -11,9 +11,9 @@ import math
 import trio
 
 
-def next_look_s(interval_s: float) -> float:
-    """The loop's time of the next look, at most ``interval_s`` from now."""
-    return (math.floor(trio.current_time() / interval_s) + 1) * interval_s
+def next_look_s(interval_s: float, *, delay_s: float = 0.0) -> float:
+    """The loop's time of the first look after ``delay_s``, at most ``interval_s`` later."""
+    return (math.floor((trio.current_time() + delay_s) / interval_s) + 1) * interval_s
 
 
 async def until_next_look(interval_s: float) -> None:

@@ -469,3 +469,21 @@ def test_a_host_whose_probes_are_answered_wakes_for_its_rounds_only() -> None:
     swim.handle_timer = due  # type: ignore[method-assign]
     cluster.run(cluster.now + 20.0)
     assert sum(calls) <= 55, "two rounds a second, and no time-out of a probe that was answered"
+
+
+def test_probes_on_the_clock_leave_together_at_multiples_of_the_interval() -> None:
+    cluster = SimulatedCluster(4, settings=SwimSettings(probe_on_clock=True))
+    for index in range(4):
+        cluster.start(index, join=(0,) if index else ())
+    answered = []
+    for until_s in (9.75, 10.0, 10.1, 10.5, 10.6):
+        cluster.run(until_s)
+        answered.append(sum(cluster.swim(index).statistics()["probes_answered"] for index in range(4)))
+    before, *after = answered
+    assert [count - before for count in after] == [0, 4, 4, 8]
+
+
+@pytest.mark.parametrize(("now", "next_s"), [(10.0, 10.5), (10.09, 10.5), (10.2, 11.0), (10.49, 11.0)])
+def test_a_round_on_the_clock_that_begins_late_ends_early_or_a_round_later(now: float, next_s: float) -> None:
+    settings = SwimSettings(probe_on_clock=True)
+    assert settings.probe_s(now + settings.probe_interval_s, early=0.2) == next_s
