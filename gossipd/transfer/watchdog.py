@@ -3,7 +3,7 @@
 What lives here: checking every connection a few times a second, and cutting late, stalled and slow ones. What does not:
 the transfers, which only set a few attributes for it, and call ``rouse`` when they begin.
 
-While nothing moves and no deadline is near the thread dozes: a host at rest would wake ten times a second for its idle
+While nothing moves the thread dozes until the first deadline: a host at rest would wake ten times a second for its idle
 connections.
 
 A connection is cut when its deadline has passed, when a transfer moves no byte for ``stall_s``, and when a transfer
@@ -26,7 +26,7 @@ from gossipd.transfer.settings import BulkSettings
 TICK_S = 0.2
 BACKGROUND_TICK_S = 0.05  # a server that gives way: others wait so long for it
 SERVER_TICK_S = 1.0  # silence is the client's to notice; handshakes have deadlines, which are met all the same
-DOZE_S = 5.0  # at least as long as the deadlines that are set without ``rouse``; an idle connection closes so late
+DOZE_S = 15.0  # an idle connection of the client closes so late: before the server's side does
 _QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
 
 
@@ -115,26 +115,24 @@ class Watchdog:
             self._roused = False
             now = time.monotonic()
             self.look(now)
-            self._quiet_looks = 0 if self.is_busy(now) else self._quiet_looks + 1
+            self._quiet_looks = 0 if self.is_busy() else self._quiet_looks + 1
             if self._listener is not None:
                 self._listener.connections_looked_at(now)
 
     def _wait(self) -> None:
         if not self._watches:
             self._changed.wait()
-        elif self._quiet_looks < _QUIET_LOOKS:
-            now = time.monotonic()
-            first_s = min((one.deadline or math.inf) for one in self._watches)
-            self._changed.wait(min(self._tick_s, max(TICK_S, first_s - now)))
-        else:
-            self._dozes = True
-            if not self._roused:
-                self._changed.wait(DOZE_S)
-            self._dozes = False
+            return
+        first_s = min((one.deadline or math.inf) for one in self._watches)
+        self._dozes = self._quiet_looks >= _QUIET_LOOKS
+        if not (self._dozes and self._roused):
+            wait_s = max(TICK_S, first_s - time.monotonic())
+            self._changed.wait(min(DOZE_S if self._dozes else self._tick_s, wait_s))
+        self._dozes = False
 
-    def is_busy(self, now: float) -> bool:
-        """Whether a transfer moves, or a deadline passes before a doze would end."""
-        return any(one.is_moving or (one.deadline or math.inf) < now + 2 * DOZE_S for one in self.channels())
+    def is_busy(self) -> bool:
+        """Whether a transfer moves."""
+        return any(one.is_moving for one in self.channels())
 
     def look(self, now: float) -> None:
         """Check every connection once; for the thread and for tests."""

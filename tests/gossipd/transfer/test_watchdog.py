@@ -150,15 +150,24 @@ def test_who_waits_for_a_relay_is_not_cut_but_the_host_is_looked_for() -> None:
     assert rig.look(12.2) is Cut.STALLED
 
 
-def test_it_dozes_only_while_nothing_moves_and_no_deadline_is_near() -> None:
+def test_it_dozes_only_while_nothing_moves() -> None:
     rig = Rig()
-    assert not rig.watchdog.is_busy(0.0)
     rig.channel.deadline = 90.0  # of an idle connection
-    assert not rig.watchdog.is_busy(0.0)
-    assert rig.watchdog.is_busy(88.0)
-    rig.channel.deadline = None
+    assert not rig.watchdog.is_busy()
     rig.channel.begin()
-    assert rig.watchdog.is_busy(0.0)
+    assert rig.watchdog.is_busy()
+
+
+def test_a_doze_ends_at_the_first_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.transfer.watchdog.TICK_S", 0.001)
+    monkeypatch.setattr("gossipd.transfer.watchdog.DOZE_S", 1000.0)
+    rig, looked = Rig(), threading.Semaphore(0)
+    monkeypatch.setattr(rig, "connections_looked_at", lambda now: looked.release())
+    rig.channel.deadline = time.monotonic() + 0.5
+    rig.watchdog.start()
+    while rig.channel.cut_by is None:
+        assert looked.acquire(timeout=20)
+    rig.watchdog.close(time.monotonic() + 20)
 
 
 def test_a_transfer_rouses_the_thread_that_dozes(monkeypatch: pytest.MonkeyPatch) -> None:
