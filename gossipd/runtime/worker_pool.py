@@ -120,22 +120,21 @@ class WorkerPool:
                     job = self._jobs.popleft()
                     is_wanted = not self._idle and len(self._threads) < self._threads_max
                     break
+                idle_s = self._idle_s if self._idle else -1  # one stays, the last that is woken
                 self._idle.append(woken)
-            if not woken.acquire(timeout=self._idle_s) and self._is_surplus(woken):
+            if not woken.acquire(timeout=idle_s) and self._is_surplus(woken):
                 return None
         if is_wanted:
             self._start_thread()
         return job
 
     def _is_surplus(self, woken: threading.Lock) -> bool:
-        """Whether a thread that waited in vain ends: another waits, too."""
+        """Whether a thread that waited in vain ends, as it was not woken at the last moment."""
         with self._lock:
             if woken not in self._idle:
                 woken.acquire()  # released since the time was over
                 return False
             self._idle.remove(woken)
-            if not self._idle:
-                return False
             self._threads.discard(threading.current_thread())
             return True
 
