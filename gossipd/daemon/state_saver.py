@@ -32,6 +32,7 @@ from membership.tombstones import Tombstone
 LOOK_S = 1.0
 HISTORIES_S = 60.0  # a crash costs at most so much of a report's course
 KEEP_S = 5.0  # a crash costs at most this much of the roster, which gossip brings again, and of our own counters
+REFRESHED_KEEP_S = 60.0  # and of records whose time alone is new: at rest every host repeats its own now and then
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,7 +50,7 @@ class StateSaver:
 
     async def run(self) -> None:
         """Never returns."""
-        kept_revision, kept_table, table_s = self.register.revision, b"", -math.inf
+        kept_revision, kept_progress, table_s = self.register.revision, -1, -math.inf
         kept_roster, roster_s = self._roster(), trio.current_time()
         kept_histories, histories_s = self.histories.revision, trio.current_time()
         kept_budgets = self.budgets.revision
@@ -69,9 +70,9 @@ class StateSaver:
                 kept_roster, roster_s = roster, now
                 writes.append(partial(self.state.keep_roster, *roster))
             # Our own counters are in it, and nobody else can tell us those after a crash.
-            if now - table_s > KEEP_S and (table := self.table.to_bytes()) != kept_table:
-                kept_table, table_s = table, now
-                writes.append(partial(self.state.keep_progress, table))
+            if now - table_s > (KEEP_S if self.table.revision != kept_progress else REFRESHED_KEEP_S):
+                kept_progress, table_s = self.table.revision, now
+                writes.append(partial(self.state.keep_progress, self.table.to_bytes()))
             if now - histories_s > HISTORIES_S and self.histories.revision != kept_histories:
                 kept_histories, histories_s = self.histories.revision, now
                 writes.append(partial(self.state.keep_histories, self.histories.to_bytes()))
@@ -82,7 +83,7 @@ class StateSaver:
                     self.alarms.cured(StateWriteError.code)
             except StateWriteError as error:
                 # All of it is tried again at the next look.
-                kept_revision, kept_table, kept_roster, table_s, roster_s = -1, b"", ([], []), -math.inf, -math.inf
+                kept_revision, kept_progress, kept_roster, table_s, roster_s = -1, -1, ([], []), -math.inf, -math.inf
                 kept_histories = kept_budgets = -1
                 self.alarms.ring(error.code, str(error.args[0]))
 

@@ -113,6 +113,9 @@ class ClusterProgress:
         self._rows_max = rows_max
         self._keys: defaultdict[NodeId, dict[bytes, None]] = defaultdict(dict)  # of each host, heard longest ago first
         self._count = 0
+        self.revision = 0
+        """Grows when a host says something else than it last said, and when a row goes."""
+
         self.wants_revision = 0
         """Grows when ``wants`` may have news: a host's want is heard first, or changes."""
 
@@ -145,6 +148,8 @@ class ClusterProgress:
             self._count += 1
         if old is None or old.forgotten or _want(old) != _want(row):
             self.wants_revision += 1
+        if old is None or old.forgotten or old.progress != row.progress:
+            self.revision += 1
         rows[node] = row
         self._keys[node].pop(key, None)
         self._keys[node][key] = None
@@ -164,9 +169,11 @@ class ClusterProgress:
         for rows in self._rows.values():
             if node in rows:
                 rows[node] = replace(rows[node], forgotten=True)
+                self.revision += 1
 
     def drop(self, key: bytes) -> None:
         """Forget a deployment of which nothing is left."""
+        self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
             self._count -= 1

@@ -18,7 +18,7 @@ from gossipd.core.targets import Targets
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import ALARMS_MAX, Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
-from gossipd.daemon.state_saver import LOOK_S, StateSaver
+from gossipd.daemon.state_saver import LOOK_S, REFRESHED_KEEP_S, StateSaver
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as membership_events
@@ -127,6 +127,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateDire
 class Table:
     """Stands for membership and the table of progress: nothing of theirs changes."""
 
+    revision = 0
+
     def to_bytes(self) -> bytes:
         return b""
 
@@ -229,3 +231,23 @@ def test_a_target_is_who_its_own_record_says() -> None:
     assert directory.is_target(node, Targets(racks=("r1",), names=("gpu-*",)))
     assert not directory.is_target(node, Targets(racks=("r2",)))
     assert not directory.is_target(OTHER, Targets()), "it is no member"
+
+
+async def test_progress_that_says_something_new_is_kept_at_once_and_repetitions_once_a_minute(
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_s: list[float] = []
+    monkeypatch.setattr(state, "keep_progress", lambda _: kept_s.append(trio.current_time()))
+    saver = state_saver(state, StatementStore(), told)
+    with trio.move_on_after(100.0):
+        await saver.run()
+    assert len(kept_s) == 2
+    assert kept_s[1] - kept_s[0] == pytest.approx(REFRESHED_KEEP_S, abs=LOOK_S)
+    kept_s.clear()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(saver.run)
+        await trio.sleep(8 * LOOK_S)
+        monkeypatch.setattr(Table, "revision", 1)
+        await trio.sleep(2 * LOOK_S)
+        nursery.cancel_scope.cancel()
+    assert len(kept_s) == 2

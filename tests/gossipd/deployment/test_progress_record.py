@@ -187,6 +187,21 @@ def test_an_older_record_is_not_news() -> None:
     assert table.host(node(0), KEY).progress.chunks_verified == 512  # type: ignore[union-attr]
 
 
+def test_a_record_that_only_repeats_leaves_the_table_s_revision() -> None:
+    table = ClusterProgress()
+    [one] = fill(table, complete())
+    revisions = [table.revision]
+    table.record(one, KEY, START_MS + 10, complete(), now=11.0)
+    assert table.revision == revisions[0]
+    table.record(one, KEY, START_MS + 20, complete(source_bytes=5 * MIB), now=12.0)
+    revisions.append(table.revision)
+    table.forget(one)
+    revisions.append(table.revision)
+    table.drop(KEY)
+    revisions.append(table.revision)
+    assert revisions == sorted(set(revisions))
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_total_ever_falls_whatever_the_hosts_say(seed: int) -> None:
     rng = Random(seed)
