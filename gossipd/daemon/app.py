@@ -226,7 +226,10 @@ class App:
         )
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms, self._store)
         self._local_servers = LocalServers()
-        self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
+        config = self.live.config
+        self._inbox = Inbox(
+            config.store.inbox, self._deployments.offer, settings=settings_mapping.inbox_settings(config)
+        )  # fmt: skip
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,

@@ -12,7 +12,9 @@ from gossipd.config.sections import Config
 from gossipd.control.settings import ControlSettings
 from gossipd.core.dscp import parse_dscp
 from gossipd.deployment.source_budget import SourceBudget
+from gossipd.inbox.inbox import InboxSettings
 from gossipd.sources.settings import SourceSettings
+from gossipd.store.disk.file_system import tells_changes
 from gossipd.store.settings import PageCache, StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.transfer.settings import BulkSettings, Encryption
@@ -30,6 +32,11 @@ def swim_settings(config: Config) -> SwimSettings:
         suspicion_base_s=section.suspicion_base_s,
         roster_keep_s=section.roster_keep_s,
     )
+
+
+def inbox_settings(config: Config) -> InboxSettings:
+    """How often the inbox is looked at: seldom where the kernel tells what changes there."""
+    return InboxSettings(watched_rescan_s=30.0) if tells_changes(config.store.inbox) else InboxSettings()
 
 
 def store_settings(config: Config) -> StoreSettings:

@@ -5,8 +5,9 @@ moving files (``drop_folder``), and judging manifests (the daemon's ``offer``).
 
 One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every ``rescan_s``.
 The rescan is needed because events are lost when the queue overflows, on network file systems, and when the folder is
-deleted and made again (the watch stays silent; the task notices the new inode and watches that). The loop waits for the
-watch's descriptor, so an idle inbox wakes nothing.
+deleted and made again (the watch stays silent; the task notices the new inode and watches that). It is rarer where the
+kernel tells every change (``watched_rescan_s``). The loop waits for the watch's descriptor, so an idle inbox wakes
+nothing.
 
 A file is offered once per content, after a short rest: a good signature proves that it is whole. Some refusals may be
 due to a half-written file (``unfinished_codes``: a cut envelope has a wrong signature). They are held back until the
@@ -55,7 +56,8 @@ class InboxSettings:
         1.0  # for refusals: operations practice: a file unchanged for a second is whole more often than not
     )
     unfinished_s: float = 4.0  # longer than the pauses of a running copy; delays only refusals
-    rescan_s: float = 5.0  # a missed event may cost 30 s at most (table of faults)
+    rescan_s: float = 5.0
+    watched_rescan_s: float = 5.0  # of an empty inbox; a missed event may cost 30 s at most (table of faults)
     bytes_max: int = 64 * 1024 * 1024 + 4096  # the manifest limit and its envelope
     drops_max: int = 256  # in one pass; the rest waits in the folder
     unfinished_codes: frozenset[str] = frozenset({"E_WATCH_EMPTY", "E_SIG_INVALID", "E_SIG_MISSING", "E_DECODE"})
@@ -99,6 +101,7 @@ class Inbox:
         self._wall = wall
         self._seen: dict[str, _Seen] = {}  # bounded by drops_max: unlisted names are dropped
         self._reasons_due: dict[str, str] = {}  # by name in rejected/, while the disk refuses the reason file
+        self._is_watched = False
         self.statistics = InboxStatistics()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -149,6 +152,8 @@ class Inbox:
         trouble = await self._write_reasons() or trouble
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
+        if self._is_watched and not (self._seen or more or trouble):
+            return self._settings.watched_rescan_s
         return max(delay, _LOOK_S_MIN)
 
     def _scan(self, is_watched: Callable[[], bool]) -> tuple[list[Drop], int] | None:
@@ -259,11 +264,15 @@ class Inbox:
         watch = await run_blocking(INotify)  # loads the C library at the first use
         with watch:
             watch.add_watch(self._folder.directory, _EVENTS | _NO_LINK)
+            self._is_watched = True
             changed.ring()  # for changes before the watch
-            while True:
-                await trio.lowlevel.wait_readable(watch)
-                watch.read(timeout=0)
-                changed.ring()
+            try:
+                while True:
+                    await trio.lowlevel.wait_readable(watch)
+                    watch.read(timeout=0)
+                    changed.ring()
+            finally:
+                self._is_watched = False
 
 
 class _Wakeup:

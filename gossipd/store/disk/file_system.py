@@ -1,6 +1,6 @@
-"""Which file systems can hold a store.
+"""Which file systems can hold a store, and of which the kernel tells every change.
 
-What lives here: asking the kernel, and the list of unfit file systems. What does not: where the store is, and whether
+What lives here: asking the kernel, and the lists of file systems. What does not: where the store is, and whether
 the operator insists (``config.places``).
 
 A memory file system loses the models with the power, and also the record of trusted versions that keeps old manifests
@@ -35,6 +35,8 @@ _UNFIT = {
     0x4D44: ("FAT", _LINKLESS),
     0x2011BAB0: ("exFAT", _LINKLESS),
 }
+# ext, XFS, Btrfs, ZFS, F2FS, bcachefs, overlayfs, tmpfs. No other host changes what is on them.
+_LOCAL = frozenset({0xEF53, 0x58465342, 0x9123683E, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x794C7630, 0x01021994})
 
 
 def unfit(magic: int) -> str | None:
@@ -45,9 +47,22 @@ def unfit(magic: int) -> str | None:
 
 def why_unfit(path: Path) -> str | None:
     """``unfit`` for the place where ``path`` is or would be made. Raises OSError when the kernel does not say."""
+    return unfit(_magic(path))
+
+
+def tells_changes(path: Path) -> bool:
+    """Whether the kernel tells a watcher of ``path``, or of where it would be made, all that changes there. False also
+    when the kernel does not say."""
+    try:
+        return _magic(path) in _LOCAL
+    except OSError:
+        return False
+
+
+def _magic(path: Path) -> int:
     there = next(place for place in (path, *path.parents) if place.exists())
     descriptor = os.open(there, os.O_PATH | os.O_CLOEXEC)
     try:
-        return unfit(file_system_magic(descriptor))
+        return file_system_magic(descriptor)
     finally:
         os.close(descriptor)

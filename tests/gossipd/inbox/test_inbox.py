@@ -600,6 +600,22 @@ async def test_the_kernel_wakes_the_inbox_and_a_folder_made_again_is_still_watch
     assert [name for name, _ in judge.offers] == ["one", "two"]
 
 
+async def test_an_empty_inbox_is_looked_at_as_seldom_as_its_watch_allows(folder: Path) -> None:
+    """Real clock, real inotify."""
+    judge = Judge()
+    judge.full = True
+    inbox = Inbox(folder, judge, settings=InboxSettings(whole_s=0.0, rescan_s=5.0, watched_rescan_s=3600.0))
+    assert await inbox.look() == 5.0
+    async with trio.open_nursery() as nursery:
+        await nursery.start(inbox.run)
+        with trio.fail_after(20):
+            while await inbox.look() != 3600.0:
+                await trio.sleep(0.01)
+        (folder / "one").write_bytes(GOOD)
+        assert await inbox.look() == 5.0, "the daemon could not take it yet"
+        nursery.cancel_scope.cancel()
+
+
 async def test_events_alone_bring_a_file_in_and_stopping_is_quick(folder: Path) -> None:
     judge = Judge()
     inbox = Inbox(folder, judge, settings=InboxSettings(quiet_s=0.05, rescan_s=3600.0))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gossipd.store.disk.file_system import unfit, why_unfit
+from gossipd.store.disk.file_system import tells_changes, unfit, why_unfit
 from gossipd.store.disk.syscalls import file_system_magic
 
 MEMORY = Path("/dev/shm")  # tmpfs wherever there is POSIX shared memory
@@ -35,6 +35,15 @@ def test_a_real_directory_in_memory_is_found_also_before_it_is_made() -> None:
         words = why_unfit(path)
         assert words is not None
         assert "tmpfs" in words
+
+
+def test_the_kernel_tells_the_changes_of_a_file_system_that_is_of_this_host_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tells_changes(MEMORY / "no" / "such" / "directory")
+    for magic, is_told in ((EXT4, True), (0x6969, False), (0x12345678, False)):
+        monkeypatch.setattr("gossipd.store.disk.file_system.file_system_magic", lambda _, answer=magic: answer)
+        assert tells_changes(tmp_path) is is_told
 
 
 def test_the_kernel_s_number_is_the_one_that_stat_tells(tmp_path: Path) -> None:
