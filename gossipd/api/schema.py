@@ -147,8 +147,8 @@ class WatermarkRow(Row, frozen=True, kw_only=True):
 
 
 class PrunedRow(Row, frozen=True, kw_only=True):
-    """A complete version. ``last_used_at``: read by others, to a day. ``kept``: pinned, held, open, deploying, gone; or
-    empty."""
+    """A complete version. ``last_used_at``: read by others, to a day. ``kept``: pinned, held, open, deploying,
+    replica, gone; or empty."""
 
     model: str
     bytes_total: int

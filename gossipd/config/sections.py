@@ -241,6 +241,14 @@ class StoreSection:
     low_watermark_percent: int = setting(
         kinds.Whole(1, 99), "Used share of the disk at which eviction ends.", 80, reload=True
     )
+    replicas: int = setting(
+        kinds.Whole(0, 100),
+        "Copies of a version that a rack keeps when disks are too full: so many of its hosts do not evict it by\n"
+        "the high watermark or gossipd prune. For models that not every host needs. Every host needs the same\n"
+        "number; 0: none.",
+        0,
+        reload=True,
+    )
     reserve_bytes: int = setting(kinds.ByteSize(0, 1024**5), "Free disk space to leave to the rest of the host.", GIB)
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),

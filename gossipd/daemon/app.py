@@ -66,6 +66,7 @@ from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.peer_wants import PeerWants
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.roster import ClusterRoster
@@ -222,8 +223,9 @@ class App:
 
     def _make_api(self) -> None:
         self._watermarks = Watermarks(
-            self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit
-        )
+            self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit,
+            copies=RackCopies(self.live, self._progress, self._directory),
+        )  # fmt: skip
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms, self._store)
         self._local_servers = LocalServers()
         config = self.live.config

@@ -18,9 +18,10 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.units import show_bytes, timestamp
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.eviction_plan import DEPLOYING, EvictionCandidate, EvictionPlan, plan_eviction
+from gossipd.deployment.eviction_plan import DEPLOYING, REPLICA, EvictionCandidate, EvictionPlan, plan_eviction
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -37,13 +38,15 @@ class Watermarks:
     """One per daemon."""
 
     def __init__(
-        self, live: LiveSettings, store: ChunkStore, lifecycle: DeploymentTable, alarms: Alarms, audit: AuditLog
+        self, live: LiveSettings, store: ChunkStore, lifecycle: DeploymentTable, alarms: Alarms, audit: AuditLog,
+        *, copies: RackCopies,
     ) -> None:  # fmt: skip
         self._live = live
         self._store = store
         self._lifecycle = lifecycle
         self._alarms = alarms
         self._audit = audit
+        self._copies = copies
         self._space = Space(0, 0)
         self._pins = store.pins()
         self._evicted = 0
@@ -131,7 +134,7 @@ class Watermarks:
     def _candidate(self, use: ModelUse) -> EvictionCandidate:
         record = self._lifecycle.get(use.deployment)
         is_deploying = record is None or self._lifecycle.is_under_way(record)
-        kept = use.kept or (DEPLOYING if is_deploying else "")
+        kept = use.kept or (DEPLOYING if is_deploying else REPLICA if self._copies.keeps(use.deployment) else "")
         label = f"{use.name}@{use.version}"
         return EvictionCandidate(use.deployment, label, use.byte_count, use.last_used_s, use.is_current, kept)
 
@@ -163,6 +166,6 @@ def _sentence(high: int, plan: EvictionPlan) -> str:
     more = f" and {len(plan.kept) - _NAMED_MAX} more" if len(plan.kept) > _NAMED_MAX else ""
     what = f"kept are {told}{more}" if plan.kept else "no complete model is left"
     return (
-        f"the disk is at its high watermark of {high} %, and nothing more may be evicted: {what}; unpin a model, or "
-        "delete what is not gossipd's"
+        f"the disk is at its high watermark of {high} %, and nothing more may be evicted: {what}; unpin a model, "
+        "lower store.replicas, or delete what is not gossipd's"
     )

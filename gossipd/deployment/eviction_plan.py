@@ -5,16 +5,23 @@ and deleting (``store.models.eviction``).
 
 A version that is not ``current`` goes before one that is, and then that which was used longest ago: a job may still
 roll back to the former, and loads the latter by its name. What anything keeps is never chosen.
+
+Some hosts of a rack keep a version for all of it (``keepers``): those that come first when its holders are put in order
+by a hash, so that all agree without a message. A host that is not among them may evict it, and one that is can not be
+made to by what others do. Rejected: asking the others first, which a host with a full disk and no link could not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from gossipd.core.ids import DeploymentId
+from blake3 import blake3
 
-DEPLOYING = "deploying"
+from gossipd.core.ids import DeploymentId
+from membership.member import NodeId
+
+DEPLOYING, REPLICA = "deploying", "replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +62,8 @@ def plan_eviction(
             chosen.append(one)
             left_bytes -= one.byte_count
     return EvictionPlan(tuple(chosen), tuple(one for one in ordered if one.kept))
+
+
+def keepers(deployment: DeploymentId, holders: Collection[NodeId], count: int) -> list[NodeId]:
+    """The ``count`` holders of a rack that keep it, in the order in which they are asked to."""
+    return sorted(holders, key=lambda node: blake3(node, key=deployment).digest())[:count]

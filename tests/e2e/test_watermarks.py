@@ -107,3 +107,28 @@ def test_prune_evicts_what_is_not_current_and_says_what_is_kept(tmp_path: Path) 
         assert made[1].client.status()["watermark"] | {"used_percent": 0} == {
             "used_percent": 0, "high_percent": 0, "low_percent": 80, "pinned": ["m"], "evicted": 1
         }  # fmt: skip
+
+
+def test_a_rack_keeps_two_copies_when_all_its_disks_are_too_full(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_STORE__REPLICAS": "2"}
+    with cluster(tmp_path / "three", environment=environment) as made:
+        made.start(3, 1)
+        made.drop(made.publish(model, "m", 1), made[1])
+        for number in (1, 2, 3):
+            made.wait_complete("m", 1, at=made[number], hosts=3)
+        for number in (1, 2, 3):
+            set_marks(made[number], 2, 1)
+
+        def states() -> list[str]:
+            return sorted(host["state"] for host in shown(made[1])["hosts"])
+
+        until("one has made room", lambda: states() == ["complete", "complete", "evicted"])
+        keepers = [made[number] for number in (1, 2, 3) if made[number].tree("m", 1).exists()]
+        assert len(keepers) == 2
+        for host in keepers:
+            until("it says why not", lambda host=host: "m@1 (replica)" in alarm(host))  # type: ignore[misc]
+            pruned = json.loads(gossipd("prune", "--json", "--config", host.config).stdout)
+            assert (pruned["evicted"], [one["kept"] for one in pruned["kept"]]) == ([], ["replica"])
+        keepers[0].kill()
+        until("the other keeps it", lambda: keepers[1].tree("m", 1).exists() and "replica" in alarm(keepers[1]))

@@ -259,4 +259,12 @@ MUTANTS = (
         "_RESOLVE = 0x02 | 0x08",
         ("tests/gossipd/store/disk/test_durable.py",),
     ),
+    Mutant(
+        "a-dead-host-keeps-a-copy-for-its-rack",
+        "The last copies in a rack are evicted, because a host that is gone counts as one that has it.",
+        "gossipd/daemon/rack_copies.py",
+        "for node in self.directory.live() if",
+        "for node in self.table.everybody(progress_key(deployment)) if",
+        ("tests/gossipd/daemon/test_rack_copies.py",),
+    ),
 )

@@ -82,12 +82,14 @@ class Watched:
     def __init__(self, *uses: ModelUse, used_bytes: int, high: int = 90, low: int = 70) -> None:
         self.store, self.lifecycle, self.alarms = Store(*uses, used_bytes=used_bytes), Lifecycle(), Alarms()
         self.records: list[tuple[str, str]] = []
+        self.keeps: set[int] = set()
         self.settings = SimpleNamespace(high_watermark_percent=high, low_watermark_percent=low)
         live = SimpleNamespace(config=SimpleNamespace(store=self.settings))
         audit = SimpleNamespace(record=lambda event, subject: self.records.append((event, subject)))
         self.watch = Watermarks(
-            cast(Any, live), cast(Any, self.store), cast(Any, self.lifecycle), cast(Any, self.alarms), cast(Any, audit)
-        )
+            cast(Any, live), cast(Any, self.store), cast(Any, self.lifecycle), cast(Any, self.alarms), cast(Any, audit),
+            copies=cast(Any, SimpleNamespace(keeps=lambda deployment: deployment[0] in self.keeps)),
+        )  # fmt: skip
 
 
 async def test_below_the_high_mark_nothing_is_evicted() -> None:
@@ -122,6 +124,18 @@ async def test_what_is_deploying_or_becomes_busy_stays_and_is_named() -> None:
     watched.store.used_bytes = 50
     await watched.watch.look()
     assert watched.alarms.told == ""
+
+
+async def test_what_this_host_keeps_for_its_rack_stays_until_another_does() -> None:
+    watched = Watched(use(1), use(2), use(3, kept="pinned"), used_bytes=95)
+    watched.keeps = {1, 2, 3}
+    await watched.watch.look()
+    assert "m@1 (replica), m@2 (replica), m@3 (pinned)" in watched.alarms.told
+    pruned = await watched.watch.prune(dry_run=False)
+    assert ([one.kept for one in pruned.kept], pruned.evicted) == (["replica", "replica", "pinned"], [])
+    watched.keeps = {2}
+    await watched.watch.look()
+    assert watched.store.evicted == [(1, "watermark")]
 
 
 async def test_prune_needs_no_marks_and_a_dry_run_changes_nothing() -> None:

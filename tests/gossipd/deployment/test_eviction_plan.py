@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
 
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.eviction_plan import EvictionCandidate, plan_eviction
+from gossipd.deployment.eviction_plan import EvictionCandidate, keepers, plan_eviction
+from membership.member import NodeId
 
 
 def one(label: str, last_used_s: float, *, size: int = 10, current: bool = False, kept: str = "") -> EvictionCandidate:
@@ -60,3 +62,22 @@ def test_nothing_kept_is_chosen_and_no_more_than_needed_whatever_the_order() -> 
             assert len(plan.chosen) + len(plan.kept) == len(candidates), "all that nothing keeps"
         elif plan.chosen:
             assert used - freed + plan.chosen[-1].byte_count > target
+
+
+def test_the_keepers_of_a_version_stay_the_same_when_others_go() -> None:
+    rng = Random(4)
+    for _ in range(200):
+        deployment = DeploymentId(rng.randbytes(32))
+        holders = [NodeId(rng.randbytes(16)) for _ in range(rng.randrange(1, 9))]
+        first = keepers(deployment, holders, 2)
+        assert len(first) == min(2, len(holders))
+        gone = set(rng.sample(holders, len(holders) // 2)) - set(first)
+        assert keepers(deployment, [one for one in holders if one not in gone], 2) == first
+        assert keepers(deployment, holders, 0) == []
+
+
+def test_keepers_of_many_versions_are_spread_over_the_rack() -> None:
+    rng = Random(5)
+    holders = [NodeId(rng.randbytes(16)) for _ in range(10)]
+    counts = Counter(node for _ in range(500) for node in keepers(DeploymentId(rng.randbytes(32)), holders, 2))
+    assert min(counts.values()) > 60, "a hundred each on average"

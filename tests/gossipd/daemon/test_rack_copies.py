@@ -1,0 +1,69 @@
+"""Which hosts keep a version for their rack: those that live, are in it, and have all of it count."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.rack_copies import RackCopies
+from gossipd.deployment.eviction_plan import keepers
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from membership.member import NodeId
+
+ONE = DeploymentId(b"m" * 32)
+NODES = [NodeId(bytes([number]) * 16) for number in range(4)]
+FIRST, SECOND, THIRD, FOURTH = keepers(ONE, NODES, 4)
+
+
+class Rack:
+    """Four hosts of one rack that live and have it, as one of them sees it."""
+
+    def __init__(self, own: NodeId, *, replicas: int = 2) -> None:
+        self.table = ClusterProgress()
+        self.living = set(NODES) - {own}
+        self.racks = dict.fromkeys(NODES, "r1")
+        for node in NODES:
+            self.tell(node, Progress(state=HostState.COMPLETE))
+        config = SimpleNamespace(node=SimpleNamespace(rack="r1"), store=SimpleNamespace(replicas=replicas))
+        directory = SimpleNamespace(
+            own=own, live=lambda: self.living, record=lambda node: SimpleNamespace(rack=self.racks[node])
+        )
+        self.copies = RackCopies(cast(Any, SimpleNamespace(config=config)), self.table, cast(Any, directory))
+
+    def tell(self, node: NodeId, progress: Progress) -> None:
+        key = progress_key(ONE)
+        self.table.record(node, key, self.table.version(node, key) + 1, progress, now=0.0)
+
+    def keeps(self) -> bool:
+        return self.copies.keeps(ONE)
+
+
+def test_so_many_hosts_of_a_rack_keep_it_and_agree_on_which() -> None:
+    assert [node for node in NODES if Rack(node).keeps()] == sorted((FIRST, SECOND))
+    assert [node for node in NODES if Rack(node, replicas=0).keeps()] == []
+    assert [node for node in NODES if Rack(node, replicas=9).keeps()] == NODES
+
+
+def test_a_host_that_is_dead_has_evicted_it_or_is_elsewhere_does_not_count() -> None:
+    rack = Rack(THIRD)
+    assert not rack.keeps()
+    rack.living.discard(FIRST)
+    assert rack.keeps()
+    rack = Rack(THIRD)
+    rack.tell(SECOND, Progress(state=HostState.EVICTED))
+    assert rack.keeps()
+    rack = Rack(THIRD)
+    rack.racks[FIRST] = "r2"
+    assert rack.keeps()
+
+
+def test_a_host_with_a_part_or_a_rest_does_not_count() -> None:
+    for told in (
+        Progress(state=HostState.COMPLETE, want="ep:0/2", chunks_wanted=3, bytes_wanted=9),
+        Progress(state=HostState.DOWNLOADING, chunks_verified=3),
+    ):
+        rack = Rack(THIRD)
+        rack.tell(FIRST, told)
+        assert rack.keeps()
