@@ -27,13 +27,24 @@ from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES, NodeId
 
-# Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
-# what would crowd out the records of others.
-PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
+# Records of one host: far more than deployments that change at once, and far less than what would crowd out the records
+# of others. In large clusters, where all have less room, fewer.
+PROGRESS_PER_S, PROGRESS_BURST = 16.0, 256.0
+_PROGRESS_FULL_S = 5.0
 # New statements of one signer, far more than a host can deploy in a second. A host that has just started is told all
 # that the cluster knows at once, so it has no bound for a while.
 STATEMENTS_PER_S, STATEMENTS_BURST = 64.0, 256.0
 STATEMENTS_FREE_S = 30.0
+
+
+def progress_quotas(share: float = 1.0) -> Quotas[bytes]:
+    """How much progress each host may tell, or a share of that."""
+    return Quotas(burst=share * PROGRESS_BURST, per_s=share * PROGRESS_PER_S)
+
+
+def progress_amount(hosts: int) -> float:
+    """What one record costs of it in a cluster of so many hosts."""
+    return max(1.0, refresh_interval_s(hosts) / _PROGRESS_FULL_S)
 
 
 class Clocks(Protocol):
@@ -75,7 +86,7 @@ class GossipRules:
         self._heads = heads
         self._refusals = refusals
         self._progress = ProgressJudge(roster, progress)
-        self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
+        self._progress_quotas = progress_quotas()
         self._statement_quotas: Quotas[tuple[bytes, str]] = Quotas(burst=STATEMENTS_BURST, per_s=STATEMENTS_PER_S)
         self._clocks = clocks or SystemClocks()
         self._cluster_clock = cluster_clock or ClusterClock()
@@ -137,7 +148,7 @@ class GossipRules:
     def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """Only what a writer has signed counts against its bound; what is beyond it is not looked at."""
         writer, now = key[:NODE_ID_BYTES], self._clocks.monotonic_s()
-        amount = refresh_interval_s(self._roster.host_count)
+        amount = progress_amount(self._roster.host_count)
         is_own = writer == self._roster.own
         if not is_own and not self._progress_quotas.has(writer, now, amount):
             return Verdict(writer, is_known=False)

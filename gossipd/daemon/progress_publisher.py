@@ -6,7 +6,9 @@ What lives here: when a record is published. What does not: the record and the t
 Every record is signed. While a living host reads only the unsigned form, it is told beside.
 
 A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
-when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date.
+when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date. Others look at so many
+records of a host and no more (``gossip_rules``), so this one tells a share of that: what has changed first, then what
+it has told longest ago.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import trio
 from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.gossip_rules import progress_amount, progress_quotas
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.roster import ClusterRoster
@@ -35,11 +38,13 @@ from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.quotas import Quotas
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
 TICK_S = 1.0
 LOOK_S = 0.25  # while a deployment is under way, a change of its state is published within this
+_SHARE = 0.75  # the rest covers records that were delayed on their way
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
@@ -67,6 +72,7 @@ class ProgressPublisher:
     listener: ProgressListener | None = None
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
+    quotas: Quotas[bytes] = field(default_factory=lambda: progress_quotas(_SHARE), init=False)
 
     def heard(self, wire_key: bytes, version: int, payload: bytes) -> ProgressHeard | None:
         """A record that was judged; what it tells the deployment brain, if anything. Raises ProgressFormatError."""
@@ -109,9 +115,16 @@ class ProgressPublisher:
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)
                 ticked_s = now
-            for deployment in self.lifecycle:
-                if self._is_due(deployment, now):
-                    self.tell(deployment)
+            self.tell_due(now)
+
+    def tell_due(self, now: float) -> None:
+        """Publish what is due, as far as others look at it."""
+        amount = progress_amount(len(self.directory.records))
+        due = [one for one in self.lifecycle if self._is_due(one, now)]
+        due.sort(key=lambda one: (not one.changed, self.told_s.get(one.id, -1e9)))
+        for deployment in due:
+            if self._is_due(deployment, now) and self.quotas.take(self.directory.own, now, amount):
+                self.tell(deployment)
 
     def tell(self, deployment: DeploymentRecord) -> None:
         """Publish the deployment's record now."""

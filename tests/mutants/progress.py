@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _SIGNED = "tests/gossipd/deployment/test_signed_progress.py"
 _TABLE = "tests/gossipd/deployment/test_deployment_table.py"
 _RECORD = "tests/gossipd/deployment/test_progress_record.py"
+_PUBLISHER = "tests/gossipd/daemon/test_progress_publisher.py"
 _ROW = "tests/gossipd/api/test_deployment_row.py"
 _COMMANDS = "tests/gossipd/cli/test_commands.py"
 _ATTACKS = "tests/membership/test_attacks.py"
@@ -85,6 +86,22 @@ MUTANTS = (
         "            if not self._rows[oldest]:\n",
         "            if oldest not in self._rows:\n",
         (_RECORD,),
+    ),
+    Mutant(
+        "tells-more-than-others-look-at",
+        "A host with many deployments tells all at once; others take the first, and never hear of the last.",
+        "gossipd/daemon/progress_publisher.py",
+        "and self.quotas.take(self.directory.own, now, amount):\n",
+        "and amount:\n",
+        (_PUBLISHER,),
+    ),
+    Mutant(
+        "tells-the-first-again-and-again",
+        "What was told longest ago has no turn before what was told lately.",
+        "gossipd/daemon/progress_publisher.py",
+        "        due.sort(key=lambda one: (not one.changed, self.told_s.get(one.id, -1e9)))\n",
+        "        due.sort(key=lambda one: (not one.changed, one.id))\n",
+        (_PUBLISHER,),
     ),
     Mutant(
         "one-host-fills-the-gossip-with-progress",

@@ -10,6 +10,7 @@ import trio.testing
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
+from gossipd.daemon.gossip_rules import PROGRESS_BURST, PROGRESS_PER_S
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -81,6 +82,26 @@ def refused(number: int) -> DeploymentRecord:
     return DeploymentRecord(
         deployment, said(deployment), is_proven=False, state=HostState.FAILED, reason=HostReason.REFUSED_KEY
     )
+
+
+def complete(number: int) -> DeploymentRecord:
+    deployment = DeploymentId(number.to_bytes(32, "little"))
+    return DeploymentRecord(deployment, said(deployment), state=HostState.COMPLETE, changed=False)
+
+
+async def test_a_host_with_many_deployments_tells_all_of_them_in_turn(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    parts = Parts(*map(complete, range(600)))
+    await parts.run(0.6)
+    first = len(parts.told)
+    assert first <= 0.75 * (PROGRESS_BURST + PROGRESS_PER_S), "others would not look at more"
+    parts.publisher.lifecycle._records[0].changed = True  # type: ignore[attr-defined]
+    await parts.run(1.1)
+    assert parts.told[first][0].deployment == progress_key(complete(0).id), "what has changed goes first"
+    await parts.run(60.0)
+    assert len({key.deployment for key, _ in parts.told}) == 600
+    assert len(parts.told) <= 0.75 * (PROGRESS_BURST + 62 * PROGRESS_PER_S)
 
 
 async def test_a_refusal_is_told_at_once_though_its_manifest_is_not_here(

@@ -68,10 +68,7 @@ class TellingRunner(DeploymentRunner):
             self.post(told)
 
     def _look(self) -> None:
-        now = self._world.now
-        for record in self.records:
-            if self._publisher._is_due(record, now):
-                self._publisher.tell(record)
+        self._publisher.tell_due(self._world.now)
         self._daemon.after(_PUBLISHER_TURN_S, self._look)
 
     def _publish(self, key: bytes, version: int, payload: bytes) -> None:
