@@ -14,13 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests import servers
 
 _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc, mkfs and nginx in the latter two
 _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
-_HERE = Path(__file__).parent
-_OF_DAEMONS = ("e2e/", "chaos/", "gossipd/demo/")
+_OF_DAEMONS = ("tests/e2e/", "tests/chaos/", "tests/gossipd/demo/")
 UNDER_CI = bool(os.environ.get("CI"))
 collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
 
@@ -35,16 +36,21 @@ def missing(what: str) -> str | None:
     return None if shutil.which(program, path=_SEARCH) else program
 
 
-@pytest.hookimpl(tryfirst=True)
+class SchedulingByDaemons(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """For ``-n 2``: one worker takes all tests of real daemons, one after another, as two of them at once would want
+    more than two cores; the other takes the rest, file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "daemons" if nodeid.startswith(_OF_DAEMONS) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SchedulingByDaemons:
+    return SchedulingByDaemons(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For ``-n 2 --dist loadgroup``: one worker takes all tests of real daemons, one after another and first, as two of
-    them at once would want more than two cores; the other takes the rest by file."""
-    ours = [(item, item.path.relative_to(_HERE).as_posix()) for item in items if item.path.is_relative_to(_HERE)]
-    for item, path in ours:
-        group = "daemons" if path.startswith(_OF_DAEMONS) else path
-        item.add_marker(pytest.mark.xdist_group(group))
-    ends = {item: not path.startswith(_OF_DAEMONS) for item, path in ours}
-    items.sort(key=lambda item: ends.get(item, True))
+    """What takes longest begins first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_OF_DAEMONS))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
