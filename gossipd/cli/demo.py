@@ -7,12 +7,14 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gossipd.cli.options import examples, parsed, time_words
+from gossipd.core.errors import UsageError
 from gossipd.core.units import parse_bytes, show_bytes
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     "gossipd demo",
     "gossipd demo --web",
-    "gossipd demo --kill node-3",
+    "gossipd demo --kill node-3 --report demo.html",
     "gossipd demo --corrupt node-2",
     "gossipd demo --hosts 12 --racks 3 --size 1GiB --json",
 )
@@ -44,7 +46,11 @@ _EXAMPLES = (
 @click.option("--json", "as_json", is_flag=True, help="The last line of stdout is one JSON object.")
 @click.option("--keep", is_flag=True, help="Leave the files, and say where.")
 @click.option("--web", is_flag=True, help="Show it in a browser, too; the daemons then run until Ctrl-C.")
-def demo(*, size: str, as_json: bool, web: bool, **options: Any) -> None:
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="What gossipd report says of it: NAME.html with a replay, else JSON.",
+)  # fmt: skip
+def demo(*, size: str, as_json: bool, web: bool, report: Path | None, **options: Any) -> None:
     """Deliver a toy model to real daemons on this machine, and check every byte.
 
     Starts the daemons as processes on loopback, serves the model from a local HTTP server that counts what it sends,
@@ -54,17 +60,21 @@ def demo(*, size: str, as_json: bool, web: bool, **options: Any) -> None:
     from gossipd.demo.play import DemoOrder, play
 
     size_bytes = parsed("--size", parse_bytes, size)
-    with _Audience(live=sys.stderr.isatty(), web=web, as_json=as_json) as audience:
+    if report is not None and not report.absolute().parent.is_dir():
+        raise UsageError(f"--report {report}: name a file in a directory that exists")
+    with _Audience(live=sys.stderr.isatty(), web=web, as_json=as_json, report=report) as audience:
         play(DemoOrder(size_bytes=size_bytes, **options), audience)
 
 
 class _Audience:
     """Shows sentences, and on a terminal a bar for each host, on stderr; with ``web`` a page; the result on stdout."""
 
-    def __init__(self, *, live: bool, web: bool, as_json: bool) -> None:
+    def __init__(self, *, live: bool, web: bool, as_json: bool, report: Path | None) -> None:
         self._live = live
         self._web = web
         self._as_json = as_json
+        self._report = report
+        self._first: DemoHost | None = None
         self._page: DemoPage | None = None
         self._began = time.monotonic()
         self._bars: Any = None
@@ -79,6 +89,7 @@ class _Audience:
             self._page.close()
 
     def gathered(self, first: DemoHost) -> None:
+        self._first = first
         if self._web:
             from gossipd.demo.web_page import DemoPage, open_browser
 
@@ -88,6 +99,12 @@ class _Audience:
 
     def finished(self, result: DemoResult) -> None:
         self._end_bars()
+        if self._report is not None and self._first is not None:
+            from gossipd.cli.report import as_object, write
+            from gossipd.demo.play import NAME
+
+            write(self._report, as_object(self._first.client.report(NAME)))
+            self.step(f"the report is in {self._report}")
         if self._as_json:
             click.echo(json.dumps({"schema_version": 1, **asdict(result)}))
         else:

@@ -41,8 +41,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A host that is not complete, or was so much later than most. ``reasons``: for how many seconds it told which, the
-    longest first. ``silent_s``: without a word, ``silent_from_s`` after the beginning; None where it was not."""
+    """A host that is not complete, was so much later than most, or told nothing for long. ``reasons``: for how many
+    seconds it told which, the longest first. ``silent_s``: without a word, ``silent_from_s`` after the beginning; None
+    where it was not."""
 
     name: str
     rack: str
@@ -150,8 +151,9 @@ def _stragglers(
 ) -> tuple[Straggler, ...]:
     median = done[(len(done) - 1) // 2] if done else 0
     late_s = max(STRAGGLER_FACTOR * median, median + STRAGGLER_LEAST_S)
-    late = [one for one in hosts if one.state not in _DELETED and (one.seconds is None or one.seconds > late_s)]
-    late = [one for one in late if one.seconds is not None or one.state != "complete"]
+    silent = {} if timeline is None else timeline["silences"]
+    waited_for = [one for one in hosts if one.state not in (*_DELETED, "complete") or one.seconds is not None]
+    late = [one for one in waited_for if one.seconds is None or one.seconds > late_s or one.name in silent]
     late.sort(key=lambda one: (one.seconds is not None, -(one.seconds or 0), one.name))
     return tuple(_straggler(one, targets[one.name]["reason"], timeline) for one in late[:STRAGGLERS_MAX])
 

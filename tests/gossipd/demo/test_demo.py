@@ -45,8 +45,15 @@ def test_every_host_has_every_byte_and_storage_gave_each_once(short_path: Path) 
     assert result["peer_bytes_same_rack"] >= 3.5 * total
 
 
-def test_a_host_that_is_killed_half_way_completes_too(short_path: Path) -> None:
-    result = demo(short_path, "--hosts", "3", "--racks", "2", "--size", "64MiB", "--kill", "node-2")
+def test_a_host_that_is_killed_half_way_completes_too(short_path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    result = demo(
+        short_path, "--hosts", "3", "--racks", "2", "--size", "64MiB", "--kill", "node-2", "--report", str(out)
+    )
+    told = json.loads(out.read_text())
+    assert told["summary"]["hosts_complete"] == 3
+    assert told["summary"]["source_bytes"] == sum(one["source_bytes"] for one in told["report"]["traffic"])
+    assert told["report"]["timeline"]["shares"].keys() == {"node-1", "node-2", "node-3"}
     assert result["hosts_complete"] == 3
     assert result["verified"] is True
     assert result["killed"] == "node-2"

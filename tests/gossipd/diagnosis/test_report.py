@@ -86,6 +86,12 @@ def test_late_hosts_come_with_their_reasons_and_silences() -> None:
     assert (found[1].silent_s, found[1].silent_from_s) == (12.0, 3.0)
 
 
+def test_a_host_that_was_away_and_came_back_in_time_is_named_with_its_gap() -> None:
+    timeline = {"told_s": 20.0, "silences": {"h1": [7.1, 3.4]}, "reasons": {}}
+    found = summarise(report([{"name": f"h{n}"} for n in range(4)], timeline=timeline)).stragglers
+    assert [(one.name, one.silent_s, one.silent_from_s) for one in found] == [("h1", 7.1, 3.4)]
+
+
 def test_of_many_late_hosts_those_that_never_came_are_first() -> None:
     hosts: list[dict[str, Any]] = [{"name": f"h{n:03d}"} for n in range(100)]
     hosts += [{"name": f"x{n:02d}", "elapsed_s": 100 + n} for n in range(20)]
