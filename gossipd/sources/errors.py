@@ -280,6 +280,7 @@ _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
     ((404, 410), SourceNotFoundError, "not there"),
     ((416,), SourceTruncatedError, "the object ends before the range begins"),
     (range(300, 400), SourceRedirectError, "the server redirects; name the final address as the source"),
+    ((408, 421, 425), SourceUnreachableError, "the server asks for the request once more"),  # as their RFCs say
     (range(500, 600), SourceUnreachableError, "the server failed"),
 )
 

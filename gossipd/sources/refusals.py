@@ -18,7 +18,7 @@ from gossipd.sources.errors import SourceError
 
 DOCUMENT_CHARS_MAX = 4096  # S3's documents have some 300 characters, GCS' 1,500
 _XML_NAME = re.compile(r"<Code>\s*([A-Za-z0-9_.]{1,64})\s*</Code>")
-_JSON_NAME = re.compile(r'\\?"(?:reason|code|error|status)\\?"\s*:\s*\\?"([A-Za-z0-9_.]{1,64})\\?"')
+_JSON_NAME = re.compile(r'\\?"(?:reason|[Cc]ode|error|status)\\?"\s*:\s*\\?"([A-Za-z0-9_.]{1,64})\\?"')
 _PLAIN_NAME = re.compile(r"(?:[A-Z][a-z]{1,20}){2,6}")
 _AWS_REGION = r"([a-z]{2}(?:-[a-z]{2,10}){1,3}-\d{1,2})"
 _REGION = r"([a-z][a-z0-9]{1,15}(?:-[a-z0-9]{1,15}){0,4})"  # other storages have names of their own
@@ -42,7 +42,8 @@ _ROWS = (
     _Meaning(
         errors.SourceTokenExpiredError,
         "the session token has expired; renew the credentials of this host",
-        "ExpiredToken ExpiredTokenException TokenRefreshRequired RequestExpired invalid_grant authTokenExpired",
+        "ExpiredToken ExpiredTokenException TokenRefreshRequired RequestExpired invalid_grant authTokenExpired"
+        " expired_auth_token",
     ),
     _Meaning(
         errors.SourceClockError,
@@ -66,7 +67,8 @@ _ROWS = (
         errors.SourceAccountError,
         "the account behind it is closed, unpaid or not set up; its owner must act",
         "AllAccessDisabled AccountProblem NotSignedUp InvalidPayer OptInRequired accountDisabled UserAccountProblem"
-        " userProjectAccountProblem AccountIsDisabled UserSuspended billingNotEnabled",
+        " userProjectAccountProblem AccountIsDisabled UserSuspended billingNotEnabled NotEntitled UserDisable Arrearage"
+        " accessNotConfigured SERVICE_DISABLED cap_exceeded download_cap_exceeded transaction_cap_exceeded",
         about_bucket=True,
     ),
     _Meaning(
@@ -89,7 +91,7 @@ _ROWS = (
         "the storage does not know this host's key, or the secret is not the key's; see the credentials",
         "InvalidAccessKeyId SignatureDoesNotMatch InvalidToken UnrecognizedClientException InvalidClientTokenId"
         " InvalidSecurity AuthenticationFailed InvalidAuthenticationInfo invalid_client unauthorized_client"
-        " InvalidCredentials authError UNAUTHENTICATED",
+        " InvalidCredentials authError UNAUTHENTICATED bad_auth_token",
     ),
     _Meaning(
         errors.SourceNoCredentialsError,
@@ -152,13 +154,22 @@ _WORDS: tuple[tuple[str, type[SourceError]], ...] = (
     ("request date header too old", errors.SourceClockError),
     ("signature not valid in the specified time frame", errors.SourceTokenExpiredError),
     ("token is expired", errors.SourceTokenExpiredError),
+    ("request has expired", errors.SourceTokenExpiredError),
+    ("aadsts7000222", errors.SourceTokenExpiredError),
+    ("access key has length", errors.SourceKeyError),
+    ("aadsts90002", errors.SourceKeyError),
+    ("cap exceeded", errors.SourceAccountError),
+    ("billing account", errors.SourceAccountError),
+    ("anonymous caller", errors.SourceNoCredentialsError),
+    ("specified bucket does not exist", errors.SourceNoBucketError),
     ("including the signature", errors.SourceKeyError),
     ("reauth", errors.SourceTokenExpiredError),
 )
 _VAGUE = frozenset(
     {
         "AccessDenied", "AuthenticationFailed", "InvalidRequest", "InvalidArgument", "forbidden", "required",
-        "invalid", "invalid_grant", "InvalidAuthenticationInfo", "AuthenticationRequired", "AuthorizationFailure",
+        "invalid", "invalid_client", "invalid_grant", "invalid_request", "InvalidAuthenticationInfo",
+        "AuthenticationRequired", "AuthorizationFailure", "notFound",
     }
 )  # fmt: skip
 

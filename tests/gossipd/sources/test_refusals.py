@@ -71,6 +71,26 @@ SAID = [
     (AZ, 409, xml("BlobUsesCustomerSpecifiedEncryption"), "E_SOURCE_ENCRYPTED"),
     (AZ, 401, '{"error": "invalid_client", "error_description": "AADSTS7000215"}', "E_SOURCE_KEY"),
     (AZ, 404, '{"error": {"code": "FilesystemNotFound", "message": "m"}}', "E_SOURCE_NO_BUCKET"),
+    (AZ, 401, '{"error": "invalid_client", "error_description": "AADSTS7000222: The client secret keys are expired."}',
+     "E_SOURCE_TOKEN_EXPIRED"),
+    (AZ, 400, '{"error": "invalid_request", "error_description": "AADSTS90002: Tenant not found."}', "E_SOURCE_KEY"),
+    (S3, 403, xml("AccessDenied", "Request has expired"), "E_SOURCE_TOKEN_EXPIRED"),  # an address signed in advance
+    (S3, 403, '{"Code":"RequestTimeTooSkewed","BucketName":"models","HostId":"ceph"}', "E_SOURCE_CLOCK"),
+    (S3, 404, '{"Code":"NoSuchBucket","BucketName":"models","HostId":"ceph"}', "E_SOURCE_NO_BUCKET"),
+    (S3, 400, xml("InvalidArgument", "Credential access key has length 20, should be 32"), "E_SOURCE_KEY"),  # R2
+    (S3, 403, xml("NotEntitled", "Please enable R2 through the dashboard."), "E_SOURCE_ACCOUNT"),
+    (S3, 403, xml("AccessDenied", "Transaction cap exceeded, see the Caps & Alerts page"), "E_SOURCE_ACCOUNT"),  # B2
+    (S3, 403, xml("Arrearage", "The bucket you access is in arrears."), "E_SOURCE_ACCOUNT"),  # OSS
+    (S3, 401, '{"code": "expired_auth_token", "message": "Authorization token has expired"}', "E_SOURCE_TOKEN_EXPIRED"),
+    (S3, 401, '{"code": "bad_auth_token", "message": "Invalid authorization token"}', "E_SOURCE_KEY"),
+    (GS, 403, gcs(403, "forbidden", "The project is associated with a closed billing account."), "E_SOURCE_ACCOUNT"),
+    (GS, 403, gcs(403, "accessNotConfigured", "Cloud Storage API has not been used"), "E_SOURCE_ACCOUNT"),
+    (GS, 404, gcs(404, "notFound", "The specified bucket does not exist."), "E_SOURCE_NO_BUCKET"),
+    (GS, 403, xml("AccessDenied", "Access denied.", Details="Anonymous caller does not have access"),
+     "E_SOURCE_NO_CREDENTIALS"),
+    (S3, 408, "", "E_SOURCE_UNREACHABLE"),
+    (S3, 421, "", "E_SOURCE_UNREACHABLE"),
+    (S3, 425, "", "E_SOURCE_UNREACHABLE"),
 ]  # fmt: skip
 
 
