@@ -15,13 +15,12 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import cast
 
 from gossipd.sources import errors
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, reason_of
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of
 
 _PIECE_BYTES = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
@@ -86,8 +85,7 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
 def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
     """The response, its head within the time-out. Its body must keep the least rate."""
     incoming = Incoming(sock, settings.read_timeout_s)
-    response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
-    response.begin()
+    response = head_of(incoming, "GET")
     incoming.deadline = None
     sock.settimeout(settings.read_timeout_s)
     return response

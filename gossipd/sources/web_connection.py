@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Addresses = tuple[str, ...]
 """Addresses that were checked; empty for a host behind a proxy."""
 
+_SEE_ADDRESS = "see the address: its port, and whether it is http or https"
+_INTERIM_MOST = 8  # answers such as 103 Early Hints before the one; CDNs send one
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
@@ -76,6 +78,26 @@ class Incoming(io.RawIOBase):
         return io.BufferedReader(self)
 
 
+class _Head(http.client.HTTPResponse):
+    """An answer of which interim ones were skipped: the standard library skips 100 only, and takes 103 for the last."""
+
+    def begin(self) -> None:
+        super().begin()
+        for _ in range(_INTERIM_MOST):
+            if not 101 < self.status < 200:
+                return
+            self.headers = self.msg = None  # type: ignore[assignment]  # as before its beginning
+            super().begin()
+        raise http.client.BadStatusLine(str(self.status))
+
+
+def head_of(incoming: Incoming, method: str) -> http.client.HTTPResponse:
+    """The answer on a connection, after its head. Raises OSError, HTTPException, ValueError."""
+    response = _Head(cast(socket.socket, incoming), method=method)
+    response.begin()
+    return response
+
+
 def connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
     """An open connection, after TLS. Raises OSError about the source, SourceError about its proxy."""
     source = location.source
@@ -118,11 +140,20 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its TLS certificate is not valid: {error.verify_message}{_trusted()}"
     if isinstance(error, ssl.SSLError):
-        return "TLS could not be set up"
+        is_plain = error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+        return f"the server speaks no TLS there; {_SEE_ADDRESS}" if is_plain else "TLS could not be set up"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
+    return _reason_of_answer(error)
+
+
+def _reason_of_answer(error: Exception) -> str:
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+        return f"what came is no answer of HTTP; {_SEE_ADDRESS}"
+    if isinstance(error, http.client.LineTooLong) or "headers" in str(error):
+        return "the head of the answer is longer than 100 lines of 64 KiB"
     return "the connection ended before an answer had come"
 
 
@@ -154,9 +185,8 @@ def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: So
     plain.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode())
     # A server says nothing before TLS begins, so what is read ahead here is the proxy's own.
     incoming = Incoming(plain, settings.read_timeout_s)
-    response = http.client.HTTPResponse(cast(socket.socket, incoming), method="CONNECT")
     try:
-        response.begin()
+        response = head_of(incoming, "CONNECT")
     except (http.client.HTTPException, ValueError):
         raise errors.SourceUnreachableError(location.shown, f"{_shown(proxy)} gave no answer in HTTP") from None
     plain.settimeout(settings.read_timeout_s)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from gossipd.sources.errors import (
     SourceError,
@@ -32,7 +32,7 @@ from gossipd.sources.errors import (
 from gossipd.sources.first_request import Wanted, check_head, check_rate
 from gossipd.sources.location import Location, authority
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, reason_of
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -178,8 +178,7 @@ class WebStream:
                 sock.settimeout(self._settings.read_timeout_s)
                 ask(sock, self._location, addresses, headers)
                 incoming = _RatedIncoming(sock, self._settings, self._connections.clock, self._pieces.watch)
-                response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
-                response.begin()
+                response = head_of(incoming, "GET")
             except (*_BROKEN, ValueError) as error:
                 if sock is not None:
                     sock.close()

@@ -190,6 +190,14 @@ MUTANTS = (
         (f"{_SOURCES}::test_an_object_whose_tag_changes_is_read_on_while_its_bytes_are_right",),
     ),
     Mutant(
+        "takes-hints-for-the-answer",
+        "An answer 103 before the one is taken for it.",
+        "gossipd/sources/web_connection.py",
+        "            if not 101 < self.status < 200:\n",
+        "            if self.status != 199:\n",
+        ("tests/gossipd/sources/test_absurd_answers.py::test_answers_before_the_answer_are_skipped",),
+    ),
+    Mutant(
         "takes-a-page-for-the-whole-object",
         "From a server without ranges a body of any length is taken for the object.",
         "gossipd/sources/first_request.py",

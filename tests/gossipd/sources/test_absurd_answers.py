@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -134,3 +136,51 @@ def test_a_probe_that_waits_for_memory_can_be_cancelled(tmp_path: Path) -> None:
     lease.release()
     assert [error.code for error in outcomes[0].errors] == ["E_CANCELLED"]
     assert not outcomes[0].readable
+
+
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
+
+
+@pytest.mark.parametrize("size", [len(BODY), 5000], ids=["large", "small"])
+def test_answers_before_the_answer_are_skipped(size: int) -> None:
+    body = BODY[:size]
+    before = b"HTTP/1.1 100 Continue\r\n\r\n" + EARLY_HINTS + b"HTTP/1.1 102 Processing\r\n\r\n"
+    with raw_server(lambda start, stop: before + partial(body, start, stop, TAGGED, DATED)) as url:
+        assert Seat(sign({"a.bin": body}, url)).read().failed == ()
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "what came is no answer of HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x50", "what came is no answer of HTTP"),  # TLS where the address says http
+        (EARLY_HINTS * 1000, "what came is no answer of HTTP"),
+        (b"HTTP/1.1 206 Partial\r\n" + b"X: y\r\n" * 5000, "the head of the answer is longer"),
+        (b"HTTP/1.1 206 Partial\r\nX: " + b"y" * 100_000, "the head of the answer is longer"),
+        (b"", "the connection ended before an answer had come"),
+    ],
+    ids=["another protocol", "tls", "hints for ever", "lines for ever", "a line for ever", "nothing"],
+)
+def test_what_is_no_answer_is_told_as_what_it_is(sent: bytes, said: str) -> None:
+    with raw_server(lambda _start, _stop: sent) as url:
+        outcome = seat_at(url).read()
+    assert said in str(outcome.errors[-1])
+
+
+def test_a_server_without_tls_at_an_address_with_it_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=_answer_in_clear, args=(listener,))
+        answering.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        outcome = Seat(sign({"a.bin": BODY}, url), allow=["https://127.0.0.1:*"]).read()
+        listener.shutdown(socket.SHUT_RDWR)
+        answering.join()
+    assert "the server speaks no TLS there; see the address" in str(outcome.errors[-1])
+
+
+def _answer_in_clear(listener: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            with listener.accept()[0] as sock:
+                sock.recv(4096)
+                sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
