@@ -117,6 +117,7 @@ def measure(size_bytes: int) -> dict[str, object]:
                 "within_2_s": sum(one <= VISIT_S for one in took),
                 "slowest_visit_s": round(max(took), 2),
             }
+            found["connections_closed"] = told["closed"]
             found |= {"door_full": sum("E_DOOR_FULL" in one for one in alarms), "stranger": dict(told)}
             return found | {"tracebacks": len(cluster.tracebacks()), "load_after": round(os.getloadavg()[0], 1)}
         finally:
