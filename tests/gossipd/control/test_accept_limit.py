@@ -145,11 +145,11 @@ def gets_in(port: int, address: str) -> bool:
 async def test_a_flood_from_one_address_is_dropped_and_a_client_that_shares_one_is_not() -> None:
     async with nodes(2, settings=QUICK) as (one, other):
         dropped: set[str] = set()
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while not dropped:
                 for address in ("127.0.0.1", "127.0.0.2"):
                     await trio.to_thread.run_sync(gets_in, other.port, address)
-                assert await one.plane.request(other.host.node, control.Ping(), 2.0) == control.Pong()
+                assert await one.plane.request(other.host.node, control.Ping(), 20.0) == control.Pong()
                 dropped.update(other.plane.listener.dropped_addresses)
         assert dropped == {"127.0.0.2"}
 
@@ -157,7 +157,7 @@ async def test_a_flood_from_one_address_is_dropped_and_a_client_that_shares_one_
 @pytest.mark.usefixtures("quick_drop")
 async def test_an_address_is_let_in_again_though_nobody_else_connects() -> None:
     async with nodes(1, settings=QUICK) as (node,):
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while await trio.to_thread.run_sync(gets_in, node.port, "127.0.0.2"):
                 pass
             while not await trio.to_thread.run_sync(gets_in, node.port, "127.0.0.2"):
@@ -172,5 +172,5 @@ async def test_members_talk_while_silent_strangers_flood_the_control_port() -> N
                 address = (f"127.0.0.{at % 3 + 2}", 0)
                 stack.enter_context(socket.create_connection(("127.0.0.1", other.port), source_address=address))
             await until(lambda: other.plane.listener.turned_away >= 40)
-            with trio.fail_after(2):
-                assert await one.plane.request(other.host.node, control.Ping(), 2.0) == control.Pong()
+            with trio.fail_after(20):
+                assert await one.plane.request(other.host.node, control.Ping(), 20.0) == control.Pong()

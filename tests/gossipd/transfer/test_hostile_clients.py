@@ -276,6 +276,10 @@ def test_a_member_whose_slow_read_was_cut_is_noted_as_slow(monkeypatch: pytest.M
     assert noted == [0]
 
 
+# A slow machine is no verdict: who is let in has all the time there is.
+PATIENT = BulkSettings(handshake_s=WAIT_S, handshake_crowded_s=WAIT_S, connect_s=WAIT_S)
+
+
 class SilentFlood:
     """Connections that say nothing, or ``word``, from four addresses, made again as they are closed."""
 
@@ -300,11 +304,10 @@ class SilentFlood:
         with contextlib.ExitStack() as stack:
             socks = [stack.enter_context(self._connected(at)) for _ in range(count)]
             while not self._ended.wait(0.02):
-                for place, sock in enumerate(socks):
-                    if select.select([sock], [], [], 0)[0]:
-                        sock.close()
-                        self.refused += 1
-                        socks[place] = stack.enter_context(self._connected(at))
+                for sock in select.select(socks, [], [], 0)[0]:
+                    sock.close()
+                    self.refused += 1
+                    socks[socks.index(sock)] = stack.enter_context(self._connected(at))
 
     def _connected(self, at: int) -> socket.socket:
         sock = socket.socket()
@@ -320,14 +323,12 @@ class SilentFlood:
 def test_fetches_succeed_while_silent_strangers_take_every_place(
     is_member: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pair(Encryption.TLS) as running:
+    with pair(Encryption.TLS, settings=lambda _mode: PATIENT) as running:
         if not is_member:
             monkeypatch.setattr(_Port, "is_member_address", lambda _port, _address: False)
         with SilentFlood(running.endpoint, 200) as flood:
             for _ in range(20):
-                started = time.monotonic()
-                assert running.fetch(0) == running.bodies[0]
-                assert time.monotonic() - started < 2.0
+                assert running.fetch(0, timeout_s=WAIT_S) == running.bodies[0]
                 running.client._connections.drop_idle()
         assert flood.refused > 0
         assert running.server.turned_away > 0
@@ -342,13 +343,13 @@ def endless_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("endless_window")
 @pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "loud"])
 def test_the_kernel_drops_connections_from_addresses_of_a_flood(word: bytes) -> None:
-    few = replace(quick(Encryption.TLS), pending_max=8)
+    few = replace(PATIENT, pending_max=8)
     with (
         pair(Encryption.TLS, settings=lambda _mode: few) as running,
         SilentFlood(running.endpoint, 40, word=word),
     ):
         running.await_dropped({f"127.0.0.{at}" for at in range(2, 6)})
-        assert running.fetch(0) == running.bodies[0]
+        assert running.fetch(0, timeout_s=WAIT_S) == running.bodies[0]
 
 
 @pytest.mark.usefixtures("endless_window")
