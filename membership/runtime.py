@@ -2,7 +2,8 @@
 
 The tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps until
 the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs: a host
-that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket buffer
+that was stopped must find the answers that were waiting, not the silence. They are handed over in batches, between
+which other tasks have their turn. Sending never blocks; a full socket buffer
 loses the datagram.
 
 A program that turns in a rhythm of its own may drive this too (``catch_up``), and say so as an ``Attendant``: then the
@@ -12,6 +13,7 @@ two tasks do not wake up for each datagram and each deadline, which costs more t
 from __future__ import annotations
 
 import errno
+import math
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -29,6 +31,8 @@ from membership.unsealed_rate import UnsealedRate
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 _HOSTS_MAX = 65536
 _BATCH = 512  # datagrams handled before other tasks get a turn
+_BATCH_S = 0.005  # likewise: one that brings six signed words costs a hundred times one that brings none
+_TIMERS_WAIT_S = 0.2  # for what is still in the socket; more would make a host that is flooded fail to probe
 
 
 def open_udp_socket(host: str, port: int) -> socket.socket:
@@ -68,6 +72,7 @@ class SwimRuntime:
         self._rest = trio.CancelScope()  # in which the timer's task sleeps
         self._numeric: set[str] = set()
         self._unsealed = UnsealedRate()
+        self._behind_s = math.inf  # since when the socket is not empty after a batch
         self._filter = SocketFilter(udp_socket)
         self.send_errors = 0
 
@@ -112,27 +117,39 @@ class SwimRuntime:
             self.catch_up()
 
     def catch_up(self) -> None:
-        """Handle all that waits in the socket, and only then the timers that are due."""
-        self._drain_socket()
-        self._swim.handle_timer(trio.current_time())
+        """Handle what waits in the socket, and only when that was all, or has been too much for some time, the timers
+        that are due."""
+        now = trio.current_time()
+        if self._drain_socket() or now - self._behind_s >= _TIMERS_WAIT_S:
+            self._swim.handle_timer(trio.current_time())
         self.flush()
         self._reconsider()
 
-    def _drain_socket(self) -> None:
+    def _drain_socket(self) -> bool:
+        """One batch; whether nothing is left."""
         now = trio.current_time()
-        for _ in range(_BATCH):
-            try:
-                datagram, sender = self._socket.recvfrom(DATAGRAM_BYTES_MAX + 1)
-            except BlockingIOError:
-                break
-            except OSError:
-                self.send_errors += 1  # an ICMP error of a datagram sent earlier
-                continue
-            self._swim.handle_datagram(datagram, (sender[0], sender[1]), trio.current_time())
+        is_empty = self._take_batch(now)
+        self._behind_s = math.inf if is_empty else min(self._behind_s, now)
         if self._unsealed.is_flood(self._swim.unsealed, now):
             self._filter.admit(VERSION, self._swim.key_tags)
         elif dropped := self._filter.admit_all():
             self._swim.count_filtered(dropped)
+        return is_empty
+
+    def _take_batch(self, begun_s: float) -> bool:
+        for _ in range(_BATCH):
+            try:
+                datagram, sender = self._socket.recvfrom(DATAGRAM_BYTES_MAX + 1)
+            except BlockingIOError:
+                return True
+            except OSError:
+                self.send_errors += 1  # an ICMP error of a datagram sent earlier
+                continue
+            now = trio.current_time()
+            self._swim.handle_datagram(datagram, (sender[0], sender[1]), now)
+            if now - begun_s >= _BATCH_S:
+                break
+        return False
 
     def flush(self) -> None:
         """Send and deliver what the brain has queued."""

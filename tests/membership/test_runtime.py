@@ -148,6 +148,36 @@ async def test_waiting_answers_are_handled_before_a_late_timer() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_batch_that_takes_long_ends_early_and_timers_wait_for_the_rest_but_not_for_ever(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    agent, order = Agent(0), []
+    with agent.socket, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+        runtime = SwimRuntime(agent.swim, agent.socket, on_event=agent.events.append)
+
+        def handle(*_: object) -> None:
+            order.append("datagram")
+            mock_clock.jump(0.004)
+
+        agent.swim.handle_datagram = handle  # type: ignore[method-assign]
+        agent.swim.handle_timer = lambda now: order.append("timer")  # type: ignore[method-assign]
+        for _ in range(7):
+            plain.sendto(b"costly", agent.address)
+        for _ in range(2):
+            runtime.catch_up()
+            assert "timer" not in order
+        runtime.catch_up()
+        assert order == ["datagram"] * 7 + ["timer"]
+        for _ in range(200):
+            plain.sendto(b"costly", agent.address)
+        order.clear()
+        begun_s = trio.current_time()
+        while "timer" not in order:
+            runtime.catch_up()
+        assert 0.2 <= trio.current_time() - begun_s < 0.25
+        assert order.count("datagram") < 200
+
+
 async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itself_when_that_ends() -> None:
     async with trio.open_nursery() as nursery:
         agent = Agent(0)
