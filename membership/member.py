@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType, TypeAlias
 
@@ -30,6 +31,7 @@ Address: TypeAlias = tuple[str, int]
 """Host and UDP port, as given to sendto."""
 
 
+@lru_cache(maxsize=32_768)  # asked for at every look at a record; 20,000 members are the most
 def node_id(public_key: bytes) -> NodeId:
     """The id of the node that holds the private half of ``public_key`` (32 bytes, Ed25519)."""
     return NodeId(blake2b(public_key, digest_size=NODE_ID_BYTES).digest())

@@ -237,6 +237,7 @@ class Swim:
             **node.counts,
             "members_live": roster.live,
             "members_known": len(roster.claims),
+            "members_left": sum(gone.state is MemberState.LEFT for gone in roster.gone.values()),
             "members_suspected": len(node.suspected),
             "tombstones": len(self._forgets.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),

@@ -16,7 +16,6 @@ import trio
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Alarms
 from gossipd.runtime.look_interval import until_next_look
-from membership.member import MemberState
 from membership.swim import Swim
 
 LOOK_S = 1.0
@@ -108,9 +107,9 @@ class LonelinessWatch:
             self.tell(loneliness.look(clock(), self._seen()), clock())
 
     def _seen(self) -> Hearing:
-        own = self._swim.self_record().node
-        others = sum(one.record.node != own and one.state is not MemberState.LEFT for one in self._swim.members())
-        return hearing(self._swim.statistics(), contacts=self._live.config.net.join, others=others)
+        counts = self._swim.statistics()
+        others = counts["members_known"] - counts["members_left"] - 1
+        return hearing(counts, contacts=self._live.config.net.join, others=others)
 
     def tell(self, sentence: str | None, now: float) -> None:
         """Begin, change or end the alarm; log it at most once a minute."""

@@ -33,6 +33,7 @@ LOOK_S = 1.0
 HISTORIES_S = 60.0  # a crash costs at most so much of a report's course
 KEEP_S = 5.0  # a crash costs at most this much of the roster, which gossip brings again, and of our own counters
 REFRESHED_KEEP_S = 60.0  # and of records whose time alone is new: at rest every host repeats its own now and then
+KEEP_BYTES_PER_S = 1 << 18  # a large table of progress is written more rarely: 100,000 records are 7 MB
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,7 +51,7 @@ class StateSaver:
 
     async def run(self) -> None:
         """Never returns."""
-        kept_revision, kept_progress, table_s = self.register.revision, -1, -math.inf
+        kept_revision, kept_progress, table_s, table_bytes = self.register.revision, -1, -math.inf, 0
         kept_roster, roster_s = self._roster(), trio.current_time()
         kept_histories, histories_s = self.histories.revision, trio.current_time()
         kept_budgets = self.budgets.revision
@@ -70,9 +71,11 @@ class StateSaver:
                 kept_roster, roster_s = roster, now
                 writes.append(partial(self.state.keep_roster, *roster))
             # Our own counters are in it, and nobody else can tell us those after a crash.
-            if now - table_s > (KEEP_S if self.table.revision != kept_progress else REFRESHED_KEEP_S):
-                kept_progress, table_s = self.table.revision, now
-                writes.append(partial(self.state.keep_progress, self.table.to_bytes()))
+            rest_s = KEEP_S if self.table.revision != kept_progress else REFRESHED_KEEP_S
+            if now - table_s > max(rest_s, table_bytes / KEEP_BYTES_PER_S):
+                kept_progress, table_s, table = self.table.revision, now, self.table.to_bytes()
+                table_bytes = len(table)
+                writes.append(partial(self.state.keep_progress, table))
             if now - histories_s > HISTORIES_S and self.histories.revision != kept_histories:
                 kept_histories, histories_s = self.histories.revision, now
                 writes.append(partial(self.state.keep_histories, self.histories.to_bytes()))

@@ -31,6 +31,7 @@ from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
 from gossipd.deployment.progress_record import (
     DELETED,
+    RECORD_BYTES,
     Budget,
     HostState,
     Progress,
@@ -64,8 +65,8 @@ class HostProgress:
     """
 
     progress: Progress
-    record: bytes
-    """In form 1: kept so that saving the table encodes nothing."""
+    packed: bytes
+    """As in the saved table: kept so that saving it encodes nothing."""
     version: int
     chunks_peak: int
     heard_at: float
@@ -75,6 +76,11 @@ class HostProgress:
     """Heard from gossip with the host's signature since this daemon started."""
     reason_at: float = 0.0
     """When the reason was heard first, on the clock of ``now``; this daemon's start for one that it has kept."""
+
+    @property
+    def record(self) -> bytes:
+        """In form 1."""
+        return self.packed[-RECORD_BYTES:]
 
     def age_s(self, now: float) -> float:
         """The age of the record in seconds."""
@@ -136,9 +142,8 @@ class ClusterProgress:
         has_its_peak = old is not None and _want(old) == (progress.want, progress.chunks_wanted)
         peak = max(progress.chunks_verified, old.chunks_peak if old is not None and has_its_peak else 0)
         reason_at = old.reason_at if old is not None and old.progress.reason is progress.reason else now
-        row = HostProgress(
-            progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed, reason_at=reason_at
-        )
+        packed = _packed(node, key, version, peak, progress)
+        row = HostProgress(progress, packed, version, peak, now, 0.0, is_signed=is_signed, reason_at=reason_at)
         self._put(node, key, row)
         return True
 
@@ -166,9 +171,10 @@ class ClusterProgress:
 
     def forget(self, node: NodeId) -> None:
         """A forgotten host has no row any more, but its traffic still counts."""
-        for rows in self._rows.values():
-            if node in rows:
-                rows[node] = replace(rows[node], forgotten=True)
+        for key, rows in self._rows.items():
+            if (row := rows.get(node)) is not None:
+                packed = _packed(node, key, row.version, row.chunks_peak, row.progress, forgotten=True)
+                rows[node] = replace(row, forgotten=True, packed=packed)
                 self.revision += 1
 
     def drop(self, key: bytes) -> None:
@@ -187,7 +193,9 @@ class ClusterProgress:
         """If the last record's version is beyond ``latest``, so that no host believed it, the next may have any."""
         row = self._rows.get(key, {}).get(node)
         if row is not None and row.version > latest:
-            self._rows[key][node] = replace(row, version=0)
+            packed = _packed(node, key, 0, row.chunks_peak, row.progress, forgotten=row.forgotten)
+            self._rows[key][node] = replace(row, version=0, packed=packed)
+            self.revision += 1
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
         """One host's last record, None when none was heard or the host is forgotten."""
@@ -259,12 +267,8 @@ class ClusterProgress:
 
     def to_bytes(self) -> bytes:
         """The table for the disk; it holds nothing secret."""
-        rows = [
-            _ROW.pack(node, key, row.version, row.chunks_peak | _flags(row), row.record)
-            for key, hosts in self._rows.items()
-            for node, row in hosts.items()
-        ]
-        return bytes([TABLE_VERSION]) + b"".join(rows)
+        rows = [row.packed for hosts in self._rows.values() for row in hosts.values()]
+        return b"".join([bytes([TABLE_VERSION]), *rows])
 
     @classmethod
     def from_bytes(cls, table: bytes, *, now: float, wall_s: float, rows_max: int = ROWS_MAX) -> ClusterProgress:
@@ -346,14 +350,18 @@ def _never_falling(old: Progress, new: Progress) -> Progress:
     return replace(new, **highest)
 
 
-def _flags(row: HostProgress) -> int:
-    number = row.progress.reason.number
-    later = number if number != row.progress.reason.number_in_format_1 else 0
-    return _FORGOTTEN * row.forgotten | later << _REASON_SHIFT
+def _packed(node: NodeId, key: bytes, version: int, peak: int, progress: Progress, *, forgotten: bool = False) -> bytes:
+    """A row of the saved table."""
+    number = progress.reason.number
+    later = number if number != progress.reason.number_in_format_1 else 0
+    flags = _FORGOTTEN * forgotten | later << _REASON_SHIFT
+    return _ROW.pack(node, key, version, peak | flags, progress.to_bytes())
 
 
 def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, bytes, HostProgress]]:
-    for node, key, version, peak, record in _ROW.iter_unpack(rows):
+    for at in range(0, len(rows), _ROW.size):
+        packed = rows[at : at + _ROW.size]
+        node, key, version, peak, record = _ROW.unpack(packed)
         age = max(0.0, wall_s - version / 1000)
         progress = Progress.from_bytes(record)
         forgotten, reason = bool(peak & _FORGOTTEN), peak >> _REASON_SHIFT
@@ -363,5 +371,5 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
         yield (
             NodeId(node),
             key,
-            HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten, reason_at=now),
+            HostProgress(progress, packed, version, peak & 0xFFFFFF, now, age, forgotten, reason_at=now),
         )

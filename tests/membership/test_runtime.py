@@ -159,7 +159,7 @@ async def test_a_batch_that_takes_long_ends_early_and_timers_wait_for_the_rest_b
             order.append("datagram")
             mock_clock.jump(0.004)
 
-        agent.swim.handle_datagram = handle  # type: ignore[method-assign]
+        agent.swim.handle_datagram = handle  # type: ignore[method-assign,assignment]
         agent.swim.handle_timer = lambda now: order.append("timer")  # type: ignore[method-assign]
         for _ in range(7):
             plain.sendto(b"costly", agent.address)

@@ -18,7 +18,7 @@ from gossipd.core.targets import Targets
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import ALARMS_MAX, Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
-from gossipd.daemon.state_saver import LOOK_S, REFRESHED_KEEP_S, StateSaver
+from gossipd.daemon.state_saver import KEEP_BYTES_PER_S, LOOK_S, REFRESHED_KEEP_S, StateSaver
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as membership_events
@@ -211,6 +211,24 @@ async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next
     with trio.move_on_after(5.5 * LOOK_S):
         await state_saver(state, StatementStore(), told).run()
     assert kept == [b"progress"] * 2, "refused, then written, then nothing new"
+
+
+async def test_a_large_progress_table_is_written_so_much_more_rarely_that_its_rate_is_bounded(
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    saver = state_saver(state, StatementStore(), told)
+
+    def changes(table: Table) -> bytes:
+        table.revision += 1
+        return bytes(20 * KEEP_BYTES_PER_S)
+
+    monkeypatch.setattr(Table, "to_bytes", changes)
+    monkeypatch.setattr(state, "keep_progress", lambda table: kept.append(len(table)))
+    with trio.move_on_after(100.5 * LOOK_S):
+        await saver.run()
+    assert sum(kept) <= 120 * KEEP_BYTES_PER_S
+    assert len(kept) >= 4
 
 
 def test_an_address_is_a_members_until_the_last_record_that_names_it_moves() -> None:
