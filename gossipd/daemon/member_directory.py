@@ -52,6 +52,8 @@ class MemberDirectory:
     def __init__(self, own: NodeId) -> None:
         self.own = own
         self.records: dict[NodeId, Record] = {}
+        self.revision = 0
+        """Grows when a record, or who lives, may have changed."""
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
         self._addresses: Counter[str] = Counter()
@@ -142,6 +144,7 @@ class MemberDirectory:
         if node == self.own:
             return
         self._live.add(node)
+        self.revision += 1
         capable = NodeCapabilities.from_bytes(record.payload)
         can_read, seed_term = capable.can_read_sources, capable.seed_term
         listener.post(PeerSeen(PeerView(node, record.rack, record.zone, can_read, seed_term, name=record.name)))
@@ -151,6 +154,7 @@ class MemberDirectory:
 
     def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:
         self._live.discard(node)
+        self.revision += 1
         listener.post(PeerLost(node))
         if is_forgotten:
             self._drop(node)

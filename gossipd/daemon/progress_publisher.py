@@ -45,6 +45,7 @@ from membership.member import NodeId
 TICK_S = 1.0
 LOOK_S = 0.25  # while a deployment is under way, a change of its state is published within this
 _SHARE = 0.75  # the rest covers records that were delayed on their way
+TOLD_MAX = 16  # of one look: a record is signed, judged and kept, and a look may hold up the loop for some milliseconds
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
@@ -81,7 +82,7 @@ class ProgressPublisher:
         if key.node == self.directory.own or (not key.is_signed and self._signs(key.node)):
             return None
         now, before = trio.current_time(), self.table.host(key.node, key.deployment)
-        self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed)
+        self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, is_heard=True)
         self._told_on(key.node, key.deployment, before)
         has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
         return ProgressHeard(key.node, key.deployment) if has_manifest else None
@@ -90,7 +91,7 @@ class ProgressPublisher:
         row = self.table.host(node, short_key)
         if row is None or row is before:
             return
-        known = next((one for one in self.lifecycle if progress_key(one.id) == short_key), None)
+        known = self.lifecycle.with_key(short_key)
         earlier = None if before is None else before.progress
         if known is not None and known.manifest is not None:
             chunk_count = known.manifest.chunk_count
@@ -118,13 +119,17 @@ class ProgressPublisher:
             self.tell_due(now)
 
     def tell_due(self, now: float) -> None:
-        """Publish what is due, as far as others look at it."""
+        """Publish what is due, as far as others look at it, and no more than one look may; the rest at the next."""
         amount = progress_amount(len(self.directory.records))
         due = [one for one in self.lifecycle if self._is_due(one, now)]
         due.sort(key=lambda one: (not one.changed, self.told_s.get(one.id, -1e9)))
+        told = 0
         for deployment in due:
+            if told >= TOLD_MAX:
+                return
             if self._is_due(deployment, now) and self.quotas.take(self.directory.own, now, amount):
                 self.tell(deployment)
+                told += 1
 
     def tell(self, deployment: DeploymentRecord) -> None:
         """Publish the deployment's record now."""

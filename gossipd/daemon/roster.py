@@ -40,6 +40,7 @@ class ClusterRoster:
         self._directory = directory
         self._live = live
         self.signers = Signers(directory, live)
+        self._signing = -1, False  # whether all sign progress, at a revision of the directory
 
     def vouchers(self) -> frozenset[bytes]:
         records = map(self._directory.record, (self._directory.own, *self._directory.live()))
@@ -66,8 +67,12 @@ class ClusterRoster:
 
     def all_sign_progress(self) -> bool:
         """Whether every living host reads signed progress, so that none needs the unsigned form."""
-        records = map(self._directory.record, self._directory.live())
-        return all(one is None or NodeCapabilities.from_bytes(one.payload).signs_progress for one in records)
+        revision, answer = self._signing
+        if revision != self._directory.revision:
+            records = map(self._directory.record, self._directory.live())
+            answer = all(one is None or NodeCapabilities.from_bytes(one.payload).signs_progress for one in records)
+            self._signing = self._directory.revision, answer
+        return answer
 
     @property
     def host_count(self) -> int:

@@ -44,6 +44,7 @@ class DeploymentTable:
         self._context = context
         self._rng = rng
         self._lives: dict[DeploymentId, DeploymentSteps] = {}
+        self._by_key: dict[bytes, DeploymentSteps] = {}  # under which progress is told
         self.currents = CurrentVersions(context, self.find)
         self._disk_trouble = HostReason.NONE
         self._probe_s = -math.inf
@@ -88,8 +89,7 @@ class DeploymentTable:
         for life in unproven:
             is_looked_for = life.id in wanted or life in refused[-self._context.settings.unproven_max :]
             if not is_looked_for:
-                life.forget()
-                del self._lives[life.id]
+                self._forget(life)
         for deployment, statement in wanted.items():
             found = self._lives.get(deployment)
             if found is None:
@@ -110,6 +110,7 @@ class DeploymentTable:
         if earlier is not None:
             record.restore(earlier.progress)
         life = DeploymentSteps(context, record, Holders(self._rng, any_share=context.settings.pull_any_share))
+        self._by_key[progress_key(record.id)] = life
         return self._lives.setdefault(record.id, life)
 
     def _make_room(self) -> None:
@@ -121,8 +122,13 @@ class DeploymentTable:
             if is_busy or self._context.statements.statement(life.id) is not None or life.delete_kept():
                 continue
             if not life.has_the_store_at_work:
-                life.forget()
-                del self._lives[life.id]
+                self._forget(life)
+
+    def _forget(self, life: DeploymentSteps) -> None:
+        life.forget()
+        del self._lives[life.id]
+        if self._by_key.get(progress_key(life.id)) is life:
+            del self._by_key[progress_key(life.id)]
 
     def remove(self, deployment: DeploymentId) -> None:
         """It is marked as removed from this host."""
@@ -147,8 +153,7 @@ class DeploymentTable:
             life.close(HostState.REMOVED, HostReason.REMOVED, "its publisher keeps newer versions, not this one")
         if life.delete_kept() or not life.is_at_rest:
             return False
-        life.forget()
-        del self._lives[deployment]
+        self._forget(life)
         return True
 
     def trust_changed(self, wall_s: float) -> None:
@@ -257,9 +262,8 @@ class DeploymentTable:
             case ReportStall():
                 self._stalled(event)
             case events.ProgressHeard():
-                for life in self._lives.values():
-                    if life.record.manifest is None and progress_key(life.id) == event.key:
-                        life.holders.add(event.node)
+                if (life := self._by_key.get(event.key)) is not None and life.record.manifest is None:
+                    life.holders.add(event.node)
             case events.SourceTroubled():
                 self._source_troubled(event)
             case events.DiskConditionChanged():
@@ -322,7 +326,12 @@ class DeploymentTable:
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
         records = [life.record for life in list(self._lives.values())]
-        return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
+        return iter([one for one in records if _is_shown(one)])
+
+    def with_key(self, key: bytes) -> DeploymentRecord | None:
+        """The one whose progress is told under ``key``, of those that ``iter`` gives."""
+        life = self._by_key.get(key)
+        return life.record if life is not None and _is_shown(life.record) else None
 
     def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
         """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
@@ -402,6 +411,10 @@ class DeploymentTable:
         if wanted not in live and len(live) >= live_max:
             sentence = f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
             raise QueueFullError(sentence)
+
+
+def _is_shown(record: DeploymentRecord) -> bool:
+    return record.is_proven or record.state is not HostState.INIT
 
 
 def _file_subject(manifest: Manifest | None, error: GossipdError) -> bytes:

@@ -126,12 +126,14 @@ class ClusterProgress:
         """Grows when ``wants`` may have news: a host's want is heard first, or changes."""
 
     def record(
-        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False
-    ) -> bool:
-        """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room. A
-        signed one is newer than any that is not.
+        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False,
+        is_heard: bool = False,
+    ) -> bool:  # fmt: skip
+        """Take a record, rounded as others hear it; one that ``is_heard`` is that already. False when it is not newer
+        than the known, or there is no room. A signed one is newer than any that is not.
         """
-        progress = Progress.from_body(progress.to_body())
+        if not is_heard:
+            progress = Progress.from_body(progress.to_body())
         old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version and old.is_signed >= is_signed:
             return False

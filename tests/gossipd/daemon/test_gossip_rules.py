@@ -269,3 +269,27 @@ def test_forged_records_and_unknown_hosts_say_nothing_of_the_clock() -> None:
     judge(PayloadKind.PROGRESS, *ahead(STRANGER, 7_200))
     clock.look(NOW_S, 0.0)
     assert clock.hosts == 0
+
+
+def test_whether_all_sign_is_asked_of_the_members_again_only_when_they_have_changed() -> None:
+    looks = 0
+
+    class Directory:
+        revision = 0
+
+        def live(self) -> set[NodeId]:
+            nonlocal looks
+            looks += 1
+            return set()
+
+        def record(self, node: NodeId) -> None:
+            raise AssertionError("nobody lives")
+
+    directory = Directory()
+    roster = ClusterRoster(cast(Any, directory), cast(Any, None))
+    for _ in range(5):
+        assert roster.all_sign_progress()
+    assert looks == 1
+    directory.revision += 1
+    assert roster.all_sign_progress()
+    assert looks == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import trio.testing
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.gossip_rules import PROGRESS_BURST, PROGRESS_PER_S
-from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.progress_publisher import LOOK_S, TOLD_MAX, ProgressPublisher
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import ProgressHeard
@@ -33,6 +34,7 @@ class Parts:
 
     def __init__(self, *records: DeploymentRecord) -> None:
         self.told: list[tuple[ProgressKey, Progress]] = []
+        self.told_at_s: list[float] = []
         self.peer_signs = True
         self.table = ClusterProgress()
         lifecycle = _Lifecycle(records)
@@ -48,6 +50,7 @@ class Parts:
     def _publish(self, wire_key: bytes, version: int, payload: bytes) -> None:
         key = ProgressKey.decode(wire_key)
         self.told.append((key, read_progress(key, payload)))
+        self.told_at_s.append(trio.current_time())
 
     def progress_writer(self, node: NodeId) -> ProgressWriter | None:
         return ProgressWriter(PEER_KEY.public.ed25519, self.peer_signs, 0) if node == PEER else None
@@ -71,6 +74,9 @@ class _Lifecycle:
 
     def __iter__(self) -> Any:
         return iter(self._records)
+
+    def with_key(self, key: bytes) -> DeploymentRecord | None:
+        return next((one for one in self._records if progress_key(one.id) == key), None)
 
     def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
         return record.progress(wall_s)
@@ -166,3 +172,16 @@ async def test_a_host_that_makes_up_deployments_pushes_out_no_course() -> None:
         key = ProgressKey(PEER, number.to_bytes(8, "big"), is_signed=True)
         parts.publisher.heard(key.encode(), 1, sign_progress(PEER_KEY, key, 1, DOWNLOADING))
     assert set(parts.publisher.histories.by_key) == {SHORT}
+
+
+async def test_many_records_that_are_due_at_once_are_told_in_several_looks(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def deployed(number: int) -> DeploymentRecord:
+        deployment = DeploymentId(number.to_bytes(32, "big"))
+        return DeploymentRecord(deployment, said(deployment), manifest=ONE, state=HostState.DOWNLOADING)
+
+    parts = Parts(*[deployed(number << 200) for number in range(1, 41)])
+    await parts.run(2 * LOOK_S + 0.6)
+    assert max(Counter(parts.told_at_s).values()) == TOLD_MAX
+    assert len({key.deployment for key, _ in parts.told[:40]}) == 40, "each once before any is told again"
