@@ -13,8 +13,8 @@ from gossipd.swarm.rendezvous import bucket_of
 _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this one will never end
 
 
-def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
-    """Recompute roles, neighbours and source readers if the members may have changed."""
+def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
+    """Recompute roles, neighbours and source readers if the members may have changed; whether it was so."""
     counts = swarm.availability.counts
     rack_peers = sum(1 for node in swarm.roles.rack_peers if counts.get(node))
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
@@ -31,7 +31,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> N
     roles = swarm.class_roles
     behind = swarm.judge_rates(now) - slow
     if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind):
-        return
+        return False
     swarm.reader.set_classes(roles.class_of)
     swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
     swarm.demand.set_places(
@@ -39,6 +39,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> N
         line_of=bucket_of if roles.class_of is None else roles.line_of,
     )  # fmt: skip
     swarm.probe_if_reader()
+    return True
 
 
 def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:

@@ -87,6 +87,11 @@ class Peers:
             peer = self.records[node] = Peer(view, self._settings.slots_assumed)
         return peer
 
+    @property
+    def count(self) -> int:
+        """How many members there are."""
+        return len(self._views)
+
     def members(self) -> list[PeerView]:
         """What the members say of themselves, without this host."""
         return [view for view in self._views.values() if view.node != self._own]

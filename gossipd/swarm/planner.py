@@ -67,6 +67,10 @@ _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
 # While nothing is missing here and nobody has told or asked anything; at multiples of the clock, when others look too.
 _REST_AFTER_S, _REST_TICK_S = 5.0, 1.0
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
+# When a member comes or goes, the roles of every deployment follow. So many are computed in a tick, reckoned in hosts,
+# of deployments that are complete here and of others; the rest keep their old roles until one of the next ticks.
+_UPKEEP_HOSTS, _POSTPONED_S = 4_000, 0.05
+_FIRST_COST = 4  # nothing is known of any rack then
 _LATE_KEPT = 0.8  # per tick: what was late a second ago is likely to be so again
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
 
@@ -205,7 +209,7 @@ class Planner:
         if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
-        swarms = self._by_priority
+        swarms = self._planned()
         read_priority = -1  # the highest priority among deployments that are being read
         for swarm in swarms:
             swarm.measure()
@@ -276,16 +280,27 @@ class Planner:
         around = self._around(now)
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        left = dict.fromkeys((True, False), max(1, _UPKEEP_HOSTS // (self._peers.count + 1)))
         for swarm in self._by_priority:
+            is_wanting = swarm.replica.missing_count > 0
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
+                if not left[is_wanting]:
+                    self._tick_interval_s = _POSTPONED_S
+                    continue
+                cost = _FIRST_COST if swarm.upkeep_s == -math.inf else 1
                 swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
-                refresh_roles(swarm, around, now)
+                if refresh_roles(swarm, around, now):
+                    left[is_wanting] = max(0, left[is_wanting] - cost)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
                 swarm.want_copies(now)
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 swarm.report(alone=self._is_alone(around, now), now=now)
+
+    def _planned(self) -> list[DeploymentSwarm]:
+        """Those that have had roles, by priority; until then nothing is decided for a deployment."""
+        return [swarm for swarm in self._by_priority if swarm.upkeep_s > -math.inf]
 
     def _is_alone(self, around: Surroundings, now: float) -> bool:
         """No peer is usable though there are members, or reading waits until the view has settled."""
@@ -318,7 +333,7 @@ class Planner:
     def next_deadline(self, now: float) -> float:
         """When ``plan`` must be called though no event has come; may be in the past."""
         deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
-        for swarm in self._by_priority:
+        for swarm in self._planned():
             deadline = min(deadline, swarm.next_deadline(now))
         return deadline
 

@@ -54,12 +54,28 @@ def bucket_lines(members: tuple[NodeId, ...], salt: bytes, count: int = BUCKETS)
     return tuple(lines)
 
 
+def bucket_firsts(members: tuple[NodeId, ...], salt: bytes, count: int) -> tuple[NodeId, ...]:
+    """The first of each of ``bucket_lines``, without the rest. There must be members."""
+    room = [-(-count // len(members))] * len(members)
+    firsts = []
+    for scored in zip(*(scores(member, salt, count) for member in members), strict=True):
+        first = scored.index(max(scored))
+        if not room[first]:
+            line = sorted(range(len(members)), key=scored.__getitem__, reverse=True)
+            first = next(place for place in line if room[place])
+        room[first] -= 1
+        firsts.append(members[first])
+    return tuple(firsts)
+
+
 @lru_cache(maxsize=64)
 def rack_lines(racks: tuple[str, ...], salt: bytes) -> tuple[tuple[str, ...], ...]:
     """For each bucket, the racks in a random order: which racks import first, and the ring along which they relay."""
-    scored = [scores(rack.encode(), salt, BUCKETS) for rack in racks]
-    orders = [sorted((scored[at][bucket], at) for at in range(len(racks))) for bucket in range(BUCKETS)]
-    return tuple(tuple(racks[at] for _, at in order) for order in orders)
+    if not racks:
+        return ((),) * BUCKETS
+    columns = zip(*(scores(rack.encode(), salt, BUCKETS) for rack in racks), strict=True)
+    orders = [sorted(range(len(racks)), key=column.__getitem__) for column in columns]
+    return tuple([tuple([racks[at] for at in order]) for order in orders])
 
 
 @lru_cache(maxsize=64)

@@ -20,17 +20,18 @@ Rejected: to leave them out, because a view of rates that is wrong would leave r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gossipd.core.model import PeerView
 from gossipd.core.targets import Targets
 from gossipd.swarm.peers import Peers
-from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
+from gossipd.swarm.rendezvous import BUCKETS, bucket_firsts, bucket_lines, rack_lines, scores
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_PLACES_MAX = 3_000_000  # 24 MB: the preference lists of 290 racks of 40 hosts
+_PLACES_MAX = 3_000_000  # 24 MB: the preference lists of 290 racks of 40 hosts, or the firsts of so many more
 _RACK_TURNS_MAX = 5  # of these racks spread_far import at once
 _LINES_PER_HOST = 5  # buckets for each host: even enough, and only some dozens of neighbours in other racks
 
@@ -68,6 +69,14 @@ def _level_first(
     return tuple(first + last for first, last in both)
 
 
+def _level_firsts(
+    members: tuple[NodeId, ...], behind: frozenset[NodeId], salt: bytes, count: int
+) -> tuple[NodeId, ...]:  # fmt: skip
+    """The first of each of ``_level_first``."""
+    level = tuple(node for node in members if node not in behind)
+    return bucket_firsts(level or members, salt, count)
+
+
 class _Rack(NamedTuple):
     """The input from which the preference lists of a rack follow."""
 
@@ -94,28 +103,45 @@ class _Rack(NamedTuple):
             lines[bucket] = (reader, *(node for node in lines[bucket] if node != reader))
         return tuple(lines)
 
+    def firsts(self) -> tuple[NodeId, ...]:
+        """The first of each of ``lines``: all that hosts of other racks need."""
+        importers = tuple(node for node in self.members if node not in self.readers)
+        drawn = importers if importers and len(self.readers) == 1 else self.members
+        firsts, heads = _level_firsts(drawn, self.behind, self.salt, self.folds), dict(self.heads)
+        return tuple(heads.get(bucket, first) for bucket, first in enumerate(firsts))
 
-class _DrawnLines:
-    """Preference lists that were computed lately, by their input: the planners of a simulation need the same ones."""
 
-    def __init__(self) -> None:
-        self._lines: dict[_Rack, tuple[tuple[NodeId, ...], ...]] = {}  # in order of use
+Drawn = TypeVar("Drawn")
+
+
+class _Drawn(Generic[Drawn]):
+    """What was computed of racks lately: the planners of a simulation need the same. ``is_whole``: every host of a rack
+    stands in each of its lines."""
+
+    def __init__(self, draw: Callable[[_Rack], Drawn], *, is_whole: bool) -> None:
+        self._draw, self._is_whole = draw, is_whole
+        self._drawn: dict[_Rack, Drawn] = {}  # in order of use
         self._places = 0
 
-    def lines(self, rack: _Rack) -> tuple[tuple[NodeId, ...], ...]:
-        """``rack.lines()``, computed once."""
-        found = self._lines.pop(rack, None)
+    def of(self, rack: _Rack) -> Drawn:
+        """Computed once."""
+        found = self._drawn.pop(rack, None)
         if found is None:
-            found = rack.lines()
-            self._places += rack.folds * len(rack.members)
-        self._lines[rack] = found
+            found = self._draw(rack)
+            self._places += self._places_of(rack)
+        self._drawn[rack] = found
         while self._places > _PLACES_MAX:
-            oldest = self._lines.pop(next(iter(self._lines)))
-            self._places -= sum(map(len, oldest))
+            oldest = next(iter(self._drawn))
+            del self._drawn[oldest]
+            self._places -= self._places_of(oldest)
         return found
 
+    def _places_of(self, rack: _Rack) -> int:
+        return rack.folds * (len(rack.members) if self._is_whole else 1)
 
-_DRAWN = _DrawnLines()
+
+_LINES = _Drawn(_Rack.lines, is_whole=True)
+_FIRSTS = _Drawn(_Rack.firsts, is_whole=False)
 
 
 class RolesMaker(Protocol):
@@ -139,7 +165,8 @@ class Roles:
         self._behind: frozenset[NodeId] = frozenset()
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
-        self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
+        self._lines: tuple[tuple[NodeId, ...], ...] = ()  # of our own rack
+        self._firsts: dict[str, tuple[NodeId, ...]] = {}  # of every rack
         self._made_of: dict[str, _Rack] = {}
         self._folds = BUCKETS
         self.rack_peers: set[NodeId] = set()
@@ -190,19 +217,22 @@ class Roles:
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
     def _draw_lines(self) -> None:
-        """Compute the preference lists of source readers and of racks; those of unchanged racks are kept."""
+        """Compute the preference lists of source readers and of our own rack, and who is first in those of the others;
+        what is known of unchanged racks is kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
         drawn = _level_first(self.readers, self._behind, self._salt + b"readers", folds)
         self.reader_lines = drawn * (BUCKETS // folds)
         first = self._heads(drawn) if self.readers_are_first else {}
-        before, made_of = self._lines, self._made_of
-        self._lines, self._made_of = {}, {}
+        before, made_of = self._firsts, self._made_of
+        self._firsts, self._made_of, self._lines = {}, {}, ()
         for rack, members in self.racks.items():
             readers = tuple(node for node in members if node in self.readers)
             own = tuple(head for node in readers for head in first.get(node, ()))
             behind = self._behind.intersection(members)
             key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt, behind)
-            self._lines[rack] = before[rack] if made_of.get(rack) == key else _DRAWN.lines(key)
+            if rack == self._own.rack:
+                self._lines = _LINES.of(key)
+            self._firsts[rack] = before[rack] if made_of.get(rack) == key else _FIRSTS.of(key)
 
     def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:
         """The buckets in whose list each source reader is to be first: few enough for its neighbours on the rings."""
@@ -215,7 +245,7 @@ class Roles:
         return found
 
     def _own_places(self) -> list[int]:
-        lines = self._lines.get(self._own.rack, ())
+        lines = self._lines
         if not lines or self._own.node not in lines[0]:
             return [len(lines[0]) if lines else 0] * BUCKETS
         places = [line.index(self._own.node) for line in lines]
@@ -232,13 +262,13 @@ class Roles:
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
         """The host that brings this bucket's chunks into that rack: it imports them, or reads them from storage."""
-        lines = self._lines.get(rack)
-        return lines[bucket % self._folds][0] if lines else None
+        firsts = self._firsts.get(rack)
+        return firsts[bucket % self._folds] if firsts else None
 
     def firsts_elsewhere(self, bucket: int) -> list[NodeId]:
         """``first_in_line`` of every other rack."""
         own, at = self._own.rack, bucket % self._folds
-        return [lines[at][0] for rack, lines in self._lines.items() if rack != own and lines]
+        return [firsts[at] for rack, firsts in self._firsts.items() if rack != own]
 
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node

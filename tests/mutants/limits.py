@@ -125,4 +125,20 @@ MUTANTS = (
         "encode(row)))\n",
         ("tests/gossipd/api/test_server.py",),
     ),
+    Mutant(
+        "roles-of-all-deployments-in-one-tick",
+        "In a large cluster a member that comes holds up the loop by some milliseconds for every deployment.",
+        "gossipd/swarm/planner.py",
+        "                if not left[is_wanting]:\n",
+        "                if left[is_wanting] < 0:\n",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
+        "other-racks-ask-another-host-than-a-rack-names",
+        "Of a rack with a single reader, others take the reader for the first in line.",
+        "gossipd/swarm/roles.py",
+        "        drawn = importers if importers and len(self.readers) == 1 else self.members\n",
+        "        drawn = self.members\n",
+        ("tests/gossipd/swarm/test_roles.py",),
+    ),
 )

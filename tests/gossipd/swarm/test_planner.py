@@ -47,6 +47,8 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.model import Shape
+from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+from gossipd.swarm.maintenance import refresh_roles
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import (
@@ -1060,3 +1062,33 @@ def test_a_seed_gives_its_claim_up_where_a_rack_peer_has_the_quicker_link(own_ch
         own = (stored(300 + own_chunks * turn + at, SOURCE) for at in range(own_chunks))
         commands += driven.tell(delta(1, *others), delta(2, *others), *own, after=0.5)
     assert (ClaimSeed(0) in commands) is gives_up
+
+
+def test_a_member_that_comes_moves_the_roles_of_many_deployments_in_several_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gossipd.swarm.planner._UPKEEP_HOSTS", 2 * 5)
+    refreshed: list[DeploymentId] = []
+
+    def refresh(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
+        refreshed.append(swarm.deployment)
+        return refresh_roles(swarm, around, now)
+
+    monkeypatch.setattr("gossipd.swarm.planner.refresh_roles", refresh)
+    driven = Driven()
+    driven.meet(*[view(number) for number in range(1, 4)])
+    ids = [DeploymentId(bytes([number]) * 32) for number in range(1, 11)]
+    *whole, missing = [
+        replace(opened(8, held=() if one is ids[-1] else tuple(range(8))), deployment=one) for one in ids
+    ]
+    driven.tell(*whole, missing)
+    assert len(refreshed) == 2, "the first time takes longest, so it is one of either sort"
+    assert ids[-1] in refreshed, "what is missing here does not wait for the others"
+    driven.wait(1.0, step=0.051)
+    assert set(refreshed) == set(ids)
+    refreshed.clear()
+    driven.meet(view(9))
+    assert len(refreshed) == 3, "two of ten hosts each, and the one of which chunks are missing"
+    assert ids[-1] in refreshed
+    driven.wait(0.3, step=0.051)
+    assert set(refreshed) == set(ids)

@@ -10,7 +10,7 @@ import pytest
 from gossipd.core.model import PeerView
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
-from gossipd.swarm.roles import Roles, _DrawnLines, _Rack
+from gossipd.swarm.roles import Roles, _Drawn, _Rack
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import SETTINGS, node, view
@@ -168,11 +168,26 @@ def test_the_only_mate_of_a_reader_imports_everything() -> None:
 
 def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gossipd.swarm.roles._PLACES_MAX", 2 * 8 * 4)
-    drawn = _DrawnLines()
+    drawn = _Drawn(_Rack.lines, is_whole=True)
     racks = [_Rack(tuple(node(rack * 8 + at) for at in range(4)), (), (), 8, b"salt") for rack in range(3)]
-    first, second = (drawn.lines(rack) for rack in racks[:2])
-    assert drawn.lines(racks[0]) is first
-    drawn.lines(racks[2])
-    assert drawn.lines(racks[0]) is first, "used later than the second"
-    again = drawn.lines(racks[1])
+    first, second = (drawn.of(rack) for rack in racks[:2])
+    assert drawn.of(racks[0]) is first
+    drawn.of(racks[2])
+    assert drawn.of(racks[0]) is first, "used later than the second"
+    again = drawn.of(racks[1])
     assert again == second
+
+
+@pytest.mark.parametrize("readers", [(), (3,), (3, 5)])
+@pytest.mark.parametrize("behind", [(), (2, 3), tuple(range(1, 8))])
+@pytest.mark.parametrize("members", [1, 2, 7])
+def test_other_racks_know_the_firsts_that_a_rack_itself_has(
+    members: int, behind: tuple[int, ...], readers: tuple[int, ...]
+) -> None:
+    here = tuple(sorted(node(number) for number in range(1, members + 1)))
+    reading = tuple(one for one in here if one in {node(number) for number in readers})
+    heads = tuple((bucket, reader) for bucket, reader in zip((1, 6, 30), reading, strict=False))
+    late = frozenset(node(number) for number in behind).intersection(here)
+    for folds in (32, 256):
+        rack = _Rack(here, reading, heads, folds, b"salt", late)
+        assert rack.firsts() == tuple(line[0] for line in rack.lines())
