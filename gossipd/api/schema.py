@@ -212,6 +212,16 @@ class RefusedRow(Row, frozen=True, kw_only=True):
     sentence: str = ""
 
 
+class SlowStepsRow(Row, frozen=True, kw_only=True):
+    """A task of this daemon that has held up its event loop for 20 ms or more at once: how often since the start, and
+    for how long at most. ``longest_cpu_s`` much below that: the task waited for the CPU itself."""
+
+    task: str
+    steps: int
+    longest_s: float
+    longest_cpu_s: float
+
+
 class StatusSnapshot(Row, frozen=True, kw_only=True):
     """The answer to ``GET /v1/status``."""
 
@@ -225,6 +235,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     audit: AuditRow = AuditRow()
     alarms: list[AlarmRow] = msgspec.field(default_factory=list)
     loop_lag_p99_s: float = 0.0
+    slow_steps: list[SlowStepsRow] = msgspec.field(default_factory=list)
     hooks: HooksRow = HooksRow()
     refused: list[RefusedRow] = msgspec.field(default_factory=list)
     limits: LimitsRow = LimitsRow()

@@ -88,6 +88,7 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
@@ -140,7 +141,9 @@ class App:
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=_random(), can_read_sources=config.sources.enabled,
         )  # fmt: skip
-        self._turn_loop = TurnLoop(late=self._lag.observe)
+        self._slow_steps = SlowSteps()
+        trio.lowlevel.add_instrument(self._slow_steps)
+        self._turn_loop = TurnLoop(late=self._lag.observe, slow=self._slow_steps)
         self._driver = PlannerDriver(self._planner, self._turn_loop)
         self._store_events = StoreEvents(self._driver)
         self._store = open_store(config, self._store_events)
@@ -236,6 +239,7 @@ class App:
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
+            slow_steps=self._slow_steps,
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
             histories=self._histories, budget_check=self._budget_check,

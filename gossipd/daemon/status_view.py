@@ -40,6 +40,7 @@ from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
+from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.store.disk.condition import StoreHealth
 from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
@@ -65,6 +66,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    slow_steps: SlowSteps
     hooks: Hooks
     identities: IdentityWatch
     watermarks: Watermarks
@@ -116,6 +118,7 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
+            slow_steps=_slow_step_rows(self.slow_steps),
             hooks=self.hooks.row(),
             refused=[
                 schema.RefusedRow(
@@ -297,3 +300,13 @@ class DaemonStatus:
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)
         return schema.HealthRow(ready=not reasons, reasons=reasons)
+
+
+def _slow_step_rows(slow: SlowSteps) -> list[schema.SlowStepsRow]:
+    rows = [
+        schema.SlowStepsRow(
+            task=name, steps=one.steps, longest_s=round(one.longest_s, 4), longest_cpu_s=round(one.cpu_s, 4)
+        )
+        for name, one in slow.tasks.items()
+    ]
+    return sorted(rows, key=lambda row: -row.longest_s)

@@ -20,14 +20,18 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import partial
 from operator import itemgetter
+from time import perf_counter
 
 import trio
 import zmq
 
+from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.runtime.zmq_trio import SocketWakeup, has_unread
 
+_PART_S = 0.005  # shorter ones together may hold up the loop, but none of them is to blame
 _QUIET_BEATS = 3  # falling asleep and waking cost as much as this many empty turns
 
 
@@ -42,9 +46,12 @@ class Phase(IntEnum):
 class TurnLoop:
     """``run`` takes the turns. Only the trio loop may call the methods, except ``wake_from_thread``."""
 
-    def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
-        """``late``: receives the lateness of the wake-up from each rest, in seconds."""
+    def __init__(
+        self, *, late: Callable[[float], None] = lambda late_s: None, slow: SlowSteps | None = None
+    ) -> None:  # fmt: skip
+        """``late``: receives the lateness of the wake-up from each rest, in seconds. ``slow``: hears of long parts."""
         self._late = late
+        self._slow = slow
         self._parts: list[tuple[Phase, Callable[[float], bool], Callable[[], float]]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
@@ -138,8 +145,17 @@ class TurnLoop:
         now = trio.current_time()
         busy = False
         for _, turn, _ in self._parts:
+            begun_s = perf_counter()
             busy = turn(now) or busy
+            if self._slow is not None and (took_s := perf_counter() - begun_s) >= _PART_S:
+                self._slow.part_took(_name_of(turn), took_s)
         # Counted from the turn's end, so that other tasks have their time however long turns take.
         rest_s = self.turn_interval.rest_s
         self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)
         return busy
+
+
+def _name_of(turn: Callable[[float], bool]) -> str:
+    """As trio names tasks."""
+    inner = turn.func if isinstance(turn, partial) else turn
+    return f"{inner.__module__}.{inner.__qualname__}"

@@ -8,7 +8,8 @@ in its rack, so that it dials no member: these have no other ports.
 Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
 as many records come as a cluster tells when nothing moves; how long ``status`` takes; how long each large manifest
 takes from the drop until it is judged and kept, and which state it has; and the 99th percentile of the event loop's
-lag, over the daemon's whole life. ``busy_share`` is the machine's.
+lag, over the daemon's whole life. ``slow_steps``: by task how many held up the loop, the longest, and its CPU time.
+``busy_share`` is the machine's.
 """
 
 from __future__ import annotations
@@ -171,8 +172,12 @@ def at_rest(daemon: Daemon, seconds: float, what: str) -> dict[str, Any]:
 def status_times(daemon: Daemon) -> dict[str, Any]:
     """Least and greatest time of the page with all members and deployments, and the loop's lag until now."""
     times = [took(daemon.client.status) for _ in range(STATUS_CALLS)]
-    lag_s = daemon.client.status()["loop_lag_p99_s"]
-    return {"status_min_s": min(times), "status_max_s": max(times), "loop_lag_p99_s": lag_s}
+    page = daemon.client.status()
+    slow = {one["task"]: [one["steps"], one["longest_s"], one["longest_cpu_s"]] for one in page["slow_steps"]}
+    return {
+        "status_min_s": min(times), "status_max_s": max(times), "loop_lag_p99_s": page["loop_lag_p99_s"],
+        "slow_steps": slow,
+    }  # fmt: skip
 
 
 def accepted(daemon: Daemon, name: str, envelope: bytes) -> dict[str, Any]:

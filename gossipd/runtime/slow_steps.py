@@ -1,0 +1,61 @@
+"""What holds up the event loop: the tasks, and the parts of the turn loop, whose steps took long.
+
+What lives here: an instrument of trio, and its figures. What does not: how late the loop is (``api.counters``), which
+shows that something holds it up, but not what.
+
+A step that took long and little CPU time waited: for the interpreter's lock, or because other processes had the
+machine. Nothing is noted of a step that was quick, which is nearly every one: its price is four looks at clocks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import perf_counter, thread_time
+
+import trio
+
+STEP_S = 0.02  # the aim for the p99 of the loop's lag
+TASKS_MAX = 32
+
+
+@dataclass(slots=True)
+class SlowTask:
+    """The slow steps of one task since the start. ``cpu_s``: of the longest one."""
+
+    steps: int = 0
+    longest_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+class SlowSteps(trio.abc.Instrument):
+    """One per daemon, added to trio; on the loop."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, SlowTask] = {}
+        self._begun_s, self._cpu_s = math.inf, 0.0  # not of the step that adds the instrument
+        self._part, self._part_s = "", 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._part = ""
+        self._begun_s, self._cpu_s = perf_counter(), thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        took_s = perf_counter() - self._begun_s
+        if took_s >= STEP_S:
+            self._note(self._part or task.name, took_s, thread_time() - self._cpu_s)
+
+    def part_took(self, part: str, seconds: float) -> None:
+        """Of the present step; the longest part of a step names it."""
+        if not self._part or seconds > self._part_s:
+            self._part, self._part_s = part, seconds
+
+    def _note(self, name: str, took_s: float, cpu_s: float) -> None:
+        task = self.tasks.get(name)
+        if task is None:
+            if len(self.tasks) >= TASKS_MAX:
+                return
+            task = self.tasks[name] = SlowTask()
+        task.steps += 1
+        if took_s > task.longest_s:
+            task.longest_s, task.cpu_s = took_s, cpu_s
