@@ -45,13 +45,15 @@ class PeerWants:
     _manifests: dict[DeploymentId, Manifest] = field(default_factory=dict, init=False)
     _told: dict[DeploymentId, dict[NodeId, str | None]] = field(default_factory=dict, init=False)
     _meant: dict[DeploymentId, dict[str, ChunkSet]] = field(default_factory=dict, init=False)
-    _begun: trio.Event = field(default_factory=trio.Event, init=False)
+    _begun: set[DeploymentId] = field(default_factory=set, init=False)
+    _woken: trio.Event = field(default_factory=trio.Event, init=False)
 
     def begin(self, manifest: Manifest) -> None:
         """The planner has opened the deployment, perhaps again, and knows of no want."""
         self._manifests[manifest.id] = manifest
         self._told[manifest.id] = {}
-        self._begun.set()
+        self._begun.add(manifest.id)
+        self._woken.set()
 
     def end(self, deployment: DeploymentId) -> None:
         """The planner has forgotten it."""
@@ -60,23 +62,27 @@ class PeerWants:
 
     async def run(self) -> None:
         """Never returns."""
-        seen = self.table.wants_revision
         while True:
             with trio.move_on_at(next_look_s(RESTING_LOOK_S if self._is_resting() else LOOK_S)):
-                await self._begun.wait()
-            revision = self.table.wants_revision
-            if revision == seen and not self._begun.is_set():
+                await self._woken.wait()
+            begun, news = self._begun, self.table.take_wants_news()
+            self._begun, self._woken = set(), trio.Event()
+            if not begun and not news:
                 continue
-            seen, self._begun = revision, trio.Event()
             for deployment, manifest in list(self._manifests.items()):
-                await self._look(deployment, manifest)
+                key = progress_key(deployment)
+                if deployment in begun:
+                    await self._look(manifest, self.table.wants(key))
+                elif key in news:
+                    await self._look(manifest, self.table.wants(key, news[key]))
 
     def _is_resting(self) -> bool:
         rows = [self.table.host(self.directory.own, progress_key(one)) for one in self._manifests]
         return all(row is not None and row.progress.state in FINAL for row in rows)
 
-    async def _look(self, deployment: DeploymentId, manifest: Manifest) -> None:
-        for node, (text, count) in list(self.table.wants(progress_key(deployment)).items()):
+    async def _look(self, manifest: Manifest, wants: dict[NodeId, tuple[str, int]]) -> None:
+        deployment = manifest.id
+        for node, (text, count) in wants.items():
             want = text if count else None
             told = self._told.get(deployment)
             if told is None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -122,8 +122,7 @@ class ClusterProgress:
         self.revision = 0
         """Grows when a host says something else than it last said, and when a row goes."""
 
-        self.wants_revision = 0
-        """Grows when ``wants`` may have news: a host's want is heard first, or changes."""
+        self._wants_news: dict[bytes, set[NodeId]] = {}  # at most a node for each row
 
     def record(
         self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False,
@@ -154,7 +153,7 @@ class ClusterProgress:
         if (old := rows.get(node)) is None:
             self._count += 1
         if old is None or old.forgotten or _want(old) != _want(row):
-            self.wants_revision += 1
+            self._wants_news.setdefault(key, set()).add(node)
         if old is None or old.forgotten or old.progress != row.progress:
             self.revision += 1
         rows[node] = row
@@ -181,6 +180,7 @@ class ClusterProgress:
 
     def drop(self, key: bytes) -> None:
         """Forget a deployment of which nothing is left."""
+        self._wants_news.pop(key, None)
         self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
@@ -222,10 +222,16 @@ class ClusterProgress:
             node for node, row in rows if row.progress.state is HostState.COMPLETE and not row.progress.chunks_wanted
         ]
 
-    def wants(self, key: bytes) -> dict[NodeId, tuple[str, int]]:
-        """What each host wants of a model, and how many chunks that is (0: all)."""
-        rows = self._rows.get(key, {}).items()
-        return {node: _want(row) for node, row in rows if not row.forgotten}
+    def wants(self, key: bytes, nodes: Iterable[NodeId] | None = None) -> dict[NodeId, tuple[str, int]]:
+        """What each host, or each of ``nodes``, wants of a model, and how many chunks that is (0: all)."""
+        rows = self._rows.get(key, {})
+        chosen = rows if nodes is None else rows.keys() & nodes
+        return {node: _want(rows[node]) for node in chosen if not rows[node].forgotten}
+
+    def take_wants_news(self) -> dict[bytes, set[NodeId]]:
+        """By model, hosts whose want was heard first, or changed, since this was asked last. One part may ask."""
+        news, self._wants_news = self._wants_news, {}
+        return news
 
     def source_bytes(self, key: bytes) -> int:
         """What all hosts have read of it from storage; forgotten ones among them."""

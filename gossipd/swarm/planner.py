@@ -280,6 +280,7 @@ class Planner:
         around = self._around(now)
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        is_alone: bool | None = None  # looked at when it is asked for first: it costs a look at every peer
         left = dict.fromkeys((True, False), max(1, _UPKEEP_HOSTS // (self._peers.count + 1)))
         for swarm in self._by_priority:
             is_wanting = swarm.replica.missing_count > 0
@@ -296,7 +297,8 @@ class Planner:
                 swarm.want_copies(now)
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
-                swarm.report(alone=self._is_alone(around, now), now=now)
+                is_alone = self._is_alone(around, now) if is_alone is None else is_alone
+                swarm.report(alone=is_alone, now=now)
 
     def _planned(self) -> list[DeploymentSwarm]:
         """Those that have had roles, by priority; until then nothing is decided for a deployment."""

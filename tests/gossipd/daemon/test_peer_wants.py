@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -92,11 +92,14 @@ class _Counted(ClusterProgress):
     def __init__(self) -> None:
         super().__init__()
         self.read_s: list[float] = []
+        self.read: list[int] = []
         self.looks = 0
 
-    def wants(self, key: bytes) -> dict[NodeId, tuple[str, int]]:
+    def wants(self, key: bytes, nodes: Iterable[NodeId] | None = None) -> dict[NodeId, tuple[str, int]]:
+        found = super().wants(key, nodes)
         self.read_s.append(trio.current_time())
-        return super().wants(key)
+        self.read.append(len(found))
+        return found
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
         self.looks += 1
@@ -141,10 +144,27 @@ def test_a_forgotten_host_that_returns_with_its_old_want_is_news() -> None:
     table, key = ClusterProgress(), progress_key(MANIFEST.id)
     tell(table, PEER, 1, "ep:1/4", 3)
     table.forget(PEER)
-    before = table.wants_revision
+    assert table.take_wants_news() == {key: {PEER}}
     tell(table, PEER, 2, "ep:1/4", 3)
-    assert table.wants_revision > before
+    assert table.take_wants_news() == {key: {PEER}}
     assert table.wants(key) == {PEER: ("ep:1/4", 3)}
-    settled = table.wants_revision
     tell(table, PEER, 3, "ep:1/4", 3)
-    assert table.wants_revision == settled
+    assert table.take_wants_news() == {}
+
+
+async def test_a_want_that_is_new_is_all_that_is_read(autojump_clock: MockClock) -> None:
+    told, table = _Told(), _Counted()
+    driver: Any = told
+    wants = PeerWants(driver=driver, directory=driver, table=table)
+    for number in range(2, 102):
+        tell(table, NodeId(number.to_bytes(16, "big")), 1, "", 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wants.run)
+        wants.begin(MANIFEST)
+        await trio.sleep(1.1)
+        tell(table, PEER, 1, "ep:1/4", len(WANTED))
+        table.record(PEER, b"another.", 1, Progress(state=HostState.COMPLETE), now=0.0)
+        await trio.sleep(1.1)
+        nursery.cancel_scope.cancel()
+    assert heard(WANTED) in told.events
+    assert table.read == [100, 1]
