@@ -9,6 +9,7 @@ are imported in a worker thread, so that the loop goes on; the kernel keeps clie
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ class LocalServers:
         async with listener:
             await trio.lowlevel.wait_readable(listener.socket)
             guard = await run_blocking(make)
+            gc.freeze()  # the libraries stay: no collection of garbage need go through them (``daemon.main``)
             self._guards.append(guard)
             await guard.serve(listener)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -28,6 +29,7 @@ async def _answer(path: Path, request: bytes) -> bytes:
 
 async def test_server_is_made_once_and_answers_the_client_that_waited(tmp_path: Path) -> None:
     daemon, made = FakeDaemon(), []
+    frozen = gc.get_freeze_count()
 
     def make() -> RequestGuard:
         made.append(threading.current_thread())
@@ -46,3 +48,5 @@ async def test_server_is_made_once_and_answers_the_client_that_waited(tmp_path: 
     assert len(made) == 1
     assert made[0] is not threading.main_thread()
     assert servers.refused == 1
+    assert gc.get_freeze_count() > frozen, "libraries are not gone through at each collection of garbage"
+    gc.unfreeze()

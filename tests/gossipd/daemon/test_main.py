@@ -44,6 +44,37 @@ sys.exit(main.main("x"))
 """
 
 
+READY = """
+import contextlib, gc, signal, sys
+from types import SimpleNamespace
+from gossipd.daemon import main
+
+class App:
+    def __init__(self, config, keys, nursery):
+        self.reports = SimpleNamespace(bugs=None)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, *, ending):
+        signal.raise_signal(signal.SIGTERM)
+        yield
+        print("frozen", gc.get_freeze_count(), flush=True)
+        ending()
+
+main.App = App
+node, net = SimpleNamespace(name="a", rack="r"), SimpleNamespace(port=1)
+settings = SimpleNamespace(log=SimpleNamespace(format="text", level="info"), node=node, net=net)
+main.load_checked = lambda path: (settings, None)
+sys.exit(main.main("x"))
+"""
+
+
+def test_no_collection_of_garbage_goes_through_what_the_start_has_made() -> None:
+    ended = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    [count] = [int(line.split()[1]) for line in ended.stdout.splitlines() if line.startswith("frozen ")]
+    assert count > 10_000
+
+
 @pytest.mark.parametrize("end", ["well", "hangs", "fails"])
 @pytest.mark.parametrize(
     ("cause", "code", "words"),
