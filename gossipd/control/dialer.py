@@ -31,7 +31,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.runtime.traffic_marks import octet_of
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
-from gossipd.sessions.events import Dial, HangUp, LinkDown, LinkUp
+from gossipd.sessions.events import Dial, LinkDown, LinkUp, SendReady
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.wire.control import Delta
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, encode, join
@@ -47,6 +47,7 @@ _FAILURES = {
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
+_DIAL_BATCH = 16  # dials and hang-ups per turn, likewise: a new deployment may want links to hundreds of hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +147,30 @@ class ControlDialer:
 
     def _say(self, now: float) -> bool:
         self._driver.advance(now)
-        sent, changed = self.counters["sent"], False
-        for command in self._driver.take_transport():
-            if isinstance(command, Dial):
-                self._dial(command)
-            elif isinstance(command, HangUp):
-                self._hang_up(command.peer)
-            else:
-                self._ready[command.peer] = None
-            changed = True
+        sent, changed = self.counters["sent"], self._change_connections()
         for peer in list(self._ready):
             if self._send_all(peer):
                 self._ready.pop(peer, None)
         self._retry_s = now + RETRY_S if self._ready else math.inf
         return changed or sent != self.counters["sent"]
+
+    def _change_connections(self) -> bool:
+        """One batch; whether there was something."""
+        dialled, changed = 0, False
+        for command in self._driver.take_transport():
+            changed = True
+            if isinstance(command, SendReady):
+                self._ready[command.peer] = None
+                continue
+            if isinstance(command, Dial):
+                self._dial(command)
+            else:
+                self._hang_up(command.peer)
+            dialled += 1
+            if dialled == _DIAL_BATCH:
+                self._turn_loop.hurry()
+                break
+        return changed
 
     def _due_s(self) -> float:
         return min(self._driver.due_s(), self._retry_s)

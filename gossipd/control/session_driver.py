@@ -47,7 +47,7 @@ class SessionDriver:
         self._host = host
         self._requests = requests
         self._turn_loop = turn_loop
-        self._transport: deque[TransportCommand] = deque()  # bounded: a few for each channel, taken in every turn
+        self._transport: deque[TransportCommand] = deque()  # bounded: a few for each channel, taken in batches
         self._due_s = math.inf
 
     def feed(self, event: SessionEvent) -> None:

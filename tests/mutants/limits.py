@@ -141,4 +141,12 @@ MUTANTS = (
         "        drawn = self.members\n",
         ("tests/gossipd/swarm/test_roles.py",),
     ),
+    Mutant(
+        "all-wanted-links-are-dialled-in-one-turn",
+        "A deployment with hundreds of neighbours holds up the loop while all are dialled.",
+        "gossipd/control/dialer.py",
+        "            if dialled == _DIAL_BATCH:\n",
+        "            if dialled < 0:\n",
+        ("tests/gossipd/control/test_dialer.py",),
+    ),
 )
