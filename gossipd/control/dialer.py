@@ -46,6 +46,7 @@ _FAILURES = {
     zmq.Event.CLOSED: "unreachable",
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
+_TTL_MS_MAX = 65_000  # the peer's libzmq counts the milliseconds in 16 bits: more wraps round, and ends idle links
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _DIAL_BATCH = 16  # dials and hang-ups per turn, likewise: a new deployment may want links to hundreds of hosts
 
@@ -86,7 +87,7 @@ class ControlDialer:
         self._socket.setsockopt(zmq.TCP_MAXRT, silence_ms)  # what is said and not acknowledged ends the link (Linux)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, silence_ms)
-        self._socket.setsockopt(zmq.HEARTBEAT_TTL, heartbeat_ms * 3)
+        self._socket.setsockopt(zmq.HEARTBEAT_TTL, min(heartbeat_ms * 2, _TTL_MS_MAX))
         self._socket.setsockopt(zmq.CONNECT_TIMEOUT, int(settings.handshake_s * 1000))
         self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret.curve_secret)
         self._socket.setsockopt(zmq.CURVE_PUBLICKEY, secret.public.curve25519)

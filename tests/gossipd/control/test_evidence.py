@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import zmq
 
 from gossipd.control.settings import ControlSettings
 from gossipd.core.events import PeerReachable
@@ -77,6 +78,13 @@ async def test_a_killed_peer_is_known_to_be_gone_without_waiting_for_a_heartbeat
         assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
         running.kill()
         await until(lambda: PeerReachable(peer, False) in node.host.events)
+
+
+@pytest.mark.parametrize("heartbeat_s", [5.0, ControlSettings().heartbeat_s, 60.0])
+async def test_a_peer_waits_longer_than_heartbeats_last_and_counts_so_far(heartbeat_s: float) -> None:
+    async with nodes(1, settings=ControlSettings(heartbeat_s=heartbeat_s)) as (node,):
+        ttl_ms = int(node.plane.dialer._socket.getsockopt(zmq.HEARTBEAT_TTL))
+    assert heartbeat_s * 1000 < ttl_ms < 1 << 16
 
 
 async def test_a_stopped_peer_is_known_by_its_missing_heartbeats_and_comes_back() -> None:
