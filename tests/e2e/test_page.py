@@ -240,6 +240,10 @@ def test_a_report_of_a_thousand_hosts_is_one_file_that_replays(
             page.locator("dt", has_text=re.compile("^Hosts complete$")).locator("xpath=following-sibling::dd").last
         )
         assert complete.inner_text() == "0 / 1000"
+        page.keyboard.press("End")
+        for _ in range(4):  # to play all of it would take as long as this machine is slow
+            page.keyboard.press("ArrowLeft")
+        page.get_by_text("1m 0s of 1m 4s").wait_for()
         page.get_by_role("button", name="Play").click()
         page.get_by_text("1m 4s of 1m 4s").wait_for()
         assert complete.inner_text() != "0 / 1000"
