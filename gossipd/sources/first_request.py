@@ -20,7 +20,7 @@ from gossipd.sources import errors
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
 
 _PIECE_BYTES = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
@@ -71,9 +71,10 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
         head = check_head(response, what, wanted, settings)
         body = _read_body(response, head.before, wanted.length, settings, what)
     except TimeoutError:
-        raise errors.SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
+        way = through(location, addresses)
+        raise errors.SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s{way}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise errors.SourceUnreachableError(what, reason_of(error)) from None
+        raise errors.SourceUnreachableError(what, reason_of(error) + through(location, addresses)) from None
     finally:
         if sock is not None:
             sock.close()

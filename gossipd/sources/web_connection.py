@@ -135,6 +135,12 @@ def ask(sock: socket.socket, location: Location, addresses: Addresses, headers: 
     request.request("GET", target, headers=sent)
 
 
+def through(location: Location, addresses: Addresses) -> str:
+    """The proxy that stands between, as the end of a sentence about a failure that may be its own; or nothing."""
+    proxy = None if addresses else proxy_of(location.source, location.shown)
+    return f", through {_shown(proxy)}" if proxy is not None else ""
+
+
 def reason_of(error: Exception) -> str:
     """A failed connection in words."""
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -32,7 +32,7 @@ from gossipd.sources.errors import (
 from gossipd.sources.first_request import Wanted, check_head, check_rate
 from gossipd.sources.location import Location, authority
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -199,12 +199,12 @@ class WebStream:
             raise self._in_our_words(error) from None
 
     def _in_our_words(self, error: Exception) -> SourceError:
-        what = self._location.shown
+        what, way = self._location.shown, through(self._location, self._addresses)
         if isinstance(error, TimeoutError):
-            return SourceSlowError(what, "no answer within the time-out")
+            return SourceSlowError(what, f"no answer within the time-out{way}")
         if isinstance(error, http.client.IncompleteRead):
             return SourceShortError(what, "the connection ended before the promised bytes had come")
-        return SourceUnreachableError(what, reason_of(error))
+        return SourceUnreachableError(what, reason_of(error) + way)
 
 
 class _RatedIncoming(Incoming):

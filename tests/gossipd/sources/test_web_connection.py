@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -162,6 +165,56 @@ def test_a_proxy_that_is_not_there_is_named_with_its_variable(
     error = Seat(sign(ONE_FILE, server.url)).read(0).errors[-1]
     assert error.code == "E_SOURCE_UNREACHABLE"
     assert f"the proxy 127.0.0.1:{port} of HTTP_PROXY: connection refused" in str(error)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [(None, "E_SOURCE_SLOW"), (b"", "E_SOURCE_UNREACHABLE"), (b"\x05\xff", "E_SOURCE_UNREACHABLE")],
+    ids=["hangs", "hangs up", "socks"],
+)
+def test_a_proxy_that_gives_no_answer_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, answer: bytes | None, code: str
+) -> None:
+    with answering(answer) as port:
+        monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{port}")
+        url = f"{scheme}://models.invalid:8443"
+        error = Seat(sign(ONE_FILE, url), allow=[url]).read(0).errors[-1]
+    assert error.code == code
+    assert f"the proxy 127.0.0.1:{port} of ALL_PROXY" in str(error)
+
+
+def test_a_tunnel_that_breaks_at_once_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(b"HTTP/1.1 200 Connection established\r\n\r\n") as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        error = Seat(sign(ONE_FILE, "https://models.invalid"), allow=["https://models.invalid"]).read(0).errors[-1]
+    assert f"TLS could not be set up, through the proxy 127.0.0.1:{port} of HTTPS_PROXY" in str(error)
+
+
+@contextmanager
+def answering(answer: bytes | None) -> Iterator[int]:
+    """A port where each connection gets these bytes and its end; with None, nothing until the end of the test."""
+    held: list[socket.socket] = []
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                held.append(listener.accept()[0])
+                if answer is not None:
+                    held[-1].recv(4096)
+                    held[-1].sendall(answer)
+                    held[-1].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+            for sock in held:
+                sock.close()
 
 
 def test_a_proxy_of_an_unknown_kind_is_told_and_nothing_is_read_past_it(
