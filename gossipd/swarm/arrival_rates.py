@@ -50,6 +50,8 @@ class ArrivalRates:
         """Hosts whose rate is known, this one perhaps among them; as of the last ``look``."""
         self.behind: frozenset[NodeId] = frozenset()
         """Those of them that are much slower than others."""
+        self.alike: frozenset[NodeId] = frozenset()
+        """Where this host is much slower than others: the hosts that are, too, but not much slower than this one."""
 
     @property
     def is_own_behind(self) -> bool:
@@ -72,6 +74,7 @@ class ArrivalRates:
         """A host is out of reach: its next message may tell of a long time."""
         self._meters.pop(node, None)
         self.behind -= {node}
+        self.alike -= {node}
 
     def look(self, ready: int) -> frozenset[NodeId]:
         """Judge all hosts whose rate is known. ``ready``: chunks that this host may ask for and has not: where they are
@@ -86,4 +89,7 @@ class ArrivalRates:
         self.behind = frozenset(
             node for node, rate in rates.items() if rate < quick * (_LEVEL_SHARE if node in before else _BEHIND_SHARE)
         )
+        own = rates[self._own] if self._own in self.behind else 0.0
+        alike = [node for node in self.behind if rates[node] >= _BEHIND_SHARE * own and node != self._own]
+        self.alike = frozenset(alike) if own else frozenset()
         return self.behind

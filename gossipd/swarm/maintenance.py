@@ -29,7 +29,10 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
     swarm.own = around.own
     roles = swarm.class_roles
-    behind = swarm.judge_rates(now) - slow
+    behind = swarm.judge_rates(now)
+    equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
+    swarm.scheduler.equals = equals if behind else frozenset()
+    behind -= slow
     if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind):
         return False
     swarm.reader.set_classes(roles.class_of)

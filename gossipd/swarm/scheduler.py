@@ -8,6 +8,9 @@ asked: its busy slots, our own requests counted, times its slowness. A peer with
 tells of one or about a chunk time has passed. Rejected: choosing the peer before the chunk, because rare chunks wait
 behind popular peers; queueing at busy peers, because blind queues cost efficiency. Pipelined requests are no blind
 queue: they inherit the upload slot of a fetch that is about to end, and are tried first, except at slow peers.
+
+A host of a slower link asks rack peers like it first. Rejected: to ask such hosts of other racks too, because each
+chunk would enter a rack twice, and no host sees what its rack's uplink can bear.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ _FOLLOW_COST = 0.5  # less than any other cost
 # The last chunks are asked for where a slot is free, and never pipelined: the fetch before may be slow, and nothing
 # else is left to do meanwhile.
 _LAST_CHUNKS = 4
+_QUICK_COST = 2.0  # to a host of a slower link, as two more of its fetches there would; 1 to 5 do nearly equally well
 _GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: a better holder would gain less than a slot
 
 
@@ -58,6 +62,9 @@ class Scheduler:
         """Most fetches in flight from one peer."""
         self.slow: frozenset[NodeId] = frozenset()
         """Peers that are asked only for chunks that no other peer holds."""
+        self.equals: frozenset[NodeId] = frozenset()
+        """Where this host's link is much slower than others': the rack peers whose links are like it. They are asked
+        first, and only they one fetch after another, because quick hosts wait for the uplinks of the others."""
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
@@ -116,14 +123,15 @@ class Scheduler:
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random
-        asked_max, weight = self.asked_max, self._settings.busy_weight
+        asked_max, weight, equals = self.asked_max, self._settings.busy_weight, self.equals
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
         known, following = self._peers.records, self._pipelining.chunks if may_follow else ()
         for node in holders:
             peer = known.get(node) or self._peers.get(node)
             if peer is None:
                 continue
-            if node in following and peer.elapsed_s <= slow_s and peer.usable(now):
+            more = _QUICK_COST if equals and node not in equals else 0.0
+            if node in following and not more and peer.elapsed_s <= slow_s and peer.usable(now):
                 cost = _FOLLOW_COST * rng()
                 if best is None or cost < best_cost:
                     best, best_cost = peer, cost
@@ -141,7 +149,7 @@ class Scheduler:
             cost = peer.asked + 1 + (weight * (slots - free) if free < slots else 0.0)
             if peer.elapsed_s > slow_s:
                 cost *= peer.elapsed_s / self._peers.usual_s
-            cost += rng()
+            cost += more + rng()
             if best is None or cost < best_cost:
                 best, best_cost = peer, cost
         return None if best is None else (best_cost, best)

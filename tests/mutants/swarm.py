@@ -26,6 +26,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_reading_turn.py",),
     ),
     Mutant(
+        "slower-hosts-crowd-the-quick-ones",
+        "A host of a slower link asks quick hosts as soon as it asks hosts like it.",
+        "gossipd/swarm/scheduler.py",
+        "            more = _QUICK_COST if equals and node not in equals else 0.0\n",
+        "            more = 0.0\n",
+        ("tests/gossipd/swarm/test_scheduler.py",),
+    ),
+    Mutant(
         "a-promise-is-never-taken-back",
         "A chunk that was told while it came, and did not come, is still told as here.",
         "gossipd/swarm/deployment_swarm.py",

@@ -16,10 +16,10 @@ from tests.bench.lab.__main__ import CHUNK_KB, MIXED
 MB = 128
 
 
-def class_times_s(rng: int) -> tuple[float, dict[float, list[float]]]:
+def class_times_s(rng: int, *, racks: int = 3) -> tuple[float, dict[float, list[float]]]:
     """Seconds that the fastest link needs; of each class, by its share of that rate, the seconds of its hosts."""
     slower = tuple(Slowdown(share, host=number - 1) for number, share in MIXED.items())
-    base = lab(hosts=9, racks=3, mb=MB)
+    base = lab(hosts=9, racks=racks, mb=MB)
     scenario = replace(base, chunks=MB * 1024 // CHUNK_KB, slowdowns=slower, rng=rng)
     world = World(scenario)
     world.run()
@@ -37,3 +37,12 @@ def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for
         assert max(times[share]) <= 1.1 * own_s / share
     # Equal hosts need 1.12 of it; in the first quarter no host knows yet whose link is slower.
     assert max(times[1.0]) <= 1.5 * own_s, "links, racks and storage would all allow 1.0"
+
+
+@pytest.mark.parametrize("rng", [1, 2, 3])
+def test_where_slower_hosts_have_equals_in_their_rack_the_quick_ones_are_served_first(rng: int) -> None:
+    """In one rack. In racks of three a slower host has one equal or none, and asks the only quick one, which also
+    gives the other racks their copies."""
+    own_s, times = class_times_s(rng, racks=1)
+    assert max(times[0.5]) <= 1.1 * own_s / 0.5
+    assert max(times[1.0]) <= 1.3 * own_s, "equal hosts need 1.12"

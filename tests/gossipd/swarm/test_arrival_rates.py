@@ -86,3 +86,15 @@ def test_a_host_that_is_back_is_measured_from_its_first_message() -> None:
     watched.rates.heard(node(3), 5000, watched.now)
     watched.run(0.5, n1=40, n2=40)
     assert node(3) not in watched.rates.known
+
+
+def test_a_slower_host_knows_the_hosts_like_it_and_a_quick_one_has_none() -> None:
+    watched = Watched()
+    watched.run(4.0, ready=BUSY, n0=20, n1=40, n2=40, n3=40, n4=22, n5=10)
+    assert watched.rates.behind == {OWN, node(4), node(5)}
+    assert watched.rates.alike == {node(4)}, "that one at half this host's rate is no relief to the quick ones"
+    watched.rates.forget(node(4))
+    assert watched.rates.alike == frozenset()
+    quick = Watched()
+    quick.run(4.0, ready=BUSY, n0=40, n1=40, n2=40, n4=20)
+    assert quick.rates.alike == frozenset()

@@ -142,6 +142,24 @@ def test_a_busy_peer_is_asked_for_what_follows_one_of_our_fetches_there_before_a
     assert (second.node, second.behind) == (node(2), None), "one fetch is followed by one"
 
 
+def test_a_slower_host_asks_its_equals_before_a_quick_host_that_it_could_follow() -> None:
+    table = Table()
+    table.hear(1, 3, 4, free=4)
+    table.hear(2, 3, 4, free=4)
+    table.pipelining.add(node(1), 9)
+    table.scheduler.equals = frozenset({node(2)})
+    first, second = table.scheduler.pick(2, 0.0, 0.02, imports_max=16)
+    assert (first.node, first.behind) == (node(2), None)
+    assert second.node == node(2)
+
+
+def test_a_slower_host_asks_a_quick_one_for_what_its_equals_lack() -> None:
+    table = Table()
+    table.hear(1, 3)
+    table.scheduler.equals = frozenset({node(2)})
+    assert table.pick() == [(3, node(1))]
+
+
 def test_nothing_follows_a_fetch_from_a_peer_that_is_shunned() -> None:
     table = Table()
     table.hear(1, 3)
