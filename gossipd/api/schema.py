@@ -214,7 +214,8 @@ class RefusedRow(Row, frozen=True, kw_only=True):
 
 class SlowStepsRow(Row, frozen=True, kw_only=True):
     """A task of this daemon that has held up its event loop for 20 ms or more at once: how often since the start, and
-    for how long at most. ``longest_cpu_s`` much below that: the task waited for the CPU itself."""
+    for how long at most. ``longest_cpu_s``: the most CPU time of one step; much below ``longest_s``, the task waited
+    itself."""
 
     task: str
     steps: int

@@ -21,7 +21,7 @@ TASKS_MAX = 32
 
 @dataclass(slots=True)
 class SlowTask:
-    """The slow steps of one task since the start. ``cpu_s``: of the longest one."""
+    """The slow steps of one task since the start. ``cpu_s``: the most CPU time that one of them took."""
 
     steps: int = 0
     longest_s: float = 0.0
@@ -57,5 +57,4 @@ class SlowSteps(trio.abc.Instrument):
                 return
             task = self.tasks[name] = SlowTask()
         task.steps += 1
-        if took_s > task.longest_s:
-            task.longest_s, task.cpu_s = took_s, cpu_s
+        task.longest_s, task.cpu_s = max(task.longest_s, took_s), max(task.cpu_s, cpu_s)

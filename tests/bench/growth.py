@@ -8,8 +8,8 @@ in its rack, so that it dials no member: these have no other ports.
 Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
 as many records come as a cluster tells when nothing moves; how long ``status`` takes; how long each large manifest
 takes from the drop until it is judged and kept, and which state it has; and the 99th percentile of the event loop's
-lag, over the daemon's whole life. ``slow_steps``: by task how many held up the loop, the longest, and its CPU time.
-``busy_share`` is the machine's.
+lag, over the daemon's whole life. ``slow_steps``: by task how many held up the loop, the longest, and the most CPU time
+of one. ``busy_share`` is the machine's.
 """
 
 from __future__ import annotations
