@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
 from gossipd.core.timing import CLOCKS_APART_MAX_S
@@ -58,10 +60,10 @@ class ProgressTableError(LocalError):
     code = "E_PROGRESS_TABLE"
 
 
-@dataclass(frozen=True, slots=True)
-class HostProgress:
+class HostProgress(msgspec.Struct, frozen=True, gc=False):
     """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time: 0
     from gossip, which is quick and whose records are dated by other hosts' clocks; of a saved table, what these say.
+    There are 100,000 of a large cluster, and none is part of a cycle: no collection of garbage goes through them.
     """
 
     progress: Progress
@@ -175,7 +177,7 @@ class ClusterProgress:
         for key, rows in self._rows.items():
             if (row := rows.get(node)) is not None:
                 packed = _packed(node, key, row.version, row.chunks_peak, row.progress, forgotten=True)
-                rows[node] = replace(row, forgotten=True, packed=packed)
+                rows[node] = msgspec.structs.replace(row, forgotten=True, packed=packed)
                 self.revision += 1
 
     def drop(self, key: bytes) -> None:
@@ -196,7 +198,7 @@ class ClusterProgress:
         row = self._rows.get(key, {}).get(node)
         if row is not None and row.version > latest:
             packed = _packed(node, key, 0, row.chunks_peak, row.progress, forgotten=row.forgotten)
-            self._rows[key][node] = replace(row, version=0, packed=packed)
+            self._rows[key][node] = msgspec.structs.replace(row, version=0, packed=packed)
             self.revision += 1
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:

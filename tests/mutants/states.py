@@ -184,8 +184,8 @@ MUTANTS = (
         "a-clock-that-ran-ahead-silences-its-host",
         "After a record from the future a host tells nothing that others believe.",
         "gossipd/deployment/progress_table.py",
-        "            self._rows[key][node] = replace(row, version=0, packed=packed)\n",
-        "            self._rows[key][node] = replace(row, version=row.version, packed=packed)\n",
+        "            self._rows[key][node] = msgspec.structs.replace(row, version=0, packed=packed)\n",
+        "            self._rows[key][node] = msgspec.structs.replace(row, version=row.version, packed=packed)\n",
         (_PROGRESS,),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -448,3 +449,9 @@ def test_a_want_of_a_wrong_form_is_refused(field: bytes) -> None:
     body = Progress(state=HostState.DOWNLOADING).to_body() + bytes([5, len(field)]) + field
     with pytest.raises(ProgressFormatError):
         Progress.from_body(body)
+
+
+def test_no_collection_of_garbage_goes_through_the_rows_of_the_table() -> None:
+    table = ClusterProgress()
+    [node] = fill(table, halfway())
+    assert not gc.is_tracked(table.host(node, KEY))
