@@ -120,7 +120,8 @@ class ChannelTable:
         elif channel.endpoint != endpoint:
             self._fail(channel, "moved", now)
         elif channel.is_asking and self.directory.has_answered(peer):
-            channel.is_asking = False
+            channel.dial(endpoint, now)
+            self.look_at(channel.dial_until_s)
             self._begin(channel, endpoint, now)
 
     def drop(self, peer: NodeId) -> None:

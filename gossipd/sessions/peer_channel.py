@@ -57,10 +57,10 @@ class PeerChannel:
         self._pause_s = settings.redial_min_s
 
     def dial(self, endpoint: Endpoint, now: float, *, is_asking: bool = False) -> None:
-        """A connection is begun, or the peer asked for first; it must be up within two handshakes' time."""
+        """A connection is begun, which must be up within two handshakes' time, or the peer asked for first."""
         self.is_asking = is_asking
         self.state, self.endpoint = ChannelState.DIALING, endpoint
-        self.dial_until_s = now + 2 * self._settings.handshake_s
+        self.dial_until_s = now + (self._settings.ask_s if is_asking else 2 * self._settings.handshake_s)
 
     def up(self, now: float) -> None:
         """The handshake has succeeded."""

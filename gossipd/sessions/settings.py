@@ -18,6 +18,12 @@ class SessionSettings:
     loris; at most 2 s), and is the pause before a joiner that was refused for now is heard again. A connection that
     is dialed must be up within twice this."""
 
+    ask_s: float = 0.5
+    """A member that never spoke from the address in its record has to answer a ping within this before it is dialed.
+    Else it counts as unreachable, and is asked again after a pause. A daemon that has much to do answers within a tenth
+    of that. A member that does not exist, which any other can make up, has roles for so long, and its rack peers wait.
+    """
+
     link_queue_messages_max: int = 256
     """Our own queue per peer, deltas apart (those merge into one per deployment)."""
 

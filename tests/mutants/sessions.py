@@ -14,6 +14,22 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "waits-as-long-for-a-member-that-is-made-up",
+        "A member that never answered has the time of a dial, and roles meanwhile.",
+        "gossipd/sessions/peer_channel.py",
+        "(self._settings.ask_s if is_asking else 2 * self._settings.handshake_s)",
+        "2 * self._settings.handshake_s",
+        (_TABLE,),
+    ),
+    Mutant(
+        "gives-a-dial-the-time-of-a-question",
+        "A peer that has answered late must be up within what is left.",
+        "gossipd/sessions/channel_table.py",
+        "            channel.dial(endpoint, now)\n            self.look_at(channel.dial_until_s)\n",
+        "            channel.is_asking = False\n",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-backlog-forgets-the-end-of-reads",
         "A slow peer is not told that nothing is being read any more.",
         f"{_SOURCE}/send_queue.py",

@@ -208,6 +208,28 @@ def test_a_peer_that_does_not_answer_is_unreachable_and_never_dialed() -> None:
     assert driven.table.link_counters["dialed"] == 0
 
 
+def test_a_peer_that_does_not_exist_has_half_a_second() -> None:
+    driven = Driven()
+    driven.directory.silent.add(A)
+    driven.table.open(A, 0.0)
+    driven.sweep(0.0)
+    assert driven.table.next_deadline() == SETTINGS.ask_s
+    driven.sweep(SETTINGS.ask_s)
+    assert driven.table.take_ended() == [(A, "unreachable")]
+
+
+def test_a_peer_that_answers_late_has_all_the_time_of_a_dial() -> None:
+    driven = Driven()
+    driven.directory.silent.add(A)
+    driven.table.open(A, 0.0)
+    driven.sweep(0.0)
+    driven.directory.silent.clear()
+    driven.table.move(A, 0.4)
+    driven.sweep(0.4 + 1.9 * SETTINGS.handshake_s)
+    assert driven.table.take_ended() == []
+    assert driven.table.next_deadline() == 0.4 + 2 * SETTINGS.handshake_s
+
+
 def test_a_silent_peer_that_names_anothers_address_does_not_end_its_connection() -> None:
     driven = Driven()
     driven.directory.endpoints[B] = driven.directory.endpoints[A]
