@@ -76,7 +76,10 @@ class LiarRun:
         """Seconds until all are complete, -1 where that is never, and the daemons' CPU seconds by then."""
         left = set(range(len(self._cluster.daemons)))
         while left and time.monotonic() - began_s < _PATIENCE_S:
-            left -= {number for number in left if self._is_complete(number, version)}
+            there = {number for number in left if self._cluster.daemons[number].tree(MODEL, version).exists()}
+            left -= {
+                number for number in there if self._is_complete(number, version)
+            }  # asked late: an answer costs them
             time.sleep(_WATCH_S)
         return (-1.0 if left else time.monotonic() - began_s), self.cpu_s()
 
