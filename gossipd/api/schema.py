@@ -195,6 +195,16 @@ class LimitsRow(Row, frozen=True, kw_only=True):
     until: str | None = None
 
 
+class WarmRow(Row, frozen=True, kw_only=True):
+    """A current version with ``store.warm``. ``state``: reading, read, ``no room``, ``memory is short``.
+    ``bytes_cached``: of its files in this host's page cache some seconds ago; null where the kernel does not tell."""
+
+    model: str
+    bytes_total: int
+    bytes_cached: int | None
+    state: str
+
+
 class AlarmRow(Row, frozen=True, kw_only=True):
     """A problem that an operator must act upon; it stays until it is solved."""
 
@@ -241,6 +251,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     refused: list[RefusedRow] = msgspec.field(default_factory=list)
     limits: LimitsRow = LimitsRow()
     watermark: WatermarkRow = WatermarkRow()
+    warm: list[WarmRow] = msgspec.field(default_factory=list)
 
 
 class ModelRow(Row, frozen=True, kw_only=True):

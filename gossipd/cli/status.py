@@ -97,6 +97,7 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
     ]
     if watermark := watermark_words(page.get("watermark", {})):
         lines.append(f"disk      {watermark}")
+    lines += [f"memory    {warm_words(row)}" for row in page.get("warm", [])]
     if limits := limits_words(page.get("limits", {})):
         lines.append(f"limits    {limits}")
     if page["inbox"]["trouble"]:
@@ -117,6 +118,13 @@ def watermark_words(watermark: dict[str, Any]) -> str:
     if pinned:
         told.append(f"pinned {', '.join(pinned[:5])}" + (f" and {len(pinned) - 5} more" if len(pinned) > 5 else ""))
     return "; ".join(told)
+
+
+def warm_words(row: dict[str, Any]) -> str:
+    """How much of a current version is in memory, and whether more is read."""
+    cached, total = row["bytes_cached"], row["bytes_total"]
+    share = f"{100 * cached // max(1, total)} % of {show_bytes(total)}" if cached is not None else show_bytes(total)
+    return f"{row['model']} {share} cached, {row['state']}"
 
 
 def limits_words(limits: dict[str, Any]) -> str:

@@ -261,6 +261,15 @@ class StoreSection:
         "Rate of reading and comparing published models to find rot; 0 is never. 500 GB take 9 hours at 16MiB.",
         16 * MIB,
     )
+    warm: bool = setting(
+        kinds.Flag(),
+        "true: current versions are read into free memory, so that the job that loads one next need not wait for the\n"
+        "disk; gossipd status says how far. Nothing is read while memory is short. gossipd 0.1 does not know it.",
+        False,
+    )
+    warm_bytes_per_s: int = setting(
+        kinds.ByteSize(MIB, 1024**4), "Rate of that reading; faster takes more of the disk from jobs.", GIB
+    )
     any_file_system: bool = setting(
         kinds.Flag(),
         "true: models and this file's directory may be on tmpfs, NFS and the like, where a crash loses verified\n"

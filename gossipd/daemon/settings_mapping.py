@@ -47,6 +47,7 @@ def store_settings(config: Config) -> StoreSettings:
         reserve_bytes=section.reserve_bytes,
         page_cache=PageCache(section.page_cache),
         scrub_bytes_per_s=section.scrub_bytes_per_s,
+        warm_bytes_per_s=section.warm_bytes_per_s if section.warm else 0,
     )
 
 

@@ -129,6 +129,12 @@ class DaemonStatus:
             ],
             limits=self.data_plane.limits.row(),
             watermark=self.watermarks.row(),
+            warm=[
+                schema.WarmRow(
+                    model=one.label, bytes_total=one.bytes_total, bytes_cached=one.bytes_cached, state=one.state.value
+                )
+                for one in statistics.warm
+            ],
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:

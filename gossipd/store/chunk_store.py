@@ -23,6 +23,7 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
+from gossipd.runtime.memory_room import memory_room
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker, StoreCondition
@@ -44,6 +45,7 @@ from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_equal
 from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
+from gossipd.store.models.warming import Warmer
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
@@ -106,6 +108,9 @@ class ChunkStore:
         if background and settings.scrub_bytes_per_s > 0:
             step = self.scrubber.paced_step
             self._threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
+        self._warmer = Warmer(self._context, self._models.published, memory_room)
+        if background and settings.warm_bytes_per_s > 0:
+            self._threads.append(BackgroundThread("gossipd-warm", self._warmer.step, woken=Event()))
         for thread in self._threads:
             thread.start()
 
@@ -348,6 +353,7 @@ class ChunkStore:
             free_bytes=self._context.tracker.free_bytes(),
             scrubbed_bytes=self.scrubber.scrubbed_bytes,
             oldest_unchecked_age_s=self.scrubber.oldest_unchecked_age_s(),
+            warm=self._warmer.rows,
         )
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.condition import StoreCondition
 from gossipd.store.models.replica import ModelReplica, ReplicaCounters
+from gossipd.store.models.warming import Warmth
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class StoreStatistics:
     scrubbed_bytes: int
     oldest_unchecked_age_s: int
     """Age of the oldest check of a published chunk; 0 without published models."""
+    warm: tuple[Warmth, ...] = ()
+    """Current versions, where they are read into the page cache."""
 
 
 def replica_statistics(replica: ModelReplica) -> ReplicaStatistics:

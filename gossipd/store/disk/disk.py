@@ -83,6 +83,9 @@ class Disk(Protocol):
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         """Drop clean pages, so that the next read comes from the device. Best effort, never fails."""
 
+    def cached(self, descriptor: int, offset: int, length: int) -> int | None:
+        """Bytes of a range of the file that are in the page cache; None where that is not told."""
+
     def start_write_back(self, descriptor: int) -> None:
         """Ask the kernel to start writing dirty pages to the device. Promises nothing, never fails."""
 

@@ -183,6 +183,9 @@ class PosixDisk:
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
+    def cached(self, descriptor: int, offset: int, length: int) -> int | None:
+        return syscalls.cached_bytes(descriptor, offset, length)
+
     def start_write_back(self, descriptor: int) -> None:
         syscalls.start_write_back(descriptor)
 

@@ -1,4 +1,5 @@
-"""Kernel calls that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs, sync_file_range.
+"""Kernel calls that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs, sync_file_range,
+cachestat, mincore.
 
 What lives here: the calls, and replacements on kernels that lack them. What does not: rules about paths.
 
@@ -16,9 +17,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 
-_OPENAT2 = 437  # the same number on every architecture
+_OPENAT2, _CACHESTAT = 437, 451  # the same numbers on every architecture
 _RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
@@ -26,11 +28,18 @@ _FICLONE = 0x40049409  # linux/fs.h
 _RACE_RETRIES = 16  # EAGAIN: a rename happened meanwhile; openat2(2) asks for a retry
 _MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter or a forbidden file; the walk tells which
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_MINCORE_BYTES = 1 << 30  # mapped at a time
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 _libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+)  # fmt: skip
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -166,3 +175,40 @@ def file_system_magic(descriptor: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return int(found.kind) & 0xFFFFFFFF
+
+
+def cached_bytes(descriptor: int, offset: int, length: int) -> int | None:
+    """Bytes of a range of a file that lie in pages of the page cache; None where the kernel does not tell. Of a file
+    that is ours or that we may write to; of another, mincore says that all is there. cachestat is of Linux 6.5."""
+    if length <= 0:
+        return 0
+    pages = _cachestat(descriptor, offset, length)
+    if pages is None:
+        pages = _mincore(descriptor, offset, length)
+    return None if pages is None else min(length, pages * mmap.PAGESIZE)
+
+
+def _cachestat(descriptor: int, offset: int, length: int) -> int | None:
+    span, found = (ctypes.c_uint64 * 2)(offset, length), (ctypes.c_uint64 * 5)()
+    failed: int = _libc.syscall(
+        ctypes.c_long(_CACHESTAT), ctypes.c_uint(descriptor), ctypes.byref(span), ctypes.byref(found), ctypes.c_uint(0)
+    )
+    return None if failed else int(found[0])
+
+
+def _mincore(descriptor: int, offset: int, length: int) -> int | None:
+    """By a mapping that is never touched, a part at a time."""
+    begin, end = offset - offset % mmap.PAGESIZE, min(offset + length, os.fstat(descriptor).st_size)
+    total = 0
+    for at in range(begin, end, _MINCORE_BYTES):
+        size = min(_MINCORE_BYTES, end - at)
+        address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, at)
+        if address in (None, ctypes.c_void_p(-1).value):
+            return None
+        told = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+        failed = _libc.mincore(address, size, told)
+        _libc.munmap(address, size)
+        if failed:
+            return None
+        total += sum(byte & 1 for byte in told.raw)
+    return total

@@ -37,6 +37,8 @@ class File:
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     written: set[int] = field(default_factory=set)
     device_written: set[int] = field(default_factory=set)
+    cached: set[int] = field(default_factory=set)
+    """Blocks that were read or written and not dropped since then; none of those the file had at a start."""
     mode: int = 0o644
 
     def put(self, offset: int, body: bytes | None) -> None:
@@ -82,6 +84,7 @@ class MemoryDisk:
         self.open_elsewhere: set[str] = set()  # files that another process has open
         self.last_reads: dict[str, float] = {}  # files, and when others read them last
         self.can_allocate = True
+        self.tells_cached = True
         self.write_backs = 0
         self._pending: list[list[Change]] = []
         self._open: dict[int, tuple[Node, bool]] = {}
@@ -152,18 +155,25 @@ class MemoryDisk:
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         self._call("write", "")
-        self._file(descriptor, write=True).put(offset, bytes(data))
+        file = self._file(descriptor, write=True)
+        file.put(offset, bytes(data))
+        file.cached.update(_blocks(offset, len(data)))
         return len(data)
 
     def read_some(self, descriptor: int, into: memoryview, offset: int, *, passing: bool = False) -> int:
-        data = self._file(descriptor).data[offset : offset + len(into)]
+        file = self._file(descriptor)
+        data = file.data[offset : offset + len(into)]
         into[: len(data)] = data
+        if not passing:
+            file.cached.update(_blocks(offset, len(data)))
         return len(data)
 
     def copy_some(self, source: int, source_offset: int, target: int, target_offset: int, length: int) -> int:
         self._call("copy", "")
         body = bytes(self._file(source).data[source_offset : source_offset + length])
-        self._file(target, write=True).put(target_offset, body)
+        file = self._file(target, write=True)
+        file.put(target_offset, body)
+        file.cached.update(_blocks(target_offset, len(body)))
         return len(body)
 
     def allocate(self, descriptor: int, length: int) -> bool:
@@ -197,6 +207,12 @@ class MemoryDisk:
         file = self._file(descriptor)
         if not file.pending:
             file.data = bytearray(file.device)
+            file.cached.difference_update(_blocks(offset, length or len(file.data)))
+
+    def cached(self, descriptor: int, offset: int, length: int) -> int | None:
+        if not self.tells_cached:
+            return None
+        return min(length, BLOCK * len(self._file(descriptor).cached & set(_blocks(offset, length))))
 
     def start_write_back(self, descriptor: int) -> None:
         self.write_backs += 1
@@ -361,6 +377,10 @@ class MemoryDisk:
     def _parent(self, path: str) -> tuple[Directory, str]:
         at, _, name = path.rpartition("/")
         return self._directory(at), name
+
+
+def _blocks(offset: int, length: int) -> range:
+    return range(offset // BLOCK, -(-(offset + length) // BLOCK))
 
 
 def _set_name(names: dict[str, Node], name: str, node: Node | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import subprocess
 from collections.abc import Iterator
@@ -190,3 +191,40 @@ def test_a_file_is_open_elsewhere_while_anybody_has_it(disk: PosixDisk, tmp_path
     assert not disk.is_open_elsewhere(ours)
     assert disk.last_read_s(ours) == path.stat().st_atime
     disk.close(ours)
+
+
+@pytest.mark.parametrize("call", ["cachestat", "mincore"])
+def test_what_was_just_read_is_cached_by_either_call(
+    disk: PosixDisk, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    if call == "mincore":
+        monkeypatch.setattr(syscalls, "_cachestat", lambda *arguments: None)
+        monkeypatch.setattr(syscalls, "_MINCORE_BYTES", 8192)  # several mappings, the last one not whole
+    write_new_file(disk, "file", bytes(20_000))
+    descriptor = disk.open("file")
+    assert disk.read_some(descriptor, memoryview(bytearray(20_000)), 0) == 20_000
+    assert [disk.cached(descriptor, 0, 20_000), disk.cached(descriptor, 5_000, 100)] == [20_000, 100]
+    assert disk.cached(descriptor, 0, 0) == 0
+    disk.close(descriptor)
+
+
+def _by_mincore(descriptor: int) -> int:
+    pages = syscalls._mincore(descriptor, 0, 1 << 20)
+    assert pages is not None
+    return pages * mmap.PAGESIZE
+
+
+def test_pages_that_are_not_there_count_for_neither_call(disk: PosixDisk) -> None:
+    descriptor = disk.open("file", write=True, create=True)
+    disk.truncate(descriptor, 1 << 20)
+    disk.write_some(descriptor, memoryview(b"x" * 4096), 65_536)
+    assert disk.cached(descriptor, 0, 1 << 20) == _by_mincore(descriptor) < 1 << 20
+    disk.close(descriptor)
+
+
+def test_a_kernel_that_tells_neither_way_says_so(disk: PosixDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_cachestat", "_mincore"):
+        monkeypatch.setattr(syscalls, name, lambda *arguments: None)
+    descriptor = disk.open("file", write=True, create=True)
+    assert disk.cached(descriptor, 0, 1) is None
+    disk.close(descriptor)

@@ -1,0 +1,164 @@
+"""Reading current versions into the page cache, so that the job that loads one next finds it in memory.
+
+What lives here: which bytes are read next, at which pace, when none are; what is cached. What does not: the thread
+(``background``), how much memory there is (``runtime.memory_room``).
+
+Each version is read once: when it is current here, and again after a start. What is cached already is not read, so a
+version that has just arrived costs little. What the kernel drops later is not read again, because somebody needed the
+memory. Nothing is read while a task of this host waits for memory, or when more than ``_ROOM_SHARE`` of the memory
+that files may take would be these versions. Rejected: mlock, because a job would then be killed for want of memory
+that only a cache holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from gossipd.runtime.memory_room import MemoryRoom
+from gossipd.store.disk.disk import opened
+from gossipd.store.models import publishing
+from gossipd.store.models.context import Context
+from gossipd.store.models.replica import ModelReplica
+
+_LOOK_S = 5.0
+_LOOK_SHARE = 50.0  # looking at very much memory takes seconds: then it is done less often
+_ROOM_SHARE = 0.75
+_WAITS_PERCENT_MAX = 1.0
+_READ_BYTES = 1 << 20
+
+
+class WarmState(Enum):
+    """How far a version has been read."""
+
+    READING = "reading"
+    READ = "read"
+    NO_ROOM = "no room"
+    PRESSURE = "memory is short"
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """One current version. ``bytes_cached``: of its files in the page cache at the last look; None where the kernel
+    does not tell."""
+
+    label: str
+    bytes_total: int
+    bytes_cached: int | None
+    state: WarmState
+
+
+@dataclass(slots=True)
+class _Reading:
+    chunks: Iterator[int]
+    read_bytes: int = 0
+    is_done: bool = False
+
+
+class RoomReader(Protocol):
+    """See ``memory_room``."""
+
+    def __call__(self) -> MemoryRoom: ...
+
+
+class Warmer:
+    """Only one thread calls ``step``."""
+
+    def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]], room: RoomReader) -> None:
+        self._context = context
+        self._published = published
+        self._room = room
+        self._readings: dict[ModelReplica, _Reading] = {}
+        self._look_s = -math.inf
+        self._left_bytes = 0
+        self._hindrance: WarmState | None = None
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self.rows: tuple[Warmth, ...] = ()
+
+    def step(self) -> float:
+        """Read one chunk. Returns the seconds until the next step is due."""
+        clock = self._context.clock
+        if clock.monotonic() >= self._look_s:
+            began_s = clock.monotonic()
+            try:
+                self._look()
+            except (OSError, ValueError):  # the disk, or no /proc: nothing is known
+                self._hindrance = WarmState.NO_ROOM
+            self._look_s = clock.monotonic() + max(_LOOK_S, _LOOK_SHARE * (clock.monotonic() - began_s))
+        found = next((one for one in self._readings.items() if not one[1].is_done), None)
+        if found is None or self._hindrance is not None:
+            return self._look_s - clock.monotonic()
+        read_bytes = self._read(*found)
+        self._left_bytes -= read_bytes
+        if self._left_bytes <= 0:
+            self._hindrance = WarmState.NO_ROOM
+        return read_bytes / self._context.settings.warm_bytes_per_s
+
+    def _look(self) -> None:
+        """Which versions are current, what of them is cached, and whether there is memory for more."""
+        disk = self._context.disk
+        current = [
+            one for one in self._published() if publishing.is_current(disk, one.manifest.name, one.manifest.version)
+        ]
+        current.sort(key=lambda one: one.published_s or 0, reverse=True)
+        self._readings = {one: self._readings.get(one) or _Reading(iter(one.part.wanted)) for one in current}
+        cached = {one: self._cached(one) for one in current}
+        room = self._room()
+        held = sum(reading.read_bytes if (told := cached[one]) is None else told
+                   for one, reading in self._readings.items())  # fmt: skip
+        self._left_bytes = int(room.available_bytes * _ROOM_SHARE) - held
+        self._hindrance = None
+        if room.waits_percent > _WAITS_PERCENT_MAX:
+            self._hindrance = WarmState.PRESSURE
+        elif self._left_bytes <= 0:
+            self._hindrance = WarmState.NO_ROOM
+        self.rows = tuple(
+            Warmth(f"{one.manifest.name}@{one.manifest.version}", self._size(one), cached[one], self._state(reading))
+            for one, reading in self._readings.items()
+        )
+
+    def _state(self, reading: _Reading) -> WarmState:
+        return WarmState.READ if reading.is_done else self._hindrance or WarmState.READING
+
+    @staticmethod
+    def _size(replica: ModelReplica) -> int:
+        return sum(map(replica.manifest.chunk_length, replica.part.wanted))
+
+    def _cached(self, replica: ModelReplica) -> int | None:
+        disk, total = self._context.disk, 0
+        for file_index in replica.placement.files():
+            if replica.placement.is_kept(file_index):
+                continue
+            with suppress(FileNotFoundError), opened(disk, replica.path(file_index)) as descriptor:
+                found = disk.cached(descriptor, 0, replica.placement.size(file_index))
+                if found is None:
+                    return None
+                total += found
+        return total
+
+    def _read(self, replica: ModelReplica, reading: _Reading) -> int:
+        """The next chunk, where it is not cached. What cannot be read is left to the scrub."""
+        chunk = next(reading.chunks, None)
+        if chunk is None or replica.is_closed:
+            reading.is_done = True
+            self._look_s = -math.inf  # tell so
+            return 0
+        before = reading.read_bytes
+        for segment in replica.placement.segments(chunk):
+            if not replica.placement.is_kept(segment.file_index):
+                with suppress(OSError):
+                    self._read_range(replica.path(segment.file_index), segment.offset, segment.length, reading)
+        return reading.read_bytes - before
+
+    def _read_range(self, path: str, offset: int, length: int, reading: _Reading) -> None:
+        disk, end = self._context.disk, offset + length
+        with opened(disk, path) as descriptor:
+            if disk.cached(descriptor, offset, length) == length:
+                return
+            while offset < end and (found := disk.read_some(descriptor, self._buffer[: end - offset], offset)):
+                offset += found
+                reading.read_bytes += found

@@ -1,0 +1,54 @@
+"""A real host reads its current version into memory, also when its daemon starts, and says how far it is."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cluster import Daemon, cluster, gossipd, until
+from tests.e2e.test_states import allowed
+from tests.e2e.toy import make_model
+
+
+def set_warm(daemon: Daemon) -> None:
+    text = daemon.config.read_text()
+    for key, value in (("warm", "true"), ("page_cache", '"drop"')):
+        text, count = re.subn(f"(?m)^#?{key} = .*", f"{key} = {value}", text)
+        assert count == 1
+    daemon.config.write_text(text)
+
+
+def restart(daemon: Daemon) -> None:
+    daemon.stop()
+    daemon.start()
+    daemon.wait_ready()
+
+
+def row(daemon: Daemon) -> dict[str, Any]:
+    """The only version that is warmed there; empty before the first look."""
+    status = daemon.try_status()
+    rows = status["warm"] if status is not None else []
+    return dict(rows[0]) if rows else {}
+
+
+def is_warm(daemon: Daemon, model: str) -> bool:
+    found = row(daemon)
+    return (found.get("model"), found.get("state")) == (model, "read") and found["bytes_cached"] == found["bytes_total"]
+
+
+def test_the_current_version_is_in_memory_also_after_a_start(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "one", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(1, 1)
+        set_warm(made[1])
+        restart(made[1])
+        for version in (1, 2):
+            made.drop(made.publish(model, "m", version), made[1])
+            made.wait_complete("m", version, at=made[1], hosts=1)
+            until("it is read", partial(is_warm, made[1], f"m@{version}"))
+        restart(made[1])
+        until("it is read after a start", partial(is_warm, made[1], "m@2"))
+        page = gossipd("status", "--config", made[1].config).stdout
+        assert re.search(r"memory    m@2 100 % of [0-9.]+ MiB cached, read", page)
