@@ -29,6 +29,7 @@ class ClassRoles:
         self._interests = interests
         self._version = -1
         self._classes: list[int] = []
+        self._without: list[frozenset[NodeId]] = []  # by class: the hosts that do not want all of it
         self.whole = make()
         self._parts: list[Roles] = []
         self.class_of: bytes | None = None
@@ -44,8 +45,7 @@ class ClassRoles:
         if self._version != self._interests.version:
             self._version, has_changed = self._interests.version, True
             self._classify()
-        for bits, roles in zip(self._classes, self._parts, strict=True):
-            without = self._interests.without(bits)
+        for without, roles in zip(self._without, self._parts, strict=True):
             has_changed |= roles.refresh(own, peers, slow, seeds, now, without=without, behind=behind)
         if has_changed:
             self.neighbours = self.whole.neighbours.union(*(roles.neighbours for roles in self._parts))
@@ -53,10 +53,11 @@ class ClassRoles:
 
     def _classify(self) -> None:
         if self._interests.is_uniform:
-            self._classes, self._parts, self.class_of = [], [], None
+            self._classes, self._without, self._parts, self.class_of = [], [], [], None
             return
         before = dict(zip(self._classes, self._parts, strict=True))
         self._classes = self._interests.classes()
+        self._without = [self._interests.without(bits) for bits in self._classes]
         self._parts = [before.get(bits) or self._make() for bits in self._classes]
         numbers = bytearray(self._interests.size)
         for number, bits in enumerate(self._classes, start=1):
