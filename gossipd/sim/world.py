@@ -61,6 +61,7 @@ class World:
         cent of all deliveries. ``wants``: what each host wants, known to all of them; None: everything."""
         self.scenario = scenario
         self._wants = wants
+        self._deliveries = sum(map(len, wants)) if wants else scenario.chunks * scenario.hosts
         self._on_progress = on_progress
         self._percent_done = 0
         self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
@@ -303,7 +304,7 @@ class World:
     def delivered(self, host: SimHost, chunk: int) -> None:
         """A host holds a new chunk."""
         self.delivered_count += 1
-        if self.delivered_count * 100 >= (self._percent_done + 1) * self.scenario.chunks * self.scenario.hosts:
+        if self.delivered_count * 100 >= (self._percent_done + 1) * self._deliveries:
             self._percent_done += 1
             if self._on_progress is not None:
                 self._on_progress(self._percent_done)

@@ -8,13 +8,14 @@ the product's own function, one run, and its figures. What does not: the model o
 
 Figures: bytes that a host takes over those it needs; bytes from storage over those that any host wants; the time over
 the bound, which is the longest of: storage sending what is wanted once, a host's link taking its part, all links
-together.
+together. A run of 64 hosts takes some minutes of CPU, and tells its progress.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gossipd.core.chunkset import ChunkSet
@@ -98,8 +99,11 @@ def needs(manifest: Manifest, ranks: int) -> int:
     return total
 
 
-def play(*, hosts: int, ranks: int, racks: int, scale: int, chunk_bytes: int, aligned: bool) -> Figures:
-    """One run to its end."""
+def play(
+    *, hosts: int, ranks: int, racks: int, scale: int, chunk_bytes: int, aligned: bool,
+    on_progress: Callable[[int], None] | None = None,
+) -> Figures:  # fmt: skip
+    """One run to its end. ``on_progress``: is told each per cent of all that hosts want."""
     manifest = manifest_of_model(scale=scale, chunk_bytes=chunk_bytes, aligned=aligned)
     parts = [choose_part(manifest, parse_want([f"ep:{rank}/{ranks}"])).wanted for rank in range(ranks)]
     wants = [parts[index * ranks // hosts if hosts < ranks else index % ranks] for index in range(hosts)]
@@ -113,7 +117,7 @@ def play(*, hosts: int, ranks: int, racks: int, scale: int, chunk_bytes: int, al
         link=RATE / scale,
         external=4 * RATE / scale,
     )
-    world = World(scenario, wants=wants)
+    world = World(scenario, wants=wants, on_progress=on_progress)
     world.run()
     for host, want in zip(world.hosts, wants, strict=True):
         assert host.done_s is not None and host.held == want.bits, "a host has not what it wants, or more than that"
@@ -145,14 +149,23 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     figures = play(
         hosts=given.hosts, ranks=given.ranks, racks=given.racks, scale=given.scale,
-        chunk_bytes=given.chunk_kib << 10, aligned=given.aligned,
+        chunk_bytes=given.chunk_kib << 10, aligned=given.aligned, on_progress=_tell_progress,
     )  # fmt: skip
     print(
         f"chunks {figures.chunks}, bytes over need {figures.over_need:.3f}, from storage {figures.external:.3f}, "
         f"time over bound {figures.over_bound:.3f} ({figures.seconds:.1f} s)"
     )
-    is_good = figures.over_need <= 1.15 and figures.external <= 1.01 and figures.over_bound <= 1.10
+    is_good = (
+        figures.over_need <= (1.05 if given.aligned else 1.15)
+        and figures.external <= 1.01
+        and figures.over_bound <= 1.10
+    )
     return 0 if is_good else 1
+
+
+def _tell_progress(percent: int) -> None:
+    if percent % 10 == 0:
+        print(f"{percent} %", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
