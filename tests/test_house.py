@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
     "torch": frozenset({"core", "api", "client"}),
     "mlflow": frozenset({"core", "client"}),
+    "vllm": frozenset({"core", "client"}),
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (
