@@ -242,7 +242,7 @@ OPERATIONS = (
         PublishStep,
         media=LINES,
         body=("shards", "name"),
-        optional=("version", "step", "keep_last", "keep_every"),
+        optional=("version", "step", "about", "keep_last", "keep_every"),
     ),
     _Operation(
         "post",

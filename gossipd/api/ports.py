@@ -207,10 +207,10 @@ class PublishPort(Protocol):
 
     def assemble(
         self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
-        keep_every: int | None,
+        keep_every: int | None, about: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        """Sign the manifest of what all hosts have hashed, which are the files of the directory ``shards``. Raises
-        GossipdError."""
+        """Sign the manifest of what all hosts have hashed, which are the files of the directory ``shards``.
+        ``about``: as of ``publish``. Raises GossipdError."""
 
     def adopt_shards(
         self, user: int, directory: str, manifest: str, *, is_told: bool

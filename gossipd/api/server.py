@@ -314,8 +314,11 @@ class _PublishRoutes:
         return await _streamed(steps)
 
     async def assemble(self, request: Request) -> Response:
-        fields = await _fields(request, "shards", "name", optional=("version", "step", *_KEEP))
-        steps = self._publishing.assemble(CALLER.get(), fields["shards"], fields["name"], **_numbers(fields))
+        fields = await _fields(request, "shards", "name", optional=("version", "step", "about", *_KEEP))
+        about = fields.get("about", "")
+        steps = self._publishing.assemble(
+            CALLER.get(), fields["shards"], fields["name"], about=about, **_numbers(fields)
+        )
         return await _streamed(steps)
 
     async def adopt_shards(self, request: Request) -> Response:

@@ -19,13 +19,14 @@ from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, Sta
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
+from gossipd.client.moving import delete_moved, seen_files
 from gossipd.client.shards import AllGather, ShardedStep
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-API_VERSION = "1.2"
+API_VERSION = "1.3"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
 ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
@@ -123,7 +124,9 @@ class Client:
             step: of the training run, instead of a version: the version is then ``attempt * 2**32 + step``, and the
                 attempt is one more when the step is not above the last one. A run that is resumed from an earlier step
                 goes on publishing so.
-            how: ``copy``, or ``reflink``: refuse where the file system cannot share blocks.
+            how: ``copy``; ``reflink``: refuse where the file system cannot share blocks; ``move``: a copy, after which
+                this process deletes the files that are in the version and that nobody has touched meanwhile. Where
+                this host keeps only a part of it nothing is deleted, and ``E_PARTIAL`` says so.
             keep_last, keep_every: from now on the newest ``keep_last`` versions of the name live, and those whose step
                 ``keep_every`` divides; every host deletes the others when a newer one is complete there, and no host
                 that comes later hears of them. None: ``store.keep_versions`` of each host.
@@ -134,7 +137,10 @@ class Client:
             UsageError: ``about`` is too long, or no JSON.
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
-        fields: dict[str, object] = {"directory": str(Path(path).absolute()), "name": name, "how": how}
+        directory = Path(path).absolute()
+        seen = seen_files(directory) if how == "move" else {}
+        sent = "copy" if how == "move" else how
+        fields: dict[str, object] = {"directory": str(directory), "name": name, "how": sent}
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
         fields |= {key: value for key, value in numbers.items() if value is not None}
         if about:
@@ -145,6 +151,8 @@ class Client:
                 pass
         if not last.get("done"):
             raise DaemonUnreachableError(f"the daemon ended before {name} was published")
+        if how == "move":
+            delete_moved(directory, seen, self.path(name, last["version"]))
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
 
     def publish_async(
@@ -173,7 +181,7 @@ class Client:
     def publish_shards(
         self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
         step: int | None = None, keep_last: int | None = None, keep_every: int | None = None,
-        chunk_bytes: int | None = None,
+        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None,
     ) -> Publication:  # fmt: skip
         """Make the files that lie in ``path`` on several hosts one version, and return when each host holds its own.
 
@@ -185,15 +193,18 @@ class Client:
             rank, ranks: which of the hosts this is, from 0, and how many there are.
             all_gather: gives every rank the values of all, in the order of ranks: of torch, ``all_gather_object``
                 (``gossipd.torch.all_gather``); of mpi4py, ``comm.allgather``.
+            about: as of ``publish``; what rank 0 gives counts.
             chunk_bytes: of every rank the same; 1 MiB without it. Files of less must all be rank 0's, or another's.
         Raises:
             RankFailedError: another rank has failed, and the sentence says how. Else as ``publish``, and ``E_SHARDS``:
                 a rank's files are missing, or two ranks have written one file.
         """
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        given = {key: value for key, value in numbers.items() if value is not None}
+        given: dict[str, object] = {key: value for key, value in numbers.items() if value is not None}
+        if about:
+            given["about"] = _told(about)
         taken = ShardedStep(self._daemon, path, name, all_gather)
-        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, numbers=given)
+        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, given=given)
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
 
     # ---- waiting and finding -------------------------------------------------------------------------

@@ -46,11 +46,11 @@ class ShardedStep:
         self._name = name
         self._all_gather = all_gather
 
-    def publish(self, *, rank: int, ranks: int, chunk_bytes: int | None, numbers: Mapping[str, int]) -> dict[str, Any]:
-        """See ``Client.publish_shards``. ``numbers``: version or step, and which versions live. Returns the last line
-        of rank 0's daemon."""
+    def publish(self, *, rank: int, ranks: int, chunk_bytes: int | None, given: Mapping[str, object]) -> dict[str, Any]:
+        """See ``Client.publish_shards``. ``given``: what the whole says beside its files: version or step, which
+        versions live, its origin. Returns the last line of rank 0's daemon."""
         shards = self._together(rank, lambda: self._shards(rank, ranks, chunk_bytes or _CHUNK_BYTES))
-        signed = self._together(rank, lambda: self._assembled(shards, numbers) if rank == 0 else b"")[0]
+        signed = self._together(rank, lambda: self._assembled(shards, given) if rank == 0 else b"")[0]
         self._together(rank, lambda: self._adopt(signed, is_told=False))
         last: dict[str, Any] = self._together(rank, lambda: self._adopt(signed, is_told=True) if rank == 0 else {})[0]
         return last
@@ -78,12 +78,12 @@ class ShardedStep:
         fields = {"directory": self._directory, "name": self._name, "chunk_bytes": chunk_bytes}
         return b64decode(self._last(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
 
-    def _assembled(self, shards: Sequence[bytes], numbers: Mapping[str, int]) -> bytes:
+    def _assembled(self, shards: Sequence[bytes], given: Mapping[str, object]) -> bytes:
         with _shown_directory() as private:
             for rank, own in enumerate(shards):
                 (private / f"{rank:04d}").write_bytes(own)
             return b64decode(
-                self._last(self._daemon.assemble, shards=str(private), name=self._name, **numbers)["envelope"]
+                self._last(self._daemon.assemble, shards=str(private), name=self._name, **given)["envelope"]
             )
 
     def _adopt(self, manifest: bytes, *, is_told: bool) -> dict[str, Any]:

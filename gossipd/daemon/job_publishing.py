@@ -187,10 +187,10 @@ class JobPublishing:
 
     async def assemble(
         self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
-        keep_every: int | None,
+        keep_every: int | None, about: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         trusted, key = self.live.trusted(), self._key_of(user, name)
-        keep = _keep(keep_last, keep_every)
+        keep, told = _keep(keep_last, keep_every), pack_about(read_about(about.encode()))
 
         async def run(job: _Job) -> None:
             async with self._turn_of(name):
@@ -199,6 +199,7 @@ class JobPublishing:
                 draft = ManifestDraft(
                     name=name, version=chosen, created_s=int(time.time()), files=joined.files,
                     chunk_bytes=joined.chunk_bytes, digests=joined.digests, sources=(), keep=keep,
+                    about=told,
                 )  # fmt: skip
                 job.sign(await run_blocking(seal_manifest, draft, key))
 

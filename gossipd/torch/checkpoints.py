@@ -9,7 +9,7 @@ Ranks that share a directory save with ``GossipdWriter``: the coordinator's daem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,14 @@ class GossipdWriter(FileSystemWriter):
 
     def __init__(
         self, path: str | Path, *, name: str, step: int | None = None, client: Client | None = None,
-        keep_last: int | None = None, keep_every: int | None = None, **options: Any,
+        keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:  # fmt: skip
         """``options``: of FileSystemWriter; the others: of ``Client.publish``."""
         super().__init__(path, **options)
         self._directory = Path(path)
         self._publish: Callable[[], Publication] = lambda: (client or Client()).publish(
-            self._directory, name=name, step=step, keep_last=keep_last, keep_every=keep_every
+            self._directory, name=name, step=step, keep_last=keep_last, keep_every=keep_every, about=about
         )
         self.publication: Publication | None = None
 
@@ -71,6 +72,7 @@ class GossipdReader(FileSystemReader):
 def save_shards(
     state: dict[str, Any], directory: str | Path, *, name: str, step: int, client: Client | None = None,
     group: Any = None, keep_last: int | None = None, keep_every: int | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Publication:  # fmt: skip
     """``dcp.save`` into a directory on this host's own disk, then one version of the files of all hosts.
 
@@ -79,7 +81,7 @@ def save_shards(
     dcp.save(state, storage_writer=FileSystemWriter(directory), process_group=group)
     return (client or Client()).publish_shards(
         directory, name=name, step=step, rank=dist.get_rank(group), ranks=dist.get_world_size(group),
-        all_gather=all_gather(group), keep_last=keep_last, keep_every=keep_every,
+        all_gather=all_gather(group), keep_last=keep_last, keep_every=keep_every, about=about,
     )  # fmt: skip
 
 

@@ -53,6 +53,18 @@ def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, 
     assert row["source_bytes"] == 0
 
 
+def test_a_moved_directory_is_gone_when_this_host_holds_it_and_others_get_it(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=2, racks=1)
+    first, second = cluster.daemons.values()
+    saved, kept = step_directory(tmp_path / "step-1", 1), step_directory(tmp_path / "kept", 1)
+    Client(first.home / "gossipd.sock").publish(saved, name="run-7", step=1, how="move")
+    assert not saved.exists()
+    assert same_tree(first.tree("run-7", 1), kept)
+    other = Client(second.home / "gossipd.sock")
+    other.wait("run-7", 1, timeout=30)
+    assert same_tree(other.path("run-7"), kept)
+
+
 def test_a_resumed_run_goes_on_with_its_next_attempt(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start(hosts=1, racks=1)
     job = Client(cluster.daemons["node-1"].home / "gossipd.sock")

@@ -67,7 +67,7 @@ def publish(
         try:
             return Client(daemons[rank].home / "gossipd.sock").publish_shards(
                 directories[rank], name="run-7", step=step, rank=rank, ranks=len(directories),
-                all_gather=group.gather_of(rank), keep_last=2,
+                all_gather=group.gather_of(rank), keep_last=2, about={"run": "r", "metrics": {"loss": 0.5}},
             )  # fmt: skip
         except GossipdError as error:
             return error
@@ -100,6 +100,8 @@ def test_shards_of_four_hosts_become_one_version_on_all_of_them(cluster: Cluster
     assert row is not None
     received = row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
     assert row["source_bytes"] == 0
+    [told] = Client(daemons[3].home / "gossipd.sock").lineage("run-7", 100)
+    assert told.about == {"run": "r", "metrics": {"loss": 0.5}}
     assert received <= 1.05 * (RANKS - 1) * RANKS * SHARD_BYTES, "each host fetches what it lacks, once"
 
 

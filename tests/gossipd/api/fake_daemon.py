@@ -283,10 +283,10 @@ class FakeDaemon:
 
     async def assemble(
         self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,
-        keep_every: int | None,
+        keep_every: int | None, about: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         found = sorted(path.read_bytes() for path in Path(shards).iterdir()) if os.path.isdir(shards) else []
-        self._take("assemble", name, user, version, step, keep_last, keep_every, *found)
+        self._take("assemble", name, user, version, step, keep_last, keep_every, *filter(None, [about]), *found)
         yield self._signed(name, b"whole")
 
     def _signed(self, name: str, envelope: bytes) -> PublishStep:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.client import Client, Publication, RankFailedError
-from gossipd.core.errors import GossipdError
+from gossipd.core.errors import GossipdError, UsageError
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import guarded
 
@@ -33,14 +33,15 @@ class Group:
         return all_gather
 
 
-def run(sockets: list[Path]) -> list[Publication | GossipdError]:
+def run(sockets: list[Path], about: dict[str, Any] | None = None) -> list[Publication | GossipdError]:
     group = Group(len(sockets))
 
     def take_part(rank: int) -> Publication | GossipdError:
         try:
             return Client(sockets[rank]).publish_shards(
-                "/saved", name="m", step=7, rank=rank, ranks=len(sockets), all_gather=group.gather_of(rank), keep_last=3
-            )
+                "/saved", name="m", step=7, rank=rank, ranks=len(sockets), all_gather=group.gather_of(rank),
+                keep_last=3, about=about,
+            )  # fmt: skip
         except GossipdError as error:
             return error
 
@@ -58,6 +59,21 @@ def test_ranks_exchange_parts_and_the_first_tells_when_all_hold_theirs(tmp_path:
     assert first.orders[1][3:] == (None, 7, 3, None, b"shards 0", b"shards 1")
     assert first.orders[2][1] == "whole"
     assert [(order[0], order[-1]) for order in second.orders] == [("shards", 1 << 20), ("adopt-shards", False)]
+
+
+def test_the_origin_goes_to_the_daemon_that_signs_the_whole(tmp_path: Path) -> None:
+    first, second = FakeDaemon(), FakeDaemon()
+    with guarded(tmp_path / "a", first), guarded(tmp_path / "b", second):
+        run([tmp_path / "a", tmp_path / "b"], {"run": "r", "parents": ["00"]})
+    assert first.orders[1][7:] == ('{"run":"r","parents":["00"]}', b"shards 0", b"shards 1")
+    assert [order[0] for order in second.orders] == ["shards", "adopt-shards"]
+
+
+def test_an_origin_that_is_no_json_ends_all_ranks_before_anything_is_hashed(tmp_path: Path) -> None:
+    daemon = FakeDaemon()
+    with guarded(tmp_path / "a", daemon):
+        made = run([tmp_path / "a"], {"run": object()})
+    assert isinstance(made[0], UsageError) and not daemon.orders
 
 
 def test_a_rank_without_a_daemon_ends_all_ranks(tmp_path: Path) -> None:
