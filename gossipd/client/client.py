@@ -20,7 +20,7 @@ from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
 from gossipd.client.moving import delete_moved, seen_files
-from gossipd.client.shards import AllGather, ShardedStep
+from gossipd.client.shards import AllGather, ShardedStep, last_line
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -141,16 +141,8 @@ class Client:
         seen = seen_files(directory) if how == "move" else {}
         sent = "copy" if how == "move" else how
         fields: dict[str, object] = {"directory": str(directory), "name": name, "how": sent}
-        numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        fields |= {key: value for key, value in numbers.items() if value is not None}
-        if about:
-            fields["about"] = _told(about)
-        last: Mapping[str, Any] = {}
-        with typed_refusals():
-            for last in self._daemon.publish(**fields):  # noqa: B007 - the last line is the answer
-                pass
-        if not last.get("done"):
-            raise DaemonUnreachableError(f"the daemon ended before {name} was published")
+        fields |= _given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
+        last = last_line(self._daemon.publish, **fields)
         if how == "move":
             delete_moved(directory, seen, self.path(name, last["version"]))
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
@@ -199,10 +191,7 @@ class Client:
             RankFailedError: another rank has failed, and the sentence says how. Else as ``publish``, and ``E_SHARDS``:
                 a rank's files are missing, or two ranks have written one file.
         """
-        numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        given: dict[str, object] = {key: value for key, value in numbers.items() if value is not None}
-        if about:
-            given["about"] = _told(about)
+        given = _given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
         taken = ShardedStep(self._daemon, path, name, all_gather)
         last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, given=given)
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
@@ -349,6 +338,12 @@ class Client:
             yield entered
         finally:
             lock.__exit__(None, None, None)
+
+
+def _given(about: Mapping[str, Any] | None, **numbers: int | None) -> dict[str, object]:
+    """What was given of what a version may have."""
+    given: dict[str, object] = {key: value for key, value in numbers.items() if value is not None}
+    return given | ({"about": _told(about)} if about else {})
 
 
 def _told(about: Mapping[str, Any]) -> str:

@@ -76,30 +76,32 @@ class ShardedStep:
 
     def _shards(self, rank: int, ranks: int, chunk_bytes: int) -> bytes:
         fields = {"directory": self._directory, "name": self._name, "chunk_bytes": chunk_bytes}
-        return b64decode(self._last(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
+        return b64decode(last_line(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
 
     def _assembled(self, shards: Sequence[bytes], given: Mapping[str, object]) -> bytes:
         with _shown_directory() as private:
             for rank, own in enumerate(shards):
                 (private / f"{rank:04d}").write_bytes(own)
             return b64decode(
-                self._last(self._daemon.assemble, shards=str(private), name=self._name, **given)["envelope"]
+                last_line(self._daemon.assemble, shards=str(private), name=self._name, **given)["envelope"]
             )
 
     def _adopt(self, manifest: bytes, *, is_told: bool) -> dict[str, Any]:
         with _shown_directory() as private:
             path = private / "manifest"
             path.write_bytes(manifest)
-            return self._last(self._daemon.adopt_shards, directory=self._directory, manifest=str(path), told=is_told)
+            return last_line(self._daemon.adopt_shards, directory=self._directory, manifest=str(path), told=is_told)
 
-    def _last(self, call: _Call, **fields: object) -> dict[str, Any]:
-        last: dict[str, Any] = {}
-        with typed_refusals():
-            for last in call(**fields):  # noqa: B007 - the last line is the answer
-                pass
-        if not last.get("done"):
-            raise DaemonUnreachableError(f"the daemon ended before {self._name} was published")
-        return last
+
+def last_line(call: _Call, **fields: object) -> dict[str, Any]:
+    """The answer, after lines of progress. Raises DaemonUnreachableError, or what ``typed_refusals`` does."""
+    last: dict[str, Any] = {}
+    with typed_refusals():
+        for last in call(**fields):  # noqa: B007 - the last line is the answer
+            pass
+    if not last.get("done"):
+        raise DaemonUnreachableError(f"the daemon ended before {fields.get('name', 'its copy')} was published")
+    return last
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.store.disk.condition import StoreHealth
+from gossipd.store.statistics import StoreStatistics
 from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
 from gossipd.transfer.traffic import PeerTraffic
@@ -129,12 +130,7 @@ class DaemonStatus:
             ],
             limits=self.data_plane.limits.row(),
             watermark=self.watermarks.row(),
-            warm=[
-                schema.WarmRow(
-                    model=one.label, bytes_total=one.bytes_total, bytes_cached=one.bytes_cached, state=one.state.value
-                )
-                for one in statistics.warm
-            ],
+            warm=_warm_rows(statistics),
         )  # fmt: skip
 
     def _waits_for_space(self) -> str:
@@ -316,3 +312,12 @@ def _slow_step_rows(slow: SlowSteps) -> list[schema.SlowStepsRow]:
         for name, one in slow.tasks.items()
     ]
     return sorted(rows, key=lambda row: -row.longest_s)
+
+
+def _warm_rows(statistics: StoreStatistics) -> list[schema.WarmRow]:
+    return [
+        schema.WarmRow(
+            model=one.label, bytes_total=one.bytes_total, bytes_cached=one.bytes_cached, state=one.state.value
+        )
+        for one in statistics.warm
+    ]
