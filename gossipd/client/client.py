@@ -19,7 +19,6 @@ from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, Sta
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
-from gossipd.client.moving import delete_moved, seen_files
 from gossipd.client.shards import AllGather, ShardedStep, last_line
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
@@ -138,9 +137,11 @@ class Client:
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
         directory = Path(path).absolute()
-        seen = seen_files(directory) if how == "move" else {}
-        sent = "copy" if how == "move" else how
-        fields: dict[str, object] = {"directory": str(directory), "name": name, "how": sent}
+        fields: dict[str, object] = {"directory": str(directory), "name": name, "how": how}
+        if how == "move":
+            from gossipd.client.moving import delete_moved, seen_files  # which most clients do not need
+
+            seen, fields["how"] = seen_files(directory), "copy"
         fields |= _given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
         last = last_line(self._daemon.publish, **fields)
         if how == "move":
