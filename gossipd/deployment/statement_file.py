@@ -39,6 +39,12 @@ _Key = Annotated[bytes, Meta(max_length=32)]
 _Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
+_CURE = (
+    "; remove state/register: the other hosts tell this one what is deployed, and a host alone is given its manifests "
+    "again; chunks stay"
+)
+
+
 class RegisterFormatError(LocalError):
     """The kept store is damaged or from a newer gossipd. Fault: this host's disk, or a downgrade. State: unchanged.
 
@@ -99,7 +105,7 @@ def register_from_bytes(kept: bytes) -> StatementStore:
         )
     body = kept[1 + _CHECKSUM_BYTES :]
     if blake3(body).digest(_CHECKSUM_BYTES) != kept[1 : 1 + _CHECKSUM_BYTES]:
-        raise RegisterFormatError("the checksum of the statements file does not match; the file is torn or has rotted")
+        raise RegisterFormatError(f"the checksum of the statements file does not match: torn, or rotted{_CURE}")
     try:
         fields = unpack(
             body, array_items_max=NAMES_MAX * VERSIONS_KEPT_MAX, text_bytes_max=512, bytes_max=STATEMENT_BYTES
@@ -107,7 +113,7 @@ def register_from_bytes(kept: bytes) -> StatementStore:
         found = msgspec.convert(fields, _Kept, builtin_types=(bytes,))
         statements = [Statement.decode(wire) for wire in found.statements]
     except (ManifestError, msgspec.ValidationError) as error:
-        raise RegisterFormatError(f"the statements file is damaged: {error}") from None
+        raise RegisterFormatError(f"the statements file is damaged: {error}{_CURE}") from None
     state = RegisterState(last_signed_s=found.last_signed)
     for name, version, deployment in found.versions:
         state.versions.setdefault(name, {})[version] = DeploymentId(deployment)

@@ -59,6 +59,8 @@ def _check_marker(disk: Disk) -> None:
     try:
         text = read_file(disk, layout.MARKER, bytes_max=256).decode(errors="replace")
     except FileNotFoundError:
+        text = ""
+    if not text.strip("\0"):  # as a power failure leaves it; what is here is in the models' books
         write_new_file(disk, layout.MARKER, _MARKER.encode())
         return
     if text == _MARKER:
@@ -67,7 +69,10 @@ def _check_marker(disk: Disk) -> None:
         raise StoreFormatError(
             f"the store is of format {text[len(_MARKER_PREFIX) :].strip()[:16]}, supported 1", code="E_STORE_VERSION"
         )
-    raise StoreFormatError(f"{layout.MARKER} is not a gossipd store's: {text[:32]!r}")
+    raise StoreFormatError(
+        f"{layout.MARKER} is not a gossipd store's: {text[:32]!a}; if the models here are gossipd's, "
+        "remove it: the next start writes it again and loses no chunk"
+    )
 
 
 def list_models(disk: Disk) -> list[StoredModel]:

@@ -76,7 +76,7 @@ def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(t
     assert state.register().statements() == register.statements()
     path = tmp_path / "state" / "register"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(RegisterFormatError):
+    with pytest.raises(RegisterFormatError, match="remove state/register"):
         state.register()
     assert path.exists(), "it is never deleted by itself"
     state.close()

@@ -297,7 +297,15 @@ def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path, mar
     with pytest.raises(StoreFormatError) as caught:
         Opened(tmp_path)
     assert caught.value.code == code
+    assert ("remove it: the next start writes it again" in str(caught.value)) == (code == "E_STORE_FORMAT")
     assert (tmp_path / ".store").read_text() == marker
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 16], ids=["empty", "zeroed"])
+def test_a_marker_that_a_power_failure_left_is_written_again(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / ".store").write_bytes(left)
+    Opened(tmp_path)
+    assert (tmp_path / ".store").read_text() == "gossipd-store 1\n"
 
 
 def test_a_symlink_planted_in_the_tree_is_never_followed(
