@@ -18,6 +18,7 @@ from gossipd.cli.help import TOPICS, page
 from gossipd.cli.main import VERBS, cli
 from gossipd.core.errors import ExitCode
 from gossipd.deployment.progress_record import HostState
+from tests import module_index
 
 ROOT = Path(__file__).resolve().parent.parent
 MANUAL = ROOT / "gossipd" / "manual"
@@ -50,6 +51,10 @@ def test_every_page_of_the_manual_ships_and_is_a_topic() -> None:
     package_data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["gossipd"]
     shipped = {path for pattern in package_data for path in (ROOT / "gossipd").glob(pattern)}
     assert shipped >= set(MANUAL.glob("*.md"))
+
+
+def test_the_page_of_modules_has_what_they_say() -> None:
+    assert module_index.PAGE.read_text() == module_index.page(), "write it: python -m tests.module_index"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=shown)

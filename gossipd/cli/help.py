@@ -16,8 +16,8 @@ from gossipd.core.errors import UsageError
 
 # In the order to read them.
 TOPICS = (
-    "install", "operations", "runbook", "reasons", "training", "upgrade", "architecture", "security", "protocol",
-    "decisions", "glossary",
+    "install", "operations", "runbook", "reasons", "training", "upgrade", "architecture", "modules", "security",
+    "protocol", "decisions", "glossary",
 )  # fmt: skip
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 

@@ -1,0 +1,52 @@
+"""The manual's page ``modules``: each module in the first sentence of its docstring.
+
+    python -m tests.module_index      writes the page
+
+What lives here: making the page. What does not: the comparison with what lies in the tree (``test_manual``), and the
+sentences, which are the modules' own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "gossipd" / "manual" / "modules.md"
+_HEAD = """\
+# Modules: what lives where
+
+Each module says at its top what lives in it and what does not; here is the first sentence of each. Where a decision is
+made, and how the modules work together, is in [architecture](architecture.md). `python -m tests.module_index` writes
+this page.
+"""
+
+
+def page() -> str:
+    """The whole page, as it must lie in the tree."""
+    folders = [_folder(folder, list(modules)) for folder, modules in groupby(_modules(), key=lambda path: path.parent)]
+    return "\n".join([_HEAD, *folders])
+
+
+def _modules() -> Iterator[Path]:
+    for package in ("gossipd", "membership"):
+        yield from sorted((ROOT / package).rglob("*.py"), key=lambda path: (path.parent, path.name))
+
+
+def _folder(folder: Path, modules: list[Path]) -> str:
+    rows = [f"- `{path.name}`: {_sentence(path)}" for path in modules if path.name != "__init__.py" and _sentence(path)]
+    about = _sentence(folder / "__init__.py")
+    return "\n".join([f"## {folder.relative_to(ROOT)}", "", *([about, ""] if about else []), *rows, ""])
+
+
+def _sentence(path: Path) -> str:
+    """The first sentence of a docstring, with one backtick where it has two, as Markdown wants."""
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].replace("``", "`")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
