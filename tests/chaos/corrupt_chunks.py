@@ -59,8 +59,8 @@ CLUSTER_KEY = b"\x07" * 32
 OWN, HONEST, OTHER, LIAR = (SecretKey(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NAMES = {OWN: "own", HONEST: "honest", OTHER: "other", LIAR: "liar"}
 SHARD_CHUNKS = 40
-FETCH_SECONDS_MAX = 20.0
-ROUND_SECONDS_MAX = 60.0
+FETCH_SECONDS_MAX = 120.0
+ROUND_SECONDS_MAX = 180.0
 # What an earlier answer left over may come before the next reply's head: garbage, or what looks like another version.
 AFTER_EXTRA = (FailReason.CORRUPT, FailReason.REFUSED)
 REASONS = {"E_DIGEST": FailReason.CORRUPT, "E_BULK_PROTOCOL": FailReason.CORRUPT, "E_GONE": FailReason.GONE}
@@ -226,6 +226,7 @@ class _Bench:
         for secret, chunk in asks:
             command = StartFetch(self._model.manifest.id, chunk, node_of(secret), FETCH_SECONDS_MAX)
             self._executor.perform(command)
+        self._executor.start_threads()
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._events) >= len(asks), ROUND_SECONDS_MAX):
                 self._found.say(f"{len(self._events)} of {len(asks)} fetches have ended after {ROUND_SECONDS_MAX} s")

@@ -25,7 +25,7 @@ from gossipd.cli.main import main
 from tests.servers import free_port
 
 LOOK_S = 0.05
-PATIENCE_S = 90.0  # two cores that run eight daemons and the test, beside other work; a good run needs seconds
+PATIENCE_S = 180.0  # two cores that run eight daemons and the test, beside other work; a good run needs seconds
 
 
 def until(what: str, condition: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
