@@ -3,11 +3,12 @@
 The tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps until
 the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs: a host
 that was stopped must find the answers that were waiting, not the silence. They are handed over in batches, between
-which other tasks have their turn. Sending never blocks; a full socket buffer
-loses the datagram.
+which other tasks have their turn. Sending never blocks; a full socket buffer loses the datagram.
 
 A program that turns in a rhythm of its own may drive this too (``catch_up``), and say so as an ``Attendant``: then the
-two tasks do not wake up for each datagram and each deadline, which costs more than the work itself.
+two tasks do not wake up for each datagram and each deadline, which costs more than the work itself. Only while more
+waits than a batch the first task reads, too: a batch in each turn would leave the rest of a flood in the socket, where
+answers to probes grow old.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class SwimRuntime:
         self._on_event = on_event
         self._attendant = attendant
         self._rest = trio.CancelScope()  # in which the timer's task sleeps
+        self._attended = trio.CancelScope()  # in which the receiver's task leaves the socket to the attendant
         self._numeric: set[str] = set()
         self._unsealed = UnsealedRate()
         self._behind_s = math.inf  # since when the socket is not empty after a batch
@@ -91,7 +93,9 @@ class SwimRuntime:
 
     async def _receive(self) -> None:
         while True:
-            await self._wait_while_attended()
+            if self._behind_s == math.inf:
+                with trio.CancelScope() as self._attended:
+                    await self._wait_while_attended()
             try:
                 await trio.lowlevel.wait_readable(self._socket)
             except OSError:
@@ -120,7 +124,10 @@ class SwimRuntime:
         """Handle what waits in the socket, and only when that was all, or has been too much for some time, the timers
         that are due."""
         now = trio.current_time()
-        if self._drain_socket() or now - self._behind_s >= _TIMERS_WAIT_S:
+        is_empty = self._drain_socket()
+        if not is_empty:
+            self._attended.cancel()
+        if is_empty or now - self._behind_s >= _TIMERS_WAIT_S:
             self._swim.handle_timer(trio.current_time())
         self.flush()
         self._reconsider()

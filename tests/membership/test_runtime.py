@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
+import pytest
 import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -204,6 +205,28 @@ async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itse
             await until(lambda: noise() == 3)
             before = agent.swim.next_deadline()
             await until(lambda: agent.swim.next_deadline() > before)  # its timers, too
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_a_turn_leaves_in_the_socket_is_read_between_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("membership.runtime._BATCH", 4)
+    async with trio.open_nursery() as nursery:
+        agent = Agent(0)
+        await agent.start(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        attended = agent.attended = trio.Event()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+            plain.sendto(b"noise", agent.address)
+            await until(lambda: attended.statistics().tasks_waiting == 2)
+            for _ in range(42):
+                plain.sendto(b"noise", agent.address)
+            assert agent.runtime is not None
+            agent.runtime.catch_up()
+            assert agent.swim.unsealed == 1 + 4
+            await until(lambda: agent.swim.unsealed == 1 + 42)
+            await until(lambda: attended.statistics().tasks_waiting == 2)
         nursery.cancel_scope.cancel()
 
 

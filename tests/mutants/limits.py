@@ -105,8 +105,16 @@ MUTANTS = (
         "timers-wait-for-a-flood-for-ever",
         "A host that is flooded probes nobody.",
         "membership/runtime.py",
-        "        if self._drain_socket() or now - self._behind_s >= _TIMERS_WAIT_S:\n",
-        "        if self._drain_socket():\n",
+        "        if is_empty or now - self._behind_s >= _TIMERS_WAIT_S:\n",
+        "        if is_empty:\n",
+        ("tests/membership/test_runtime.py",),
+    ),
+    Mutant(
+        "a-turn-leaves-the-rest-of-a-flood",
+        "A daemon reads a batch in each turn, and answers to its probes grow old in the socket.",
+        "membership/runtime.py",
+        "            self._attended.cancel()\n",
+        "            pass\n",
         ("tests/membership/test_runtime.py",),
     ),
     Mutant(

@@ -485,8 +485,8 @@ MUTANTS = (
         "wakes-for-each-datagram",
         "Membership's own tasks wake up for what the beat looks at anyway.",
         "membership/runtime.py",
-        "            await self._wait_while_attended()\n            try:\n",
-        "            try:\n",
+        "                    await self._wait_while_attended()\n            try:\n",
+        "                    await trio.lowlevel.checkpoint()\n            try:\n",
         ("tests/membership/test_runtime.py",),
     ),
     Mutant(
