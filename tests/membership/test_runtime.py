@@ -58,6 +58,13 @@ class Agent:
         if contact is not None:
             self.call(partial(self.swim.join, [contact], trio.current_time()))
 
+    async def start_attended(self, nursery: trio.Nursery) -> trio.Event:
+        """From the next datagram and deadline on it is attended to, until the event is set."""
+        await self.start(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        self.attended = trio.Event()
+        return self.attended
+
     def call(self, action: Callable[[], object]) -> None:
         action()
         assert self.runtime is not None
@@ -182,9 +189,7 @@ async def test_a_batch_that_takes_long_ends_early_and_timers_wait_for_the_rest_b
 async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itself_when_that_ends() -> None:
     async with trio.open_nursery() as nursery:
         agent = Agent(0)
-        await agent.start(nursery)
-        await trio.testing.wait_all_tasks_blocked()
-        attended = agent.attended = trio.Event()
+        attended = await agent.start_attended(nursery)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
 
             def noise() -> int:
@@ -214,9 +219,7 @@ async def test_what_a_turn_leaves_in_the_socket_is_read_between_turns(
     monkeypatch.setattr("membership.runtime._BATCH", 4)
     async with trio.open_nursery() as nursery:
         agent = Agent(0)
-        await agent.start(nursery)
-        await trio.testing.wait_all_tasks_blocked()
-        attended = agent.attended = trio.Event()
+        attended = await agent.start_attended(nursery)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
             plain.sendto(b"noise", agent.address)
             await until(lambda: attended.statistics().tasks_waiting == 2)
