@@ -1,13 +1,12 @@
 """``GET /v1/events``: what comes after a reader's last event, at once, after a wait, or as a stream.
 
-What lives here: the long poll and server-sent events. What does not: the ring (``events``), other routes (``server``).
+What lives here: the long poll and server-sent events. What does not: the ring (``events``), other routes (``routes``).
 
 A reader holds one of the socket's places while it waits, so the wait is bounded, and a stream ends after an hour.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -15,9 +14,9 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from gossipd.api.answers import json_answer
 from gossipd.api.events import EventRing, EventRow, parse_position
 from gossipd.api.request_guard import StatusRequestError
-from gossipd.api.schema import SCHEMA_VERSION
 
 ROWS_MAX = 1000  # in one answer
 WAIT_MAX_S = 60.0
@@ -38,11 +37,7 @@ class EventPages:
         if "text/event-stream" in request.headers.get("accept", ""):
             return StreamingResponse(self._stream(position), media_type="text/event-stream")
         rows = await self._after(position, _wait_s(request.query_params.get("wait_s")))
-        answer = {
-            "schema_version": SCHEMA_VERSION, "boot": self._ring.boot, "last": self._ring.last,
-            "events": msgspec.to_builtins(rows),
-        }  # fmt: skip
-        return Response(json.dumps(answer).encode() + b"\n", media_type="application/json")
+        return json_answer({"boot": self._ring.boot, "last": self._ring.last, "events": rows})
 
     async def _after(self, position: tuple[int | None, int], wait_s: float) -> list[EventRow]:
         with trio.move_on_after(wait_s):

@@ -1,7 +1,7 @@
 """What has happened, in order: the closed table of types of events, and the ring that keeps the latest.
 
 What lives here: the fields of each type, numbers, and gaps. What does not: what makes an event (``daemon.event_feed``),
-sending (``server``). There is none for a chunk.
+sending (``routes``). There is none for a chunk.
 
 Ids count up by one within a boot of the daemon. A reader names the last one that it has, as ``BOOT:ID``; when what
 follows is not all here any more, the first event that it gets is a ``gap``. Nothing is kept over a restart, which a

@@ -1,6 +1,6 @@
 """A local socket whose HTTP server is made when its first client comes.
 
-What lives here: the wait for that client. What does not: the server (``request_guard``, ``server``) and the socket
+What lives here: the wait for that client. What does not: the server (``request_guard``, ``routes``) and the socket
 (``local_socket``).
 
 The HTTP libraries are a quarter of all that a daemon would import at its start, and most daemons are never asked. They

@@ -1,6 +1,6 @@
 """Binding the daemon's local sockets: unix sockets with the right mode from the start, and a port on loopback.
 
-What lives here: paths, modes and stale sockets. What does not: what is served there (``server``, ``request_guard``).
+What lives here: paths, modes and stale sockets. What does not: what is served there (``routes``, ``request_guard``).
 
 A socket is bound in a fresh directory of mode 0700, gets its mode, and is renamed into place. So nobody else can
 connect at any moment, and no umask changes under other threads. The rename also replaces the socket of a killed daemon;

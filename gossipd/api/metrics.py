@@ -1,7 +1,7 @@
 """The Prometheus page: every name, label and unit of ``/metrics``.
 
 What lives here: one pass over the daemon's snapshot per scrape; nothing is kept in between. What does not: counting
-(``counters``), serving (``server``).
+(``counters``), serving (``routes``).
 
 Names begin with ``gossipd_``, units are seconds and bytes, counters end in ``_total``. No label names a peer, because
 1,000 hosts would make a million series. The label ``deployment`` is ``NAME@VERSION``; deployments beyond

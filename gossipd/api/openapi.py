@@ -1,7 +1,7 @@
 """The local sockets' API as an OpenAPI 3.1 document, made of the routes and of the structures that answer.
 
 What lives here: which route takes what and answers with which structure. What does not: the structures (``schema``,
-``ports``) and serving (``server``); a test compares the routes with those that are served, and real answers with the
+``ports``) and serving (``routes``); a test compares the routes with those that are served, and real answers with the
 document.
 """
 
@@ -317,7 +317,7 @@ def document() -> dict[str, Any]:
 
 
 def _with_schema_version(schema: dict[str, Any]) -> None:
-    """Every JSON answer has it; ``server`` adds it where the structure has none."""
+    """Every JSON answer has it; ``answers`` adds it where the structure has none."""
     schema["properties"].setdefault("schema_version", {"type": "integer"})
     schema["required"] = sorted({*schema.get("required", []), "schema_version"})
 

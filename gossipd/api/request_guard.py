@@ -1,7 +1,7 @@
 """A guard before the HTTP server of a local socket: it passes only whole, small, well-formed requests.
 
 What lives here: the accept loop, its limits, and the answers to malformed requests. What does not: the routes
-(``server``), and HTTP itself (h11 and anycorn).
+(``routes``), and HTTP itself (h11 and anycorn).
 
 The guard is outside the server because anycorn shields its writes from cancellation, so a client that stops reading
 would hold a task, and the daemon's shutdown, for ever; and because it answers garbage with an empty page. Each

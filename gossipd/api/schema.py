@@ -1,7 +1,7 @@
 """The fields of ``gossipd status --json``, as typed values.
 
 What lives here: the structures, in the order and with the names that scripts rely on. A field may be added; changing
-one raises ``SCHEMA_VERSION``. What does not: filling (``deployment_row``), sending (``server``) and display (``cli``).
+one raises ``SCHEMA_VERSION``. What does not: filling (``deployment_row``), sending (``answers``) and display (``cli``).
 
 Units: bytes and counts are integers, durations end in ``_s``, times are RFC 3339 in UTC. ``null`` means unknown.
 """

@@ -383,21 +383,21 @@ def _status_server(
     view: DaemonStatus, operations: AdminOperations, publishing: JobPublishing, ring: EventRing
 ) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
-    from gossipd.api.server import status_app
+    from gossipd.api.routes import status_app
 
     return RequestGuard(status_app(view, operations, publishing, ring))
 
 
 def _readers_server(view: DaemonStatus, publishing: JobPublishing, ring: EventRing) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
-    from gossipd.api.server import read_app
+    from gossipd.api.routes import read_app
 
     return RequestGuard(read_app(view, publishing, ring))
 
 
 def _metrics_server(view: DaemonStatus) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
-    from gossipd.api.server import health_app
+    from gossipd.api.routes import health_app
 
     return RequestGuard(health_app(view))
 

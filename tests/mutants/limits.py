@@ -128,10 +128,10 @@ MUTANTS = (
     Mutant(
         "rows-of-all-deployments-in-one-step",
         "A status page of many deployments and hosts holds up the loop.",
-        "gossipd/api/server.py",
+        "gossipd/api/question_pages.py",
         "encode(row)))\n            await trio.lowlevel.checkpoint()\n",
         "encode(row)))\n",
-        ("tests/gossipd/api/test_server.py",),
+        ("tests/gossipd/api/test_routes.py",),
     ),
     Mutant(
         "roles-of-all-deployments-in-one-tick",

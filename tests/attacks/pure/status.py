@@ -11,7 +11,7 @@ import trio
 from starlette.applications import Starlette
 
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import read_app, status_app
+from gossipd.api.routes import read_app, status_app
 from tests.attacks.pure.gossip import any_stage
 from tests.attacks.stage import Stage
 from tests.gossipd.api.fake_daemon import FakeDaemon

@@ -17,7 +17,7 @@ import h11
 import trio
 
 from gossipd.api.request_guard import RequestGuard, StatusRequestError, _read_request
-from gossipd.api.server import health_app, status_app
+from gossipd.api.routes import health_app, status_app
 from tests.fuzz.mutations import mutate_bytes, mutate_value, pick
 from tests.fuzz.surface import Case
 from tests.gossipd.api.fake_daemon import FakeDaemon

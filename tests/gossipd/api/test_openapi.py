@@ -15,8 +15,8 @@ from starlette.routing import Route
 from gossipd.api.client import StatusClient
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.openapi import OPERATIONS, ManifestAnswer, document
+from gossipd.api.routes import status_app
 from gossipd.api.schema import AlarmRow
-from gossipd.api.server import status_app
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.manifest.making import manifest

@@ -11,7 +11,7 @@ import trio
 
 from gossipd.api.local_socket import bind_unix
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import status_app
+from gossipd.api.routes import status_app
 from tests.gossipd.api.fake_daemon import FakeDaemon
 
 

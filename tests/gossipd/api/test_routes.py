@@ -21,8 +21,8 @@ import trio
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.local_socket import SocketPathError, bind_metrics, bind_unix
 from gossipd.api.request_guard import RequestGuard
+from gossipd.api.routes import health_app, read_app, status_app
 from gossipd.api.schema import AlarmRow, DeploymentRow
-from gossipd.api.server import health_app, read_app, status_app
 from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb

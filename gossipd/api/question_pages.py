@@ -1,0 +1,112 @@
+"""The answers to questions on the local sockets: one method for each path that changes nothing.
+
+What lives here: which of the daemon's facts each path shows, and health. What does not: the paths (``routes``), events
+(``event_pages``), and where the facts come from (``ports.StatusPort``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gossipd.api.answers import json_answer
+from gossipd.api.long_poll import LongPoll
+from gossipd.api.metrics import CONTENT_TYPE, render
+from gossipd.api.ports import StatusPort
+from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
+from gossipd.api.request_fields import question_fields, round_s, whole_number
+from gossipd.api.request_guard import StatusRequestError
+from gossipd.core.errors import NotFoundError
+
+
+class QuestionPages:
+    """Answers from memory."""
+
+    def __init__(self, view: StatusPort) -> None:
+        self._view = view
+        self._polls = LongPoll(view)
+
+    async def status(self, request: Request) -> Response:
+        """A row at a time: with many hosts the rows of many deployments together would hold up the loop."""
+        name, version = request.query_params.get("name"), request.query_params.get("version")
+        number = whole_number(version) if name is not None and version is not None else None
+        rows = []
+        for row in self._view.deployments(name, number):
+            rows.append(msgspec.Raw(msgspec.json.encode(row)))
+            await trio.lowlevel.checkpoint()
+        if name is not None and not rows:
+            raise NotFoundError(f"no deployment {_label(name, number)} is known here")
+        return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
+
+    async def members(self, request: Request) -> Response:
+        return json_answer({"members": self._view.snapshot().members})
+
+    async def models(self, request: Request) -> Response:
+        name = request.query_params.get("name")
+        models = [model for model in self._view.models() if name in (None, model.name)]
+        return json_answer({"models": models})
+
+    async def manifest(self, request: Request) -> Response:
+        given = request.query_params
+        name, version, deployment = given.get("name"), given.get("version"), given.get("id")
+        if name is None and deployment is None:
+            raise StatusRequestError("field 'name' or 'id' is missing")
+        number = whole_number(version) if version is not None else None
+        row = self._view.manifest(name, number, deployment)
+        if row is None:
+            what = f"manifest {_label(name, number)}" if name is not None else "manifest with that id"
+            raise NotFoundError(f"no {what} is known here")
+        return json_answer({"manifest": row})
+
+    async def report(self, request: Request) -> Response:
+        given = question_fields(request, "name", optional=("version",))
+        number = whole_number(given["version"]) if "version" in given else None
+        row = self._view.report(given["name"], number)
+        if row is None:
+            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
+        return json_answer({"report": row})
+
+    async def wants(self, request: Request) -> Response:
+        return json_answer({"wants": self._view.wants()})
+
+    async def peers(self, request: Request) -> Response:
+        return json_answer({"peers": self._view.peers()})
+
+    async def deployment(self, request: Request) -> Response:
+        name, version = request.path_params["name"], request.path_params["version"]
+        row = next(self._view.deployments(name, version), None)
+        if row is None:
+            raise NotFoundError(f"no deployment {_label(name, version)} is known here")
+        return json_answer({"deployment": row})
+
+    async def wait(self, request: Request) -> Response:
+        given = question_fields(request, "name", optional=("version", "hosts", "goal", "round_s"))
+        version = whole_number(given["version"]) if given.get("version") else None
+        needed = HostsNeeded.parse(given.get("hosts") or "100%", given.get("goal") or "complete")
+        return json_answer(await self._polls.wait(given["name"], version, needed, round_s(given.get("round_s", "20"))))
+
+    async def latest(self, request: Request) -> Response:
+        given = question_fields(request, "name", optional=("where",))
+        where = given.get("where") or EVERYWHERE
+        rows = []
+        for row in self._view.deployments(given["name"]):
+            rows.append(row)
+            await trio.lowlevel.checkpoint()
+        return json_answer({"deployment": newest(rows, given["name"], where, self._view.host_name())})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(await render(self._view), media_type=CONTENT_TYPE)
+
+    async def alive(self, request: Request) -> Response:
+        # Reaching this line proves that the loop runs.
+        return json_answer({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        health = self._view.health()
+        return json_answer(health, status=200 if health.ready else 503)
+
+
+def _label(name: str, version: int | None) -> str:
+    return name if version is None else f"{name}@{version}"

@@ -1,0 +1,74 @@
+"""The arguments of a request on a local socket: which are given, which must be, and what their texts mean.
+
+What lives here: reading them from the query and the JSON body, and refusing those that are unknown, missing or of the
+wrong form. What does not: what a question or a command does with them (``question_pages``, ``operator_commands``,
+``job_commands``), and what is no HTTP request at all (``request_guard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.requests import Request
+
+from gossipd.api.request_guard import StatusRequestError
+from gossipd.core.errors import UsageError
+
+
+async def command_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """The arguments of a command: all ``names``, and any of the ``optional`` ones."""
+    given: dict[str, str] = dict(request.query_params)
+    if body := await request.body():
+        try:
+            sent = msgspec.json.decode(body, type=dict[str, object])
+            given |= {key: _text(key, value) for key, value in sent.items()}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise StatusRequestError("the body is not a JSON object") from None
+    return _checked(given, names, optional)
+
+
+def question_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """The same for a question, which has no body."""
+    return _checked(dict(request.query_params), names, optional)
+
+
+def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
+    for name in given:
+        if name not in names + optional:
+            raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
+    for name in names:
+        if not given.get(name):
+            raise StatusRequestError(f"field '{name}' is missing")
+    return given
+
+
+def _text(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | str):
+        return str(value)
+    raise StatusRequestError(f"field '{key[:40]}' must be a string, a number or true or false")
+
+
+def is_set(fields: Mapping[str, str], key: str) -> bool:
+    """Raises UsageError: an order that is given for all hosts by a slip of the pen must not be one for this host."""
+    if fields.get(key, "false") not in ("true", "false"):
+        raise UsageError(f"{key} must be true or false")
+    return fields.get(key) == "true"
+
+
+def whole_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 16):
+        raise UsageError("version must be a non-negative integer")
+    return int(text)
+
+
+def round_s(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError("round_s must be a number of seconds")
+    return seconds
