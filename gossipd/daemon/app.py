@@ -157,7 +157,8 @@ class App:
         node, keys = self.live.config.node, self.live.keys
         context = BrainContext(
             identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
-            roster=self._cluster_roster, progress=self._progress, clock=self._cluster_clock,
+            roster=self._cluster_roster, progress=self._progress, budgets=self._budgets,
+            clock=self._cluster_clock,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
             wants=self.live.wants(),
         )  # fmt: skip
@@ -183,8 +184,8 @@ class App:
             directory=self._directory, driver=self._driver, plane=self._plane, reports=self.reports,
         )  # fmt: skip
         self._budget_check = BudgetCheck(
-            live=self.live, table=self._progress, lifecycle=lifecycle, directory=self._directory,
-            roster=self._cluster_roster, statements=self._statements, ordered=self._budgets,
+            live=self.live, table=self._progress, lifecycle=lifecycle, own=self._directory.own,
+            ordered=self._budgets,
         )  # fmt: skip
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,
@@ -249,7 +250,10 @@ class App:
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader, watermarks=self._watermarks,
-            budgets=BudgetOrders(self._budget_check, self._state, self._cluster_clock, self.reports.audit),
+            budgets=BudgetOrders(
+                self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock,
+                self.reports.audit,
+            ),
             wants=WantOrders(
                 live=self.live, state=self._state, driver=self._deployments, audit=self.reports.audit
             ),

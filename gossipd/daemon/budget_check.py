@@ -1,8 +1,7 @@
 """Before each read of external storage: whether the deployment's budget allows it.
 
-What lives here: asking, with the settings and orders in force and the counters of the moment, and the error; which
-orders of other hosts are followed. What does not: the decision (``deployment.source_budget``), and keeping orders
-(``deployment.ordered_budgets``).
+What lives here: asking, with the settings and orders in force and the counters of the moment, and the error. What does
+not: the decision (``deployment.source_budget``), and which orders are in force (``deployment.followed_budgets``).
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ from dataclasses import dataclass, replace
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.source_budget import SourceBudget, spent_bytes, why_held
-from gossipd.deployment.statement_store import StatementStore
 from gossipd.sources.errors import SourceBudgetError
+from membership.member import NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +29,7 @@ class BudgetCheck:
     live: LiveSettings
     table: ClusterProgress
     lifecycle: DeploymentTable
-    directory: MemberDirectory
-    roster: ClusterRoster
-    statements: StatementStore
+    own: NodeId
     ordered: OrderedBudgets
 
     def refusal(self, deployment: DeploymentId, chunks: Sequence[ChunkIndex]) -> SourceBudgetError | None:
@@ -46,20 +41,10 @@ class BudgetCheck:
         if budget.limit_bytes is None:
             return None
         wanted = sum(record.manifest.chunk_length(chunk) for chunk in chunks) or 1
-        why = why_held(budget, spent_bytes(self.table, record, self.directory.own), wanted)
+        why = why_held(budget, spent_bytes(self.table, record, self.own), wanted)
         return None if why is None else SourceBudgetError(record.label, why)
 
     def budget_of(self, record: DeploymentRecord) -> SourceBudget:
         """What is in force for a deployment."""
-        key = progress_key(record.id)
-        self._hear_orders(record.id, key)
-        return replace(settings_mapping.source_budget(self.live.config), ordered_bytes=self.ordered.limit_bytes(key))
-
-    def _hear_orders(self, deployment: DeploymentId, key: bytes) -> None:
-        """Follow those who may cancel it, because a budget of one byte does the same."""
-        for node, told in self.table.budgets(key).items():
-            known = self.directory.record(node)
-            if known is None or node == self.directory.own:
-                continue
-            if self.roster.may_cancel(known.public_key, self.statements.authors(deployment)):
-                self.ordered.take(key, told, is_own=False)
+        ordered_bytes = self.ordered.limit_bytes(progress_key(record.id))
+        return replace(settings_mapping.source_budget(self.live.config), ordered_bytes=ordered_bytes)

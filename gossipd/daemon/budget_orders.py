@@ -1,7 +1,8 @@
 """A budget that is ordered with a deployment: whether this host may give it, and keeping it before anything is read.
 
-What lives here: judging and keeping an order. What does not: following it (``budget_check``), telling it
-(``progress_publisher``), and what its text means (``deployment.source_budget``).
+What lives here: judging and keeping an order. What does not: following that of another host
+(``deployment.followed_budgets``), telling it (``progress_publisher``), and what its text means
+(``deployment.source_budget``).
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 from gossipd.audit.log import AuditLog
 from gossipd.core.errors import UsageError
 from gossipd.daemon.budget_check import BudgetCheck
+from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import Budget, progress_key
 from gossipd.deployment.source_budget import parse_budget
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import Authors
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -29,6 +32,8 @@ class BudgetOrders:
     """One per daemon, on the trio loop."""
 
     check: BudgetCheck
+    roster: ClusterRoster
+    statements: StatementStore
     state: StateDirectory
     clock: ClusterClock
     audit: AuditLog
@@ -42,8 +47,8 @@ class BudgetOrders:
         except ValueError as error:
             raise UsageError(f"--budget: {error}") from None
         own_key = self.check.live.keys.node.public.ed25519
-        authors = self.check.statements.authors(manifest.id)
-        if not self.check.roster.may_cancel(own_key, Authors(manifest.signer, authors.deployer or own_key)):
+        authors = self.statements.authors(manifest.id)
+        if not self.roster.may_cancel(own_key, Authors(manifest.signer, authors.deployer or own_key)):
             raise ManifestError(
                 "this host may not give it a budget: security.may_cancel allows none of its roles; deploy on the host "
                 "that deployed it first",

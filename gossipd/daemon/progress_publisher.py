@@ -85,7 +85,10 @@ class ProgressPublisher:
         self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, is_heard=True)
         self._told_on(key.node, key.deployment, before)
         has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
-        return ProgressHeard(key.node, key.deployment) if has_manifest else None
+        tells_budget = progress.budget is not None
+        if not has_manifest and not tells_budget:
+            return None
+        return ProgressHeard(key.node, key.deployment, has_manifest, tells_budget)
 
     def _told_on(self, node: NodeId, short_key: bytes, before: HostProgress | None) -> None:
         row = self.table.host(node, short_key)

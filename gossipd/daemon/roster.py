@@ -78,6 +78,11 @@ class ClusterRoster:
     def host_count(self) -> int:
         return len(self._directory.records)
 
+    def key_of(self, node: NodeId) -> bytes | None:
+        """See RosterPort."""
+        record = None if node == self.own else self._directory.record(node)
+        return None if record is None else record.public_key
+
     def live(self) -> set[NodeId]:
         return self._directory.live()
 

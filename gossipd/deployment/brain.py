@@ -16,6 +16,7 @@ from gossipd.deployment.commands import DeploymentCommand
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
+from gossipd.deployment.followed_budgets import FollowedBudgets
 from gossipd.deployment.orders import Orders
 from gossipd.deployment.supersession import Supersession
 
@@ -29,6 +30,7 @@ class DeploymentBrain:
         self._dissemination = Dissemination(context, self.lifecycle)
         self._supersession = Supersession(context, self.lifecycle)
         self._orders = Orders(context, self.lifecycle, self._dissemination)
+        self._budgets = FollowedBudgets(context, self.lifecycle)
 
     def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
         """Take in what happened."""
@@ -39,6 +41,7 @@ class DeploymentBrain:
                 self._dissemination.roster_changed(now, wall_s)
             case events.TrustReloaded() | events.ClockJudged():
                 self.lifecycle.judge_again(now, wall_s)
+                self._budgets.judge_again()
             case events.WantsChanged():
                 self.lifecycle.wants_changed(event, wall_s)
             case events.DaemonStarted():
@@ -50,11 +53,15 @@ class DeploymentBrain:
                 self._context.work_ended(event, now, wall_s)
             case _ if isinstance(event, events.Order):
                 self._orders.handle(event, wall_s)
+            case events.ProgressHeard() if event.tells_budget:
+                self._budgets.heard(event.key)
+                self.lifecycle.handle(event)
             case _:
                 self.lifecycle.handle(event)
         self.lifecycle.make_space()
         self.lifecycle.currents.settle()
         self._dissemination.look_into_unproven(wall_s)
+        self._budgets.settle()
         self._supersession.note(now)
 
     def tick(self, now: float, wall_s: float) -> None:

@@ -13,6 +13,7 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
+from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_file import snapshot
@@ -67,6 +68,10 @@ class RosterPort(Protocol):
         """Hosts on the roster, this one and dead ones included."""
         ...
 
+    def key_of(self, node: NodeId) -> bytes | None:
+        """The Ed25519 key of a host on the roster, other than this one."""
+        ...
+
     def live(self) -> set[NodeId]:
         """Hosts that membership counts on, without this one."""
         ...
@@ -119,6 +124,8 @@ class BrainContext:
     roster: RosterPort
     progress: ClusterProgress
     """From which this host's own counters are restored."""
+    budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
+    """Those of other hosts that are followed are put into it here."""
     clock: ClusterClock = field(default_factory=ClusterClock)
     """Only read here."""
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)

@@ -262,7 +262,8 @@ class DeploymentTable:
             case ReportStall():
                 self._stalled(event)
             case events.ProgressHeard():
-                if (life := self._by_key.get(event.key)) is not None and life.record.manifest is None:
+                life = self._by_key.get(event.key)
+                if event.has_manifest and life is not None and life.record.manifest is None:
                     life.holders.add(event.node)
             case events.SourceTroubled():
                 self._source_troubled(event)
@@ -332,6 +333,11 @@ class DeploymentTable:
         """The one whose progress is told under ``key``, of those that ``iter`` gives."""
         life = self._by_key.get(key)
         return life.record if life is not None and _is_shown(life.record) else None
+
+    def id_with_key(self, key: bytes) -> DeploymentId | None:
+        """Which deployment's progress is told under ``key``; also of one whose manifest is not here."""
+        life = self._by_key.get(key)
+        return None if life is None else life.id
 
     def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
         """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says

@@ -141,10 +141,12 @@ class ClockJudged:
 
 @dataclass(frozen=True, slots=True)
 class ProgressHeard:
-    """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
+    """A host has told of its progress, under the first bytes of the deployment's id."""
 
     node: NodeId
     key: bytes
+    has_manifest: bool = True
+    tells_budget: bool = False
 
 
 @dataclass(frozen=True, slots=True)

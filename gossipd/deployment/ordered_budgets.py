@@ -1,8 +1,8 @@
 """Budgets for reads of storage that were ordered with a deployment, beside those of the configuration.
 
 What lives here: the latest order for each deployment, and their bytes for the disk. What does not: who may order
-(``identity.cancel_rights``, asked in ``daemon.budget_orders`` for this host and in ``daemon.budget_check`` for others),
-and whether a read fits (``source_budget``).
+(``identity.cancel_rights``, asked in ``daemon.budget_orders`` for this host, in ``followed_budgets`` for others), and
+whether a read fits (``source_budget``).
 
 The host where it was ordered tells it in its progress record, so it comes with what all hosts hear anyway, and hosts
 that know no budgets skip it. Every host keeps what it has heard, so that a budget outlives the host that tells it.

@@ -125,6 +125,7 @@ class ClusterProgress:
         """Grows when a host says something else than it last said, and when a row goes."""
 
         self._wants_news: dict[bytes, set[NodeId]] = {}  # at most a node for each row
+        self._budgets: dict[bytes, set[NodeId]] = {}  # rows that tell one, or have told one
 
     def record(
         self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False,
@@ -158,6 +159,8 @@ class ClusterProgress:
             self._wants_news.setdefault(key, set()).add(node)
         if old is None or old.forgotten or old.progress != row.progress:
             self.revision += 1
+        if row.progress.budget is not None:
+            self._budgets.setdefault(key, set()).add(node)
         rows[node] = row
         self._keys[node].pop(key, None)
         self._keys[node][key] = None
@@ -169,6 +172,7 @@ class ClusterProgress:
             del keys[oldest], self._rows[oldest][node]
             if not self._rows[oldest]:
                 del self._rows[oldest]
+                self._budgets.pop(oldest, None)
             self._count -= 1
         return self._count < self._rows_max
 
@@ -183,6 +187,7 @@ class ClusterProgress:
     def drop(self, key: bytes) -> None:
         """Forget a deployment of which nothing is left."""
         self._wants_news.pop(key, None)
+        self._budgets.pop(key, None)
         self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
@@ -213,9 +218,14 @@ class ClusterProgress:
     def budgets(self, key: bytes) -> dict[NodeId, Budget]:
         """What hosts tell of budgets that were ordered there. An order is not later than the record that tells it,
         whose date was judged."""
-        rows = self._rows.get(key, {}).items()
-        told = {node: row.progress.budget for node, row in rows if row.is_signed}
-        return {node: one for node, one in told.items() if one and 0 < one.ordered_ms <= self._rows[key][node].version}
+        rows = self._rows.get(key, {})
+        told = {node: rows[node] for node in self._budgets.get(key, ()) if node in rows and rows[node].is_signed}
+        budgets = {node: row.progress.budget for node, row in told.items()}
+        return {node: one for node, one in budgets.items() if one and 0 < one.ordered_ms <= rows[node].version}
+
+    def keys_with_budgets(self) -> list[bytes]:
+        """Of which deployments a budget was told."""
+        return list(self._budgets)
 
     def had_it_whole(self, key: bytes) -> list[NodeId]:
         """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""

@@ -213,9 +213,9 @@ MUTANTS = (
     Mutant(
         "any-host-gives-a-budget",
         "One stolen host stops all reads of a deployment, by a budget of one byte.",
-        "gossipd/daemon/budget_check.py",
-        "            if self.roster.may_cancel(known.public_key, self.statements.authors(deployment)):\n",
-        "            if True:\n",
-        ("tests/gossipd/daemon/test_budget_check.py",),
+        "gossipd/deployment/followed_budgets.py",
+        "            if signer is not None and self._context.roster.may_cancel(signer, authors):\n",
+        "            if signer is not None:\n",
+        ("tests/gossipd/deployment/test_followed_budgets.py",),
     ),
 )

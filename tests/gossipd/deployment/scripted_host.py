@@ -20,6 +20,7 @@ from gossipd.deployment.commands import DeploymentCommand
 from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
+from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -62,6 +63,9 @@ class ScriptedRoster:
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
         return may_cancel(signer, authors, roles=self.roles, is_client=signer in self.clients)
 
+    def key_of(self, node: NodeId) -> bytes | None:
+        return PEER_KEY.public.ed25519 if node == PEER and node in self.peers else None
+
     def live(self) -> set[NodeId]:
         return set(self.peers) - self.dead
 
@@ -103,10 +107,11 @@ class ScriptedHost:
         self.waiting: list[commands.Work] = []
         self._requests = 0
         self.progress = progress or ClusterProgress()
+        self.budgets = OrderedBudgets()
         self.clock = ClusterClock()
         context = BrainContext(
             identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
-            progress=self.progress, clock=self.clock, settings=settings or DeploymentSettings(),
+            progress=self.progress, budgets=self.budgets, clock=self.clock, settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
         )  # fmt: skip
         self.brain = DeploymentBrain(context, Random(1))

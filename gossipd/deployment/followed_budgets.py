@@ -1,0 +1,46 @@
+"""Which budgets that other hosts tell of are followed here.
+
+What lives here: judging them, when one is heard and when the right to give it may have changed. What does not: what is
+told (``progress_table``), the orders that count (``ordered_budgets``), and whether a read fits (``source_budget``).
+
+A host is followed that may cancel the deployment, because a budget of one byte does the same. That may be known only
+later: after the manifest, after the statement that deployed it first, after a reload. What is followed once stays,
+whatever becomes of that right.
+"""
+
+from __future__ import annotations
+
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_table import DeploymentTable
+
+
+class FollowedBudgets:
+    """One per brain."""
+
+    def __init__(self, context: BrainContext, lifecycle: DeploymentTable) -> None:
+        self._context = context
+        self._lifecycle = lifecycle
+        self._judged_revision = -1
+
+    def heard(self, key: bytes) -> None:
+        """A host has told a budget of the deployment with this key of progress records."""
+        deployment = self._lifecycle.id_with_key(key)
+        if deployment is None:
+            return
+        authors = self._context.statements.authors(deployment)
+        for node, told in self._context.progress.budgets(key).items():
+            signer = self._context.roster.key_of(node)
+            if signer is not None and self._context.roster.may_cancel(signer, authors):
+                self._context.budgets.take(key, told, is_own=False)
+
+    def judge_again(self) -> None:
+        """The operator has had the configuration read again."""
+        for key in self._context.progress.keys_with_budgets():
+            self.heard(key)
+
+    def settle(self) -> None:
+        """After each event: more may be known of who published or deployed."""
+        revision = self._context.statements.revision
+        if revision != self._judged_revision:
+            self._judged_revision = revision
+            self.judge_again()
