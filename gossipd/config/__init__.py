@@ -1,4 +1,8 @@
-"""Configuration: ``sections`` defines every setting, of the ``kinds`` of values; ``load`` reads a file and the
-environment, ``template`` writes the commented file, ``directory`` makes a new node's directory, ``changes`` finds what
-SIGHUP can apply, ``keys`` reads the key files, ``places`` checks the file systems.
+"""The configuration of a daemon: every setting, and reading, checking, comparing and writing them.
+
+* ``sections`` names all sections; their settings lie in ``cluster_sections``, ``model_sections``, ``job_sections`` and
+  ``status_sections``, each a ``setting`` of one of the ``kinds`` of values
+* ``load`` reads a file and the ``environment``; ``check`` also reads what they name: ``keys``, ``places``
+* ``template`` writes the commented file, ``directory`` makes a new node's directory
+* ``changes`` finds what SIGHUP can apply; ``prints`` what hosts compare
 """

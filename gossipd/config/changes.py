@@ -1,6 +1,6 @@
 """The differences between the running configuration and a newly read one, and which of them can be applied.
 
-What lives here: the comparison. What does not: applying (the daemon), and which settings reload (``sections``).
+What lives here: the comparison. What does not: applying (the daemon), and which settings reload (``setting``).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+from gossipd.config.cluster_sections import NetSection
 from gossipd.config.environment import (
     PREFIX,
     VALUE_CHARACTERS_MAX,
@@ -25,7 +26,7 @@ from gossipd.config.environment import (
     suggest,
     value_of,
 )
-from gossipd.config.sections import SECTIONS, Config, NetSection
+from gossipd.config.sections import SECTIONS, Config
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.limit_schedule import LimitEntryError, check_overlaps, parse_entry
 

@@ -14,7 +14,7 @@ from gossipd.api.schema import LimitsRow
 from gossipd.audit.chain_file import Scalar
 from gossipd.audit.log import AuditLog
 from gossipd.config.kinds import time_zone
-from gossipd.config.sections import LimitsSection
+from gossipd.config.model_sections import LimitsSection
 from gossipd.core.limit_schedule import LIMITS, InForce, in_force, parse_entry
 from gossipd.core.units import timestamp
 from gossipd.daemon.live_settings import LiveSettings

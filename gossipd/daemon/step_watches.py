@@ -21,7 +21,7 @@ import structlog
 import trio
 
 from gossipd.api.ports import PublishStep
-from gossipd.config.sections import WatchEntry
+from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import GossipdError
 from gossipd.core.versions import split_version
 from gossipd.daemon.live_settings import LiveSettings

@@ -1,7 +1,7 @@
 """Who may open what the daemon makes for other users: a mode and a group.
 
 What lives here: groups and users by name, and setting mode and group of a directory. What does not: which directories
-and sockets have readers (``config.sections``), and who could exchange them (``directory_safety``).
+and sockets have readers (``config.status_sections``), and who could exchange them (``directory_safety``).
 """
 
 from __future__ import annotations

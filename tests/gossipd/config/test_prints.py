@@ -11,7 +11,8 @@ import pytest
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.prints import PRINT_NAMES, PRINTS_BYTES, named_prints, prints_of
-from gossipd.config.sections import DRIFT_ASPECTS, Config
+from gossipd.config.sections import Config
+from gossipd.config.status_sections import DRIFT_ASPECTS
 from gossipd.diagnosis.drift import ASPECTS
 from gossipd.identity.keys import SecretKey
 from gossipd.swarm import capabilities

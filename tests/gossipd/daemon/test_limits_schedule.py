@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
-from gossipd.config.sections import LimitsSection
+from gossipd.config.model_sections import LimitsSection
 from gossipd.daemon.limits_schedule import LimitsSchedule, limits_in_force
 from gossipd.runtime.rate_limit import RateLimit
 
