@@ -117,14 +117,26 @@ def azurite(base: Path) -> Iterator[CloudServer]:
 
 
 def _make_container(endpoint: str) -> None:
-    """obstore makes none: one request, signed by the shared key."""
-    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
-    named = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    target = f"/{AZURE_ACCOUNT}/{_BUCKET}"
-    text = "PUT" + 12 * "\n" + f"{named}/{AZURE_ACCOUNT}{target}\nrestype:container"
+    """obstore makes none."""
+    _signed_put(endpoint, f"/{AZURE_ACCOUNT}/{_BUCKET}?restype=container", b"", {})
+
+
+def put_blob(server: CloudServer, key: str, body: bytes) -> None:
+    """A blob in Azurite with this key, whatever obstore thinks of it."""
+    endpoint = server.environment["AZURE_STORAGE_ENDPOINT"].removesuffix(f"/{AZURE_ACCOUNT}")
+    target = f"/{AZURE_ACCOUNT}/{server.bucket}/{key}"
+    _signed_put(endpoint, target, body, {"x-ms-blob-type": "BlockBlob"})
+
+
+def _signed_put(endpoint: str, target: str, body: bytes, headers: dict[str, str]) -> None:
+    """One request, signed by the shared key; with at most one parameter."""
+    headers |= {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    named = "".join(f"{one}:{said}\n" for one, said in sorted(headers.items()))
+    text = f"PUT\n\n\n{len(body) or ''}" + 9 * "\n" + f"{named}/{AZURE_ACCOUNT}"
+    text += target.replace("?", "\n").replace("=", ":")
     signature = base64.b64encode(hmac.digest(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256)).decode()
-    headers |= {"Authorization": f"SharedKey {AZURE_ACCOUNT}:{signature}", "Content-Length": "0"}
-    _ask(endpoint, "PUT", f"{target}?restype=container", b"", headers)
+    headers |= {"Authorization": f"SharedKey {AZURE_ACCOUNT}:{signature}", "Content-Length": str(len(body))}
+    _ask(endpoint, "PUT", target, body, headers)
 
 
 @contextmanager

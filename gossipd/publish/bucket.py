@@ -35,7 +35,7 @@ from gossipd.publish.errors import PublishError, StorageAuthError, StorageError,
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.odd_keys import listed_past, odd_key, refusal
-from gossipd.publish.selection import Selection
+from gossipd.publish.selection import Selection, pattern_for
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
 from gossipd.sources.errors import (
@@ -171,7 +171,7 @@ class StoredObjects:
     def __init__(
         self, store: Any, url: SourceUrl, objects: Sequence[FoundObject], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._store = store
+        self._store, self._url = store, url
         self._base = f"{url.text.rstrip('/')}/"
         self._objects = objects
         self._sleep = sleep
@@ -219,14 +219,20 @@ class StoredObjects:
                     break
                 yield memoryview(part)
         except FileNotFoundError:
-            raise StorageNotFoundError(
-                f"{shown(one.path)} is listed but not there: it was deleted, or its key ends in '/', which no file's "
-                f"name does; leave it out with --exclude {shown(one.path)}"
-            ) from None
+            raise _not_there(one.path) from None
         except _OBSTORE_ERRORS as error:
+            if isinstance(error, PreconditionError) and find_object(self._store, one.path, self._url) is None:
+                raise _not_there(one.path) from None  # Azure's answer where nothing is
             raise _from_obstore(error, self._base + one.path) from None
         if left:
             raise StorageError(f"{shown(one.path)}: the body has another length than promised", code="E_SOURCE_SHORT")
+
+
+def _not_there(path: str) -> StorageNotFoundError:
+    return StorageNotFoundError(
+        f"{shown(path)} is listed but not there: it was deleted, or its key ends in '/', which no file's name does; "
+        f"leave it out with --exclude {shown(pattern_for(path))}"
+    )
 
 
 def _found(meta: Any) -> FoundObject:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.errors import shown
 from gossipd.publish.errors import PublishError
 from gossipd.publish.selection import Selection
+from gossipd.publish.tree import not_utf8
 
 
 def find_empty_directories(source: Path, selection: Selection) -> tuple[str, ...]:
@@ -19,7 +20,8 @@ def find_empty_directories(source: Path, selection: Selection) -> tuple[str, ...
     ``E_PATH_UNICODE``."""
 
     def fail(error: OSError) -> None:
-        raise PublishError(f"{shown(str(error.filename or source))}: {error.strerror}")
+        if not selection.leaves_out_below(os.path.relpath(error.filename or source, source)):
+            raise PublishError(f"{shown(str(error.filename or source))}: {error.strerror}")
 
     found = []
     for directory, directories, files in os.walk(source, onerror=fail) if source.is_dir() else ():
@@ -29,6 +31,6 @@ def find_empty_directories(source: Path, selection: Selection) -> tuple[str, ...
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise ManifestError(f"the name of {shown(path)} is not UTF-8", code="E_PATH_UNICODE") from None
+            raise not_utf8(path) from None
         found.append(path)
     return tuple(sorted(found, key=str.encode))

@@ -10,19 +10,22 @@ are.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from gossipd.manifest.errors import shown
-from gossipd.manifest.source_url import SourceUrl
-from gossipd.publish.errors import PublishError, StorageError
-from gossipd.publish.selection import Selection
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.publish.errors import StorageError
+from gossipd.publish.selection import Selection, pattern_for
 from gossipd.sources.location import endpoint, family
+from gossipd.sources.proxies import storage_proxy
 
 _QUOTED = re.compile(r'path: "((?:[^"\\]|\\.)*)"')  # of a Rust value as Rust shows it
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))")
+_TRUE = ("1", "true", "on", "yes", "y")  # as obstore reads them
 _NAMED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 
 
@@ -40,18 +43,15 @@ def no_file_can_have(path: str) -> bool:
     return not path.isprintable() or any(part in ("", ".", "..") for part in parts)
 
 
-def refusal(path: str) -> PublishError:
+def refusal(path: str) -> ManifestError:
     """What the operator is told."""
-    pattern = re.sub(r"([*?[])", r"[\1]", path) if path.isprintable() else "PATTERN"
-    return PublishError(
-        f"object {shown(path)}: no file can have this name; rename it, or leave it out with --exclude {shown(pattern)}",
-        code="E_PATH_COMPONENT",
-    )
+    cure = f"rename it, or leave it out with --exclude {shown(pattern_for(path))}"
+    return ManifestError(f"object {shown(path)}: no file can have this name; {cure}", code="E_PATH_COMPONENT")
 
 
 def listed_past(path: str, url: SourceUrl, selection: Selection) -> Iterator[dict[str, Any]]:
     """All objects below the prefix, as obstore tells of them, but for those keys that no file can have and that are
-    left out, as ``path`` is. Raises PublishError ``E_PATH_COMPONENT`` for one that is not left out; StorageError.
+    left out, as ``path`` is. Raises ManifestError ``E_PATH_COMPONENT`` for one that is not left out; StorageError.
     """
     for one in _listed(url, path):
         if one["path"].endswith("/") and not one["size"]:
@@ -65,22 +65,40 @@ def listed_past(path: str, url: SourceUrl, selection: Selection) -> Iterator[dic
 def _listed(url: SourceUrl, odd: str) -> Iterator[dict[str, Any]]:
     needed = f"object {shown(odd)} is left out, but can be listed past only with AWS' client"
     if family(url.scheme) != "s3":
-        raise PublishError(f"{needed}, in s3:// buckets; rename it", code="E_PATH_COMPONENT")
+        cure = f"rename it, or publish a copy on disk with --source {shown(url.text)}"
+        raise ManifestError(f"{needed}, in s3:// buckets; {cure}", code="E_PATH_COMPONENT")
     try:
         from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.session import get_session
     except ImportError:
-        raise PublishError(f"{needed}: pip install 'gossipd[aws]'", code="E_PATH_COMPONENT") from None
+        raise ManifestError(f"{needed}: pip install 'gossipd[aws]'", code="E_PATH_COMPONENT") from None
     prefix = url.path.strip("/")
+    asked = {"Bucket": url.host, "Prefix": f"{prefix}/" if prefix else ""}
+    if os.environ.get("AWS_REQUEST_PAYER"):
+        asked["RequestPayer"] = "requester"
     try:
-        with closing(get_session().create_client("s3", endpoint_url=endpoint(url.scheme) or None)) as client:
-            pages = client.get_paginator("list_objects_v2")
-            for page in pages.paginate(Bucket=url.host, Prefix=f"{prefix}/" if prefix else ""):
+        with closing(_aws_client(url)) as client:
+            for page in client.get_paginator("list_objects_v2").paginate(**asked):
                 for meta in page.get("Contents", ()):
                     if path := _below(str(meta["Key"]), url):
                         yield {"path": path, "size": int(meta["Size"]), "e_tag": meta["ETag"], "last_modified": None}
     except (BotoCoreError, ClientError):
         raise StorageError(f"{url.shown}: AWS' client could not list it, to get past {shown(odd)}") from None
+
+
+def _aws_client(url: SourceUrl) -> Any:
+    """With what obstore takes from the environment, and proxies by the rule for all reads: it has others of its own."""
+    from botocore import UNSIGNED
+    from botocore.config import Config
+    from botocore.session import get_session
+
+    proxy = storage_proxy(url.scheme, url.host, os.environ)
+    is_public = os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE
+    config = Config(
+        proxies={} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url),
+        signature_version=UNSIGNED if is_public else None,
+    )
+    region = os.environ.get("AWS_REGION")
+    return get_session().create_client("s3", region, endpoint_url=endpoint(url.scheme) or None, config=config)
 
 
 def _below(key: str, url: SourceUrl) -> str:

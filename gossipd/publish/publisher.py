@@ -37,10 +37,11 @@ from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.hub_listing import HubFiles, list_repository
 from gossipd.publish.inspection import Finding, inspect
 from gossipd.publish.output import check_writable, write_whole
-from gossipd.publish.selection import EVERYTHING, Selection
+from gossipd.publish.selection import EVERYTHING, Selection, pattern_for
 from gossipd.publish.tensor_borders import BorderPlan, ChunkBorders, plan_borders
 from gossipd.publish.tree import FoundFile, find_files
 
+_FIELD = re.compile(r"files\[(\d+)\](?:\.path)?")  # in the sentence of a rule on paths
 Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
 
 
@@ -210,9 +211,18 @@ def _check_paths(files: Sequence[FileEntry], directories: Sequence[str], *, allo
             cure = "(they differ only in case: --allow-case-collisions, where every host's disk tells them apart)"
             raise ManifestError(f"{error} {cure}", code=error.code) from None
     except ManifestError as error:
-        named = re.sub(r"files\[(\d+)\](?:\.path)?", lambda found: shown(paths[int(found[1])]), str(error))
-        raise ManifestError(f"{named}; rename it, or leave it out with --exclude", code=error.code) from None
+        raise ManifestError(_with_names(str(error), paths), code=error.code) from None
     return False
+
+
+def _with_names(said: str, paths: Sequence[str]) -> str:
+    """The sentence of a rule, with files by their paths, and how to leave the last of them out."""
+    named = [paths[int(found[1])] for found in _FIELD.finditer(said)]
+    said = _FIELD.sub(lambda found: shown(paths[int(found[1])]), said)
+    for path in named[-1:]:
+        said = said.replace(f"{shown(path)} {shown(path)}", shown(path))
+        said += f"; rename it, or leave it out with --exclude {shown(pattern_for(path))}"
+    return said
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:

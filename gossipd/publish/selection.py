@@ -27,6 +27,7 @@ DEFAULT_EXCLUDES = (
     "Thumbs.db", "desktop.ini", "$RECYCLE.BIN/",  # Windows
     "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*~", ".~lock.*",  # editors and interpreters
 )  # fmt: skip
+_TYPED_MAX = 60  # characters of a path in a pattern that a message proposes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,19 @@ class Selection:
 
 
 EVERYTHING = Selection()
+
+
+def pattern_for(path: str) -> str:
+    """A pattern that matches this path, and that a shell takes in single quotes as it is printed."""
+    return "".join(map(_typed, path[:_TYPED_MAX])) + "*" * (len(path) > _TYPED_MAX)
+
+
+def _typed(character: str) -> str:
+    if character in "*?[":
+        return f"[{character}]"
+    if not " " <= character <= "~":
+        return "[! -~]"
+    return "?" if character in "\\'\"" else character
 
 
 def _matches(path: str, pattern: str) -> bool:

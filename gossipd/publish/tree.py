@@ -24,7 +24,7 @@ from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.paths import DEPTH_MAX
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.publish.errors import PublishError
-from gossipd.publish.selection import Selection
+from gossipd.publish.selection import Selection, pattern_for
 
 _KINDS = (
     (stat.S_ISDIR, "a symbolic link to a directory; copy that (cp -rL)"),
@@ -95,15 +95,22 @@ class _Walk:
         self._left_out = left_out
 
     def below(self, directory: Path, prefix: str) -> Iterator[FoundFile]:
-        with os.scandir(directory) as entries:
+        try:
+            entries = os.scandir(directory)
+        except PermissionError:
+            if self._selection.leaves_out_below(prefix.rstrip("/")):
+                return  # lost+found is root's
+            raise
+        with entries:
             for entry in entries:
                 path = f"{prefix}{entry.name}"
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
+                    if path.count("/") >= DEPTH_MAX and self._selection.leaves_out_below(path):
+                        continue
                     if path.count("/") >= DEPTH_MAX:  # no file below can be published, and recursion needs an end
-                        raise ManifestError(
-                            f"{shown(path)} is deeper than {DEPTH_MAX} components", code="E_PATH_LENGTH"
-                        )
+                        said = f"{shown(path)} is deeper than {DEPTH_MAX} components; leave it out with --exclude DIR/"
+                        raise ManifestError(said, code="E_PATH_LENGTH")
                     yield from self.below(Path(entry.path), f"{path}/")
                 elif self._selection.admits(path, self._left_out):
                     if stat.S_ISLNK(status.st_mode):
@@ -152,6 +159,12 @@ def _refuse_whole_repository(root: Path) -> None:
         )
 
 
+def not_utf8(path: str) -> ManifestError:
+    """For a name that no manifest can hold."""
+    cure = f"rename it, or leave it out with --exclude {shown(pattern_for(path))}"
+    return ManifestError(f"the name of {shown(path)} is not UTF-8; {cure}", code="E_PATH_UNICODE")
+
+
 def _found(path: str, root: Path, location: str, status: os.stat_result) -> FoundFile:
     for is_kind, words in _KINDS:
         if is_kind(status.st_mode):
@@ -161,7 +174,7 @@ def _found(path: str, root: Path, location: str, status: os.stat_result) -> Foun
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise ManifestError(f"the name of {shown(path)} is not UTF-8", code="E_PATH_UNICODE") from None
+        raise not_utf8(path) from None
     mode = 0o755 if status.st_mode & 0o111 else 0o644
     inode = (status.st_dev, status.st_ino)
     return FoundFile(path, str(root), location, status.st_size, mode, status.st_mtime_ns, inode)

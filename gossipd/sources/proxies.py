@@ -76,13 +76,18 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
     return _parse(name, environment[name])
 
 
+def storage_proxy(scheme: str, bucket: str, environment: Mapping[str, str]) -> Proxy | None:
+    """The same for the servers that hold a bucket. Raises ProxyError."""
+    return proxy_for(*_storage(scheme, bucket, environment), environment)
+
+
 def client_options(scheme: str, bucket: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The same rule for a client of obstore, which has its own otherwise: options for the storage of a bucket's scheme.
+    """The rule for a client of obstore, which has its own otherwise: options for the storage of a bucket's scheme.
     Servers that hand out credentials to this machine are always asked directly. Raises ProxyError.
     """
     if not any(environment.get(name) for web in WEB_SCHEMES for name in _variables(web)):
         return {}
-    proxy = proxy_for(*_storage(scheme, bucket, environment), environment)
+    proxy = storage_proxy(scheme, bucket, environment)
     if proxy is None:  # obstore has no other way to say that none is used
         return {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
     return {"proxy_url": proxy.url, "proxy_excludes": ",".join(_METADATA)}

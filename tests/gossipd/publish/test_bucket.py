@@ -15,7 +15,7 @@ from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
-from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, TreeChangedError
+from gossipd.publish.errors import StorageAuthError, StorageError, TreeChangedError
 from gossipd.publish.extents import runs
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from tests import servers
@@ -81,7 +81,7 @@ def test_an_object_that_no_file_can_be_is_named_and_can_be_left_out(
     bucket = f"publish-key-{sum(key.encode())}"
     s3_environment.upload(bucket, tree, prefix="m/")
     put(s3_environment, f"/{bucket}/{key}")
-    with pytest.raises(PublishError, match=rf"^object '{key.removeprefix('m/')}': no file can have this") as caught:
+    with pytest.raises(GossipdError, match=rf"^object '{key.removeprefix('m/')}': no file can have this") as caught:
         published(f"s3://{bucket}/m/", out)
     assert caught.value.code == "E_PATH_COMPONENT"
     if key == "m/dir//x.bin":

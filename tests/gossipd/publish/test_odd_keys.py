@@ -43,7 +43,7 @@ def bucket_with(server: servers.S3Server, name: str, *keys: str, body: bytes = b
     client = boto3.client("s3", endpoint_url=server.endpoint)
     client.create_bucket(Bucket=name)
     for key in ("p/a.bin", "p/dir/b.bin", *keys):
-        client.put_object(Bucket=name, Key=key, Body=body)
+        client.put_object(Bucket=name, Key=key, Body=body, ACL="public-read")
     client.close()
 
 
@@ -73,12 +73,31 @@ def test_a_key_that_no_file_can_have_is_named_and_can_be_left_out(
     assert [entry.path for entry in manifest.files] == ["a.bin", "dir/b.bin"]
 
 
-def test_the_message_names_the_key_and_the_option(s3_environment: servers.S3Server, tmp_path: Path) -> None:
-    bucket_with(s3_environment, "odd-message", "p/dir//x[1].bin")
-    error = refused("s3://odd-message/p", tmp_path / "out")
-    assert "object 'dir//x[1].bin': no file can have this name" in error.sentence
+@pytest.mark.parametrize("key", ["dir//x[1].bin", "x\x01\\y.bin", "cafe\u0301.bin", "things/"])
+def test_the_message_names_the_key_and_a_pattern_that_leaves_it_out(
+    s3_environment: servers.S3Server, tmp_path: Path, key: str
+) -> None:
+    name = f"odd-message-{sum(key.encode())}"
+    bucket_with(s3_environment, name, f"p/{key}", "p/more.bin")
+    error = refused(f"s3://{name}/p", tmp_path / "out")
+    assert ascii(key.rstrip("/")) in error.sentence
     pattern = error.sentence.partition("--exclude ")[2].strip("'")
-    published("s3://odd-message/p", tmp_path / "out", selection=Selection(exclude=(pattern,)))
+    _, manifest = published(f"s3://{name}/p", tmp_path / "out", selection=Selection(exclude=(pattern,)))
+    assert len(manifest.files) == 3
+
+
+def test_listing_past_a_key_obeys_the_environment_as_every_read_does(
+    s3_environment: servers.S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AWS' client takes no network in NO_PROXY, and asks for credentials where obstore is told that none are needed."""
+    bucket_with(s3_environment, "odd-environment", "p/dir//x.bin")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name, value in {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.0/8"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    _, manifest = published("s3://odd-environment/p/", tmp_path / "out", selection=Selection(exclude=("dir//*",)))
+    assert len(manifest.files) == 2
 
 
 def test_a_second_key_that_no_file_can_have_is_named_after_the_first_is_left_out(

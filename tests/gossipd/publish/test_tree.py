@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gossipd.core.errors import GossipdError
 from gossipd.publish import tree as tree_module
+from gossipd.publish.empty_directories import find_empty_directories
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.tree import find_files
-from tests.gossipd.publish.trees import TREE, make_tree
+from tests.gossipd.publish.trees import TREE, make_tree, published
 
 
 def paths(root: Path, **patterns: tuple[str, ...]) -> list[str]:
@@ -176,9 +178,48 @@ def test_what_is_not_there_or_empty_or_no_file_is_refused(tmp_path: Path) -> Non
     assert code_of(Path("/dev/null")) == "E_FILE_TYPE"
 
 
-def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT, 0o644))
-    assert code_of(tmp_path) == "E_PATH_UNICODE"
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        (b"\xff.bin", "E_PATH_UNICODE"), (b"d\xff/x", "E_PATH_UNICODE"), (b"a\nb", "E_PATH_CHAR"),
+        (b"x\\y'\"", "E_PATH_CHAR"), ("cafe\u0301".encode(), "E_PATH_UNICODE"), (b"x[1]*?", "E_PATH_CHAR"),
+        (b"\xff" + b"y" * 100, "E_PATH_UNICODE"), (b"A.BIN", "E_PATH_COLLISION"), (b"con", "E_PATH_RESERVED"),
+        (b"empty\xff/", "E_PATH_UNICODE"),
+    ],
+)  # fmt: skip
+def test_a_name_that_no_manifest_takes_is_refused_with_a_pattern_that_leaves_it_out(
+    tmp_path: Path, name: bytes, code: str
+) -> None:
+    tree, out = make_tree(tmp_path / "tree", {"a.bin": 10, "more": 10}), tmp_path / "out"
+    path = os.fsencode(tree) + b"/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not name.endswith(b"/"):
+        os.close(os.open(path, os.O_CREAT, 0o644))
+    with pytest.raises(GossipdError) as caught:
+        published(tree, out)
+    assert caught.value.code == code
+    pattern = caught.value.sentence.rpartition("--exclude ")[2].strip("'")
+    _, manifest = published(tree, out, selection=Selection(exclude=(pattern,)))
+    assert len(manifest.files) == 2
+
+
+def test_what_is_left_out_as_a_whole_need_not_be_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``lost+found`` of a file system of the models' own is root's."""
+    make_tree(tmp_path, {"a.bin": 10, "lost+found/x": 10, "/".join(["deep", *"d" * 60, "x"]): 10})
+    scandir = os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path).endswith("lost+found"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for find in (find_files, find_empty_directories):
+        with pytest.raises(GossipdError, match=r"lost\+found': Permission denied"):
+            find(tmp_path, Selection(exclude=("deep/",)))
+    chosen = Selection(exclude=("deep/",), defaults=("lost+found/",))
+    assert [file.path for file in find_files(tmp_path, chosen)] == ["a.bin"]
+    assert find_empty_directories(tmp_path, chosen) == ()
 
 
 def test_too_many_files_are_refused_while_walking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from random import Random
 
 import pytest
 
-from gossipd.publish.errors import StorageAuthError
+from gossipd.manifest.errors import ManifestError
+from gossipd.publish.errors import StorageAuthError, StorageNotFoundError
+from gossipd.publish.selection import Selection
 from gossipd.sources.errors import SourceError
 from tests import cloud_servers
 from tests.cloud_servers import CloudServer
@@ -95,6 +97,22 @@ def test_azure_s_refusals_are_told_apart(azurite: CloudServer, monkeypatch: pyte
     with pytest.raises(StorageAuthError) as caught:
         published("az://models/org/", tmp_path / "out")
     assert caught.value.code == "E_SOURCE_KEY"
+
+
+@pytest.mark.needs("azurite-blob")
+def test_azure_s_keys_that_no_file_can_have_are_named_with_what_helps(
+    azurite: CloudServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    enter(azurite, monkeypatch)
+    for at, key in enumerate(("dir//x.bin", "things/")):
+        cloud_servers.put_blob(azurite, f"odd{at}/a.bin", b"a")
+        cloud_servers.put_blob(azurite, f"odd{at}/{key}", b"b")
+    with pytest.raises(ManifestError, match=r"^object 'dir//x\.bin': no file can have this name"):
+        published("az://models/odd0/", tmp_path / "out")
+    with pytest.raises(ManifestError, match=r"publish a copy on disk with --source 'az://models/odd0/'"):
+        published("az://models/odd0/", tmp_path / "out", selection=Selection(exclude=("dir//*",)))
+    with pytest.raises(StorageNotFoundError, match=r"ends in '/'.*--exclude 'things'"):
+        published("az://models/odd1/", tmp_path / "out")
 
 
 def test_google_gives_what_was_published_from_it(
