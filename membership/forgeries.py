@@ -1,7 +1,7 @@
 """How many words of one sender may turn out badly signed: a check of a signature costs far more than a forgery.
 
 What lives here: a budget for each sender. What does not: the checks (``verified_cache``, the host's rules), and what is
-dropped (``swim``).
+dropped (``item_dispatcher``, ``swim``).
 
 Nobody passes on what it has not checked, so an honest relay never pays. A header is only a claim, so a sender is a
 member only when it speaks from its own address; all others count by the address that they speak from. Otherwise one

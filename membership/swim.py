@@ -1,7 +1,8 @@
 """``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
 
-What lives here: the entry (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may call. What
-does not: decisions (``prober``, ``judge``, ``synchroniser``, ``joiner``, ``event_store``), over the state in ``node``.
+What lives here: the entry (unseal, replay check, dispatch by kind of datagram), housekeeping, and what a host may call.
+What does not: what is inside a datagram (``item_dispatcher``), when rumours are told (``gossip_rounds``), and decisions
+(``prober``, ``judge``, ``synchroniser``, ``joiner``, ``event_store``), over the state in ``node``.
 
 The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it must
 hand over waiting datagrams before it calls the timer, because answers that were waiting must not look like silence.
@@ -9,7 +10,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -19,10 +20,11 @@ from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import JoinRefused, Output, PayloadKind
-from membership.forgeries import ForgeryBudgets
 from membership.forgets import Forgets
+from membership.gossip_rounds import GossipRounds
 from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
+from membership.item_dispatcher import ItemDispatcher
 from membership.joiner import Joiner
 from membership.judge import WORRY_WANTS_MAX, Judge
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
@@ -42,8 +44,6 @@ from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
-_FORGERIES = (32.0, 2.0)  # badly signed words of one sender that are checked: at once, and in a second
-_REFUSED_EVENTS = (256.0, 50.0)  # likewise; hosts differ in whom they trust, so an honest relay may bring some
 _FAREWELL_FANOUT = 12  # goodbye goes to this many at once, without waiting for rounds
 _KNOCKS = tuple(bytes((kind,)) for kind in (wire.JOIN, wire.WELCOME, wire.REFUSAL))  # checked before items are
 
@@ -80,10 +80,8 @@ class Swim:
         self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
         self._joiner = Joiner(node, self._record_merger, self._forgets, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
-        self._forgeries = ForgeryBudgets(*_FORGERIES)
-        self._refused_events = ForgeryBudgets(*_REFUSED_EVENTS)
-        self._source: Hashable = None  # of the datagram at hand, see ``forgeries``
-        self._gossip_s: float | None = None
+        self._items = ItemDispatcher(node, self._judge, self._record_merger, self._event_store, self._forgets)
+        self._rounds = GossipRounds(node)
         self._past_life_s = float("-inf")
         for old in roster:
             self._remember(old, now)
@@ -307,7 +305,7 @@ class Swim:
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
             if node.verified_cache.verifications > checked:
-                self._forgeries.charge(self._source, now)
+                self._items.charge_source(now)
         self._after(now)
 
     def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
@@ -330,8 +328,8 @@ class Swim:
         if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
             return
-        self._source = handle if address == home else address[0]
-        if opened.body[:1] in _KNOCKS and self._forgeries.is_spent(self._source, now):
+        self._items.source = handle if address == home else address[0]
+        if opened.body[:1] in _KNOCKS and self._items.is_source_spent(now):
             node.counts["dropped_forgers"] += 1
             return
         if address == home:
@@ -375,14 +373,14 @@ class Swim:
 
     def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
         items = wire.split_items(body, wire.PROBE_HEAD.size)
-        self._take_items(items, now, source)
+        self._items.take(items, now, source)
         told = any(data[0] == wire.NOTICE for data in items)
         self._prober.on_ping(body, sender, source, address, now, told=told)
         if sender is not None and address == sender.address:  # else the answer would be longer than the ping
             self._see_digest(body, sender, now)
 
     def _on_ack(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now, sender.node)
+        self._items.take(wire.split_items(body, wire.PROBE_HEAD.size), now, sender.node)
         self._prober.on_ack(body, sender, now)
         self._see_digest(body, sender, now)
 
@@ -394,22 +392,22 @@ class Swim:
             self._synchroniser.on_digest(sender, digest, flags, now)
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now, sender.node)
+        self._items.take(wire.split_items(body, wire.REQUEST_HEAD.size), now, sender.node)
         self._indirect_prober.on_ping_req(body, sender, now)
 
     def _on_nack(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, wire.SEQUENCE_HEAD.size)
         # The helper's accusation is the round's evidence, not a rumour: the prober holds it back.
-        self._take_items([data for data in items if data[0] != wire.ACCUSE], now, sender.node)
+        self._items.take([data for data in items if data[0] != wire.ACCUSE], now, sender.node)
         self._prober.on_nack(body, sender, now)
 
     def _on_gossip(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, 1), now, sender.node)
+        self._items.take(wire.split_items(body, 1), now, sender.node)
 
     def _on_items(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, 1)
         before = self._node.roster.digest.total, len(self._node.roster.claims)
-        self._take_items(items, now, sender.node, relay=False)
+        self._items.take(items, now, sender.node, relay=False)
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
@@ -419,12 +417,12 @@ class Swim:
         if kind in (wire.GOSSIP, wire.ITEMS):
             items = wire.split_items(body, 1)
             self._hear_of_sender(items, opened, address, now)
-            self._take_items(items, now, opened.node, relay=kind == wire.GOSSIP)
+            self._items.take(items, now, opened.node, relay=kind == wire.GOSSIP)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
             items = wire.split_items(body, ASK_BYTES)
             self._hear_of_sender(items, opened, address, now)
-            self._take_items(items, now, opened.node)
+            self._items.take(items, now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
@@ -447,49 +445,10 @@ class Swim:
         self._forgets.on_question(wire.parse_handles(body)[:WORRY_WANTS_MAX], sender)
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
+        self._items.take(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
         sender = self._node.roster.claims.get(source[:HANDLE_BYTES])
         if sender is not None and sender.node == source:
             self._joiner.on_welcome(sender, now)
-
-    def _take_items(self, items: list[bytes], now: float, forwarder: NodeId, *, relay: bool = True) -> None:
-        cache, counts = self._node.verified_cache, self._node.counts
-        for data in items:
-            budgets = self._refused_events if data[0] == wire.EVENT else self._forgeries
-            if budgets.is_spent(self._source, now):
-                counts["dropped_forgers"] += 1
-                continue
-            checked = cache.verifications
-            try:
-                if not self._take_item(data, now, forwarder, relay=relay):
-                    budgets.charge(self._source, now)
-            except WireError:
-                counts["dropped_bad_items"] += 1
-                if cache.verifications > checked:
-                    budgets.charge(self._source, now)
-
-    def _take_item(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool) -> bool:
-        """False when it is an event that the host's rules refuse."""
-        kind = data[0]
-        if kind == wire.ACCUSE:
-            self._judge.on_accuse(data, now, relay=relay)
-        elif kind == wire.EVENT:
-            return self._event_store.on_event(data, now, forwarder, relay=relay)
-        elif kind == wire.RECORD:
-            self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
-        elif kind == wire.ALIVE:
-            self._judge.on_alive(data, now, relay=relay)
-        elif kind == wire.NOTICE:
-            self._judge.on_notice(data, now)
-        elif kind == wire.LEAVE:
-            self._record_merger.on_leave(data, now, relay=relay)
-        elif kind == wire.ROSTER:
-            self._record_merger.on_roster_item(data, now)
-        elif kind == wire.FORGET:
-            self._forgets.on_forget(data, now)
-        else:
-            self._node.counts["dropped_unknown_items"] += 1
-        return True
 
     # ---- rounds
 
@@ -499,27 +458,8 @@ class Swim:
             self._prober.on_gap(now)
 
     def _after(self, now: float) -> None:
-        """Begin gossip rounds when there is something to say."""
-        node = self._node
-        node.now_s = now
-        hurry, node.gossip_due = node.gossip_due, False
-        if not node.rumours or node.has_left:
-            return
-        if hurry and node.settings.lifeguard:
-            self._gossip(now)
-        if self._gossip_s is None:
-            self._gossip_s = now + node.settings.gossip_interval_s * (0.5 + 0.5 * node.rng.random())
-            node.at(self._gossip_s, self._on_gossip_round)
-
-    def _on_gossip_round(self, now: float) -> None:
-        self._gossip_s = None
-        self._gossip(now)
-
-    def _gossip(self, now: float) -> None:
-        node = self._node
-        for claim in node.roster.pick(node.settings.gossip_fanout):
-            if not node.rumours or not node.send_rumours(claim, now):
-                return  # nothing is left to say, or the budget is used up
+        self._node.now_s = now
+        self._rounds.begin(now)
 
     def _housekeep(self, now: float) -> None:
         node = self._node

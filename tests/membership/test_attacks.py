@@ -39,7 +39,7 @@ def count(cluster: SimulatedCluster, name: str, index: int = OBSERVER) -> int:
 
 
 def say(cluster: SimulatedCluster, item: bytes, index: int = OBSERVER) -> None:
-    cluster.swim(index)._take_items([item], cluster.now, FORWARDER)
+    cluster.swim(index)._items.take([item], cluster.now, FORWARDER)
     cluster._flush(index)
 
 
@@ -435,9 +435,9 @@ def test_a_statement_of_an_unknown_writer_waits_until_it_is_known() -> None:
 def test_what_is_kept_back_is_bounded_and_the_loudest_forwarder_loses() -> None:
     cluster, _, _ = judged()
     swim = cluster.swim(OBSERVER)
-    swim._take_items([word(cluster, b"key", 1, b"b1")], cluster.now, NodeId(b"another member.."))
+    swim._items.take([word(cluster, b"key", 1, b"b1")], cluster.now, NodeId(b"another member.."))
     for number in range(200):
-        swim._take_items([word(cluster, b"key", number, b"c%d" % number)], cluster.now, FORWARDER)
+        swim._items.take([word(cluster, b"key", number, b"c%d" % number)], cluster.now, FORWARDER)
     table = swim._event_store._kept_back
     assert len(table) == 64
     assert word(cluster, b"key", 1, b"b1") in table
@@ -486,7 +486,7 @@ def test_a_writers_statements_that_stay_do_not_depend_on_their_order() -> None:
     cluster, _, _ = judged(statement_count_max=40)
     items = [word(cluster, b"%d" % number, 1, b"a1") for number in range(30)]
     for index, order in ((OBSERVER, items), (VICTIM, items[::-1])):
-        cluster.swim(index)._take_items(order, cluster.now, FORWARDER)
+        cluster.swim(index)._items.take(order, cluster.now, FORWARDER)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
     assert len(cluster.swim(OBSERVER)._event_store) == 10
 
@@ -553,7 +553,7 @@ def test_hosts_that_hold_different_events_of_one_version_agree() -> None:
     rules.known.add(b"b")
     for index, payload in ((OBSERVER, b"a3"), (VICTIM, b"b3")):
         item = word(cluster, b"key", 3, payload)
-        cluster.swim(index)._take_items([item], cluster.now, FORWARDER, relay=False)
+        cluster.swim(index)._items.take([item], cluster.now, FORWARDER, relay=False)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
 
 

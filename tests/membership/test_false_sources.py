@@ -32,7 +32,7 @@ def says_much(cluster: SimulatedCluster) -> None:
     for number in range(2, 8):
         swim = cluster.swim(number)
         swim.update_payload(bytes(60), cluster.now)
-        cluster.swim(HEARER)._take_items([swim._node.own.item], cluster.now, cluster.hosts[number].node)
+        cluster.swim(HEARER)._items.take([swim._node.own.item], cluster.now, cluster.hosts[number].node)
 
 
 def recorded_join(cluster: SimulatedCluster, index: int) -> bytes:

@@ -90,11 +90,11 @@ def test_refused_events_do_not_silence_who_brings_some() -> None:
     liar = cluster.hosts[LIAR].node
     refused = [wire.event(1, liar, number, b"%d" % number, b"forged") for number in range(400)]
     for item in refused[:100]:
-        cluster.swim(OBSERVER)._take_items([item], cluster.now, NodeId(liar))
+        cluster.swim(OBSERVER)._items.take([item], cluster.now, NodeId(liar))
     assert count(cluster, "dropped_forgers") == 0
-    cluster.swim(OBSERVER)._take_items(refused, cluster.now, NodeId(liar))
+    cluster.swim(OBSERVER)._items.take(refused, cluster.now, NodeId(liar))
     assert count(cluster, "statements_refused_judge") == 256
-    cluster.swim(OBSERVER)._take_items([cluster.swim(VICTIM)._node.own.item], cluster.now, NodeId(liar))
+    cluster.swim(OBSERVER)._items.take([cluster.swim(VICTIM)._node.own.item], cluster.now, NodeId(liar))
     assert count(cluster, "dropped_forgers") == 244
 
 

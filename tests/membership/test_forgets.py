@@ -98,7 +98,7 @@ def test_hosts_without_state_forget_what_a_returning_host_tells_them() -> None:
     cluster.swim(AWAY)
     for index in (0, 1, 3, 4):  # told at once, before the teller itself has come to its verdict
         record = cluster.swim(AWAY)._node.roster.claims[cluster.hosts[GONE].node[:8]].item
-        cluster.swim(index)._take_items([record], cluster.now, FORWARDER)
+        cluster.swim(index)._items.take([record], cluster.now, FORWARDER)
         cluster._flush(index)
     assert knows(cluster, 0)
     cluster.run(cluster.now + 60.0)
@@ -115,7 +115,7 @@ def test_who_alone_has_a_member_comes_to_its_own_verdict() -> None:
         if index != GONE:
             cluster.swim(index)._forgets.remove(cluster.hosts[GONE].node[:8], cluster.now)
             cluster.swim(index)._forgets.tombstones.lift(cluster.hosts[GONE].node[:8])
-    cluster.swim(AWAY)._take_items([record], cluster.now, FORWARDER, relay=False)
+    cluster.swim(AWAY)._items.take([record], cluster.now, FORWARDER, relay=False)
     helpers = [index for index in range(16) if index not in (AWAY, GONE)]
     for index in helpers:  # nobody takes it over
         cluster.swim(index)._forgets.tombstones.add(cluster.hosts[GONE].node[:8], 2**62, cluster.now)
@@ -164,7 +164,7 @@ def test_an_old_record_brings_nobody_back_after_all_hosts_were_restarted(how: st
             cluster.restart(index, join=((index + 1) % 7,))
         cluster.run(cluster.now + 10.0 + life)
     for index in range(7):
-        cluster.swim(index)._take_items([record], cluster.now, FORWARDER)
+        cluster.swim(index)._items.take([record], cluster.now, FORWARDER)
         cluster._flush(index)
     cluster.run(cluster.now + 30.0)
     assert not any(knows(cluster, index) for index in range(7))
@@ -200,7 +200,7 @@ def test_after_a_restart_a_forget_is_told_again_in_ones_own_name() -> None:
     for index in range(7):
         if index != TELLER:  # what a host without state has
             cluster.swim(index)._forgets.tombstones.lift(cluster.hosts[GONE].node[:8])
-    cluster.swim(AWAY)._take_items([record], cluster.now, FORWARDER)
+    cluster.swim(AWAY)._items.take([record], cluster.now, FORWARDER)
     cluster._flush(AWAY)
     cluster.run(cluster.now + 60.0)
     assert not any(knows(cluster, index) for index in range(7))
@@ -216,10 +216,10 @@ def test_a_liars_forget_hides_no_living_member_from_a_newcomer() -> None:
     sign = cluster.keys.signer(cluster.hosts[TELLER].public)
     word = wire.item(wire.FORGET, part + sign(FORGET_LABEL + RING.cluster_id + part))
     teller = cluster.swim(TELLER)._node.own.item
-    cluster.swim(late)._take_items([teller, word], cluster.now, FORWARDER)
+    cluster.swim(late)._items.take([teller, word], cluster.now, FORWARDER)
     cluster.swim(late).join([cluster.hosts[0].address], cluster.now)
     cluster._flush(late)
-    cluster.swim(late)._take_items([word], cluster.now, FORWARDER)
+    cluster.swim(late)._items.take([word], cluster.now, FORWARDER)
     cluster.run(cluster.now + 20.0)
     assert is_one_view(cluster, 9)
 
@@ -231,7 +231,7 @@ def test_a_forget_of_a_later_life_replaces_the_one_that_waits() -> None:
     for number in (boot + 5, boot, boot + 10):
         part = wire.forget_part(cluster.hosts[TELLER].node[:8], cluster.hosts[GONE].node[:8], number)
         word = wire.item(wire.FORGET, part + sign(FORGET_LABEL + RING.cluster_id + part))
-        cluster.swim(0)._take_items([word], cluster.now, FORWARDER)
+        cluster.swim(0)._items.take([word], cluster.now, FORWARDER)
     waiting = cluster.swim(0)._forgets._waiting
     assert [word.boot for word in waiting.values()] == [boot + 10]
 
@@ -259,7 +259,7 @@ def test_accusations_far_beyond_the_known_incarnation_come_with_the_proof() -> N
     server = cluster.swim(0)._answers
     told = server.items_of(cluster.hosts[GONE].node[:8], wire.WANT_LIVENESS)
     assert [item[0] for item in told[:2]] == [wire.ALIVE, wire.ACCUSE]
-    cluster.swim(AWAY)._take_items(told, cluster.now, FORWARDER)
+    cluster.swim(AWAY)._items.take(told, cluster.now, FORWARDER)
     row = cluster.swim(AWAY).member(cluster.hosts[GONE].node)
     assert row is not None and (row.state, row.incarnation) == (MemberState.SUSPECT, 40)
 
@@ -274,7 +274,7 @@ def test_a_later_life_that_is_over_elsewhere_is_heard_of() -> None:
             cluster.crash(GONE)
             cluster.run(cluster.now + 20.0)
         swim = cluster.swim(index)
-        swim._take_items([wire.roster(wire.STATE_DEAD, 0, later)], cluster.now, FORWARDER, relay=False)
+        swim._items.take([wire.roster(wire.STATE_DEAD, 0, later)], cluster.now, FORWARDER, relay=False)
         row = swim.member(cluster.hosts[GONE].node)
         assert row is not None and (row.record.boot, row.state) == (own.boot + 5, state)
 

@@ -55,11 +55,11 @@ def test_records_end_the_same_in_whatever_order_and_however_often_they_come(orde
     cluster = world()
     said = [claims(cluster)[at] for at in order if claims(cluster)[at][0] == wire.RECORD]
     ours, theirs = cluster.swim(OBSERVER), cluster.swim(2)
-    ours._take_items(said, 1.0, FORWARDER)
+    ours._items.take(said, 1.0, FORWARDER)
     twice = said + said
     shuffle.shuffle(twice)
     for item in twice:
-        theirs._take_items([item], 1.0, FORWARDER)
+        theirs._items.take([item], 1.0, FORWARDER)
     assert belief(ours, cluster) == belief(theirs, cluster)
 
 
@@ -74,10 +74,10 @@ def test_signs_of_life_of_one_life_end_the_same_in_any_order(order: list[int], s
         if item[0] == wire.ALIVE and wire.parse_claim(item)[1] == boot
     ]
     ours, theirs = cluster.swim(OBSERVER), cluster.swim(2)
-    ours._take_items(said, 1.0, FORWARDER)
+    ours._items.take(said, 1.0, FORWARDER)
     twice = said + said
     shuffle.shuffle(twice)
-    theirs._take_items(twice, 1.0, FORWARDER)
+    theirs._items.take(twice, 1.0, FORWARDER)
     assert belief(ours, cluster) == belief(theirs, cluster)
 
 
@@ -89,13 +89,13 @@ def test_nothing_old_brings_back_who_died(order: list[int]) -> None:
     said = claims(cluster)
     newest = said[3]  # second version of the first life comes before; life two is not told yet
     first_life = said[:4]
-    ours._take_items([first_life[1], first_life[3]], 1.0, FORWARDER)
+    ours._items.take([first_life[1], first_life[3]], 1.0, FORWARDER)
     cluster.crash(SUBJECT)
     cluster.run(30.0)
     row = ours.member(cluster.hosts[SUBJECT].node)
     assert row is not None and row.state is MemberState.DEAD
     for at in order:
-        ours._take_items([first_life[at % 4]], 31.0, FORWARDER)
+        ours._items.take([first_life[at % 4]], 31.0, FORWARDER)
     row = ours.member(cluster.hosts[SUBJECT].node)
     assert newest and row is not None and row.state is MemberState.DEAD
 
@@ -107,7 +107,7 @@ def test_a_newer_life_or_a_higher_signed_incarnation_does_bring_it_back() -> Non
         item = claims(cluster)[index]
         cluster.crash(SUBJECT)
         cluster.run(30.0)
-        ours._take_items([item], 31.0, FORWARDER)
+        ours._items.take([item], 31.0, FORWARDER)
         row = ours.member(cluster.hosts[SUBJECT].node)
         assert row is not None and row.state is MemberState.ALIVE
 
@@ -122,7 +122,7 @@ def test_nobody_can_speak_for_another() -> None:
     framed = wire.accusation_part(cluster.hosts[3].node[:8], victim.node[:8], boot, 0)
     forged = replace(cluster.swim(SUBJECT).self_record(), rack="forged", version=9)
     before = belief(ours, cluster)
-    ours._take_items(
+    ours._items.take(
         [
             wire.item(wire.ALIVE, claim + sign(ALIVE_LABEL + label + claim)),
             wire.item(wire.LEAVE, claim + sign(LEAVE_LABEL + label + claim)),
@@ -143,8 +143,8 @@ def test_goodbye_is_final_for_that_life() -> None:
     sign, label = cluster.keys.signer(host.public), RING.cluster_id
     boot = cluster.swim(SUBJECT).self_record().boot
     part = wire.claim_part(host.node[:8], boot, 0)
-    ours._take_items([wire.item(wire.LEAVE, part + sign(LEAVE_LABEL + label + part))], 1.0, FORWARDER)
-    ours._take_items(claims(cluster)[2:4], 2.0, FORWARDER)
+    ours._items.take([wire.item(wire.LEAVE, part + sign(LEAVE_LABEL + label + part))], 1.0, FORWARDER)
+    ours._items.take(claims(cluster)[2:4], 2.0, FORWARDER)
     row = ours.member(host.node)
     assert row is not None and row.state is MemberState.LEFT
 
@@ -173,7 +173,7 @@ def test_a_clone_that_used_up_the_versions_of_our_boot_leaves_us_room_to_speak()
     ours = cluster.swim(OBSERVER)
     host = cluster.hosts[OBSERVER]
     last = replace(ours.self_record(), version=VERSION_MAX)
-    ours._take_items(
+    ours._items.take(
         [wire.item(wire.RECORD, sign_record(last, RING.cluster_id, cluster.keys.signer(host.public))[1])],
         1.0,
         FORWARDER,

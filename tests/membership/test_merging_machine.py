@@ -78,7 +78,7 @@ class MergingMachine(RuleBasedStateMachine):
         places = [pick % len(self.said) for pick in picks]
         left_before = self._belief(observer).state is MemberState.LEFT
         boot_before = self._belief(observer).record.boot
-        self.cluster.swim(observer)._take_items([self.said[place] for place in places], 1.0, FORWARDER)
+        self.cluster.swim(observer)._items.take([self.said[place] for place in places], 1.0, FORWARDER)
         self.heard[observer].update(places)
         belief = self._belief(observer)
         if left_before and belief.record.boot == boot_before:
@@ -117,7 +117,7 @@ class MergingMachine(RuleBasedStateMachine):
             rest = self.said if number == 0 else self.said[::-1] if number == 1 else self.said[1::2] + self.said[::2]
             # Words of a life are understood only after its record: what came too early is said again, as gossip does.
             for _ in range(3):
-                self.cluster.swim(observer)._take_items(rest, 2.0, FORWARDER)
+                self.cluster.swim(observer)._items.take(rest, 2.0, FORWARDER)
         beliefs = set()
         for row in map(self._belief, OBSERVERS):
             # Who has left is in no sum, and what it contradicted before it left is of no interest any more.

@@ -82,7 +82,7 @@ def revives_by_rumour(patch: Patch) -> Callable[[], None]:
         stale = cluster.swim(3)._node.own.item
         cluster.crash(3)
         cluster.run(20.0)
-        cluster.swim(1)._take_items([stale], cluster.now, FORWARDER)
+        cluster.swim(1)._items.take([stale], cluster.now, FORWARDER)
         cluster._flush(1)
 
     return run
@@ -190,7 +190,7 @@ def tells_twice(patch: Patch) -> Callable[[], None]:
         for version in (2, 1):
             cluster.swim(0).publish(PayloadKind.PROGRESS, b"key", version, b"x", cluster.now)
             item = wire.event(2, cluster.hosts[0].node, version, b"key", b"x")
-            cluster.swim(1)._take_items([item, item], cluster.now, FORWARDER)
+            cluster.swim(1)._items.take([item, item], cluster.now, FORWARDER)
             cluster._flush(1)
 
     return run

@@ -39,7 +39,7 @@ def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> 
     )  # fmt: skip
     for number in range(1, MEMBERS):
         _, data = sign_record(record(number), RING.cluster_id, keys.signer(publics[number]))
-        swim._take_items([wire.item(wire.RECORD, data)], 1.0, FORWARDER)
+        swim._items.take([wire.item(wire.RECORD, data)], 1.0, FORWARDER)
         # Each has spoken to us too: its replay window and its sealing key are part of the state.
         seal = DatagramSeal(RING, node_id(publics[number]), 5)
         body = wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0)

@@ -417,7 +417,7 @@ def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
     swim = cluster.swim(1)
     newer = replace(swim.self_record(), boot=swim.self_record().boot + 7)
     _, data = sign_record(newer, RING.cluster_id, cluster.keys.signer(newer.public_key))
-    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, FORWARDER)
+    swim._items.take([wire.item(wire.RECORD, data)], cluster.now, FORWARDER)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot == newer.boot + 1
     assert all(cluster.swim(index).statistics()["members_live"] == 3 for index in range(3))

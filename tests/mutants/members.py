@@ -202,8 +202,8 @@ MUTANTS = (
         "a-header-names-who-pays-for-forgeries",
         "Forgeries are charged to the member that the header names, from whatever address.",
         "membership/swim.py",
-        "        self._source = handle if address == home else address[0]\n",
-        "        self._source = handle\n",
+        "        self._items.source = handle if address == home else address[0]\n",
+        "        self._items.source = handle\n",
         ("tests/membership/test_forgeries.py",),
     ),
     Mutant(

@@ -146,7 +146,7 @@ class Cluster:
         item = wire.event(2, origin, version, key, payload)
         for index in range(HOSTS):
             if index not in LIARS:
-                self.wires.swim(index)._take_items([item], self.wires.now, origin)
+                self.wires.swim(index)._items.take([item], self.wires.now, origin)
                 self.wires._flush(index)
 
     def version(self, ahead_s: float = 0.0) -> int:
