@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from gossipd.api.request_guard import StatusRequestError, error_body
+from gossipd.api.http_exchange import StatusRequestError
+from gossipd.api.request_guard import error_body
 from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, RemoteError
 

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from gossipd.api.answers import json_answer
 from gossipd.api.events import EventRing, EventRow, parse_position
-from gossipd.api.request_guard import StatusRequestError
+from gossipd.api.http_exchange import StatusRequestError
 
 ROWS_MAX = 1000  # in one answer
 WAIT_MAX_S = 60.0

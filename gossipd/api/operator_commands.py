@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gossipd.api.answers import json_answer, streamed_answer
+from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.ports import AdminPort
 from gossipd.api.request_fields import command_fields, is_set, whole_number
-from gossipd.api.request_guard import StatusRequestError
 from gossipd.core.errors import UsageError
 
 _KEY_ID = re.compile("[0-9a-f]{32}")

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gossipd.api.answers import json_answer
+from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import StatusPort
 from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
-from gossipd.api.request_guard import StatusRequestError
 from gossipd.core.errors import NotFoundError
 
 

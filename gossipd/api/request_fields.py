@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.requests import Request
 
-from gossipd.api.request_guard import StatusRequestError
+from gossipd.api.http_exchange import StatusRequestError
 from gossipd.core.errors import UsageError
 
 

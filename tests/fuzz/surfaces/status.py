@@ -11,12 +11,12 @@ import json
 import socket
 from random import Random
 from typing import Any, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
-import h11
 import trio
 
-from gossipd.api.request_guard import RequestGuard, StatusRequestError, _read_request
+from gossipd.api.http_exchange import HttpExchange, StatusRequestError
+from gossipd.api.request_guard import RequestGuard
 from gossipd.api.routes import health_app, status_app
 from tests.fuzz.mutations import mutate_bytes, mutate_value, pick
 from tests.fuzz.surface import Case
@@ -107,11 +107,11 @@ class StatusSurface:
             await self._whole(arrived)
             return
         try:
-            request = await _read_request(cast(Any, _Said(arrived)))
+            exchange = await HttpExchange.read(cast(Any, _Said(arrived)), 30.0)
         except StatusRequestError:
             return
-        if request is not None:
-            await _serve(self._apps[self._count % 8 == 0], request)
+        if exchange is not None:
+            await _serve(self._apps[self._count % 8 == 0], exchange)
 
     def rest(self) -> None:
         """See Door."""
@@ -174,33 +174,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-async def _serve(app: Any, request: bytes) -> None:
-    """Call the application as an HTTP server does with these bytes."""
-    parser = h11.Connection(h11.SERVER)
-    parser.receive_data(request)
-    event = parser.next_event()
-    assert isinstance(event, h11.Request), "the guard lets only whole requests past"
-    body = b""
-    while isinstance(part := parser.next_event(), h11.Data):
-        body += part.data
-    path, _, query = event.target.partition(b"?")
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": event.http_version.decode("ascii"),
-        "method": event.method.decode("ascii").upper(), "scheme": "http", "path": unquote(path.decode("ascii")),
-        "raw_path": path, "query_string": query, "root_path": "",
-        "headers": list(event.headers), "client": None, "server": None, "extensions": {},
-    }  # fmt: skip
-    said = [{"type": "http.request", "body": body, "more_body": False}]
+async def _serve(app: Any, exchange: HttpExchange) -> None:
+    """Have the application answer, to nobody."""
     answered: list[Any] = []
-
-    async def receive() -> Any:
-        if said:
-            return said.pop()
-        await trio.sleep_forever()
 
     async def send(message: Any) -> None:
         answered.append(message)
 
-    await app(scope, receive, send)
+    await app(exchange._scope(), exchange._receive, send)
     assert answered and answered[0]["type"] == "http.response.start"
     assert answered[0]["status"] != 500

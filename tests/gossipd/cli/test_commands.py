@@ -476,8 +476,8 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
     assert (ended.code, ended.err) == (1, "E_OS: /x: No such file or directory\n")
 
 
-HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "anycorn", "structlog", "prometheus_client", "msgspec", "blake3")
-LATE = ("rich", "anyio", "starlette", "anycorn", "prometheus_client")
+HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "h11", "structlog", "prometheus_client", "msgspec", "blake3")
+LATE = ("rich", "anyio", "starlette", "h11", "prometheus_client")
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])

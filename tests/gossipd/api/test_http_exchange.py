@@ -1,0 +1,75 @@
+"""One request on a connection: what the application is given, and what of its answer arrives."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from gossipd.api.http_exchange import HttpExchange
+
+
+async def pair() -> tuple[trio.SocketStream, trio.SocketStream]:
+    ours, theirs = socket.socketpair()
+    return (
+        trio.SocketStream(trio.socket.from_stdlib_socket(theirs)),
+        trio.SocketStream(trio.socket.from_stdlib_socket(ours)),
+    )
+
+
+async def said(request: bytes, app: Any) -> tuple[list[bytes], bytes]:
+    """The lines of the head and the body of the answer."""
+    client, server = await pair()
+    async with client:
+        await client.send_all(request)
+        async with server:
+            exchange = await HttpExchange.read(server, 5.0)
+            assert exchange is not None
+            await exchange.answer(app)
+        answer = b"".join([part async for part in client])
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.lower().split(b"\r\n"), body
+
+
+async def test_an_application_is_given_the_whole_request() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        body = (await request.body()).decode()
+        words = f"{request.method} {request.url.path} {request.query_params['a']} {request.headers['x']} {body}"
+        await Response(words)(scope, receive, send)
+
+    head, body = await said(b"POST /p?a=1 HTTP/1.1\r\nHost: d\r\nX: y\r\nContent-Length: 2\r\n\r\nhi and more", app)
+    assert body == b"POST /p 1 y hi"
+    assert b"connection: close" in head
+
+
+async def test_a_head_request_is_answered_without_a_body() -> None:
+    head, body = await said(b"HEAD / HTTP/1.1\r\nHost: d\r\n\r\n", Response("twelve bytes"))
+    assert (head[0], body) == (b"http/1.1 200 ok", b"")
+    assert b"content-length: 12" in head
+
+
+async def test_a_stream_ends_when_its_client_has_gone() -> None:
+    events = []
+
+    async def forever() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 10_000
+                await trio.lowlevel.checkpoint()
+        finally:
+            events.append("closed")
+
+    client, server = await pair()
+    await client.send_all(b"GET / HTTP/1.1\r\nHost: d\r\n\r\n")
+    exchange = await HttpExchange.read(server, 5.0)
+    assert exchange is not None
+    async with server, trio.open_nursery() as nursery:
+        nursery.start_soon(exchange.answer, StreamingResponse(forever()))
+        await client.receive_some(10)
+        await client.aclose()
+    assert events == ["closed"]
