@@ -26,11 +26,13 @@ _PENALTY_S_MAX = 60.0
 # rack: its hosts import again what a host with one rotten chunk holds.
 _CORRUPT_S = 2.0
 # A peer that says that it has chunks, and sends none, would keep them from being read from storage. Slow fetches may be
-# the network's fault, and most are while no peer delivers; a peer at its limit refuses many, and sends some in between.
+# the network's fault, and most are while no peer delivers. A peer at its limit refuses many, which harms nobody
+# while chunks come from others: it is left alone when none has come, either.
 _BARREN_S = 2.0
 _SLOW_MOST, _SLOW_MOST_ALL = 2, 6  # fetches that were too slow, while another peer delivered, and while none did
 _SLOW_AT_ONCE_S = 1.0  # those that end together count once
 _REFUSED_MOST, _REFUSED_S = 8, 30.0  # fetches that were refused, without one in between, and for how long at least
+_IDLE_S, _IDLE_USUALS = 3.0, 4.0  # without a chunk from anywhere meanwhile: this long, and so many usual fetches
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
 _RECORDS_SPARE = 64  # records above twice the number of members; then those of former members are dropped
 _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulated: the p99 of a fetch is 2.2 times the median)
@@ -211,8 +213,8 @@ class Peers:
         peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
-    def failed(self, node: NodeId, reason: FailReason, now: float) -> None:
-        """A fetch from the peer ended without its chunk."""
+    def failed(self, node: NodeId, reason: FailReason, now: float, *, idle_s: float = 0.0) -> None:
+        """A fetch from the peer ended without its chunk. ``idle_s``: since when its deployment has got no chunk."""
         peer = self.get(node)
         if peer is None:
             return
@@ -223,7 +225,7 @@ class Peers:
             peer.free += 1
         # Only these reasons speak against the peer itself.
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
-        if base is None and self._is_barren(peer, reason, now):
+        if base is None and self._is_barren(peer, reason, now, idle_s):
             base = _BARREN_S
         if base is None:
             return
@@ -234,7 +236,7 @@ class Peers:
         self._shunned_until = min(self._shunned_until or peer.shunned_until, peer.shunned_until)
         self.version += 1
 
-    def _is_barren(self, peer: Peer, reason: FailReason, now: float) -> bool:
+    def _is_barren(self, peer: Peer, reason: FailReason, now: float, idle_s: float) -> bool:
         """Count a fetch that brought nothing; whether there have been too many without one that did."""
         if not peer.slow and not peer.refused:
             peer.barren_since = now
@@ -246,7 +248,8 @@ class Peers:
             peer.refused += 1
         else:
             return False
-        is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= _REFUSED_S
+        is_idle = idle_s >= max(_IDLE_S, _IDLE_USUALS * self.usual_s)
+        is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= _REFUSED_S and is_idle
         others_deliver = self._delivered_s > peer.barren_since
         return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
 

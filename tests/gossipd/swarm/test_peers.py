@@ -51,9 +51,9 @@ def test_a_peer_that_lies_or_vanishes_is_asked_no_more_for_a_while(reason: FailR
     assert peers.version > version
 
 
-def fail(peers: Peers, reason: FailReason, *times_s: float) -> None:
+def fail(peers: Peers, reason: FailReason, *times_s: float, idle_s: float = 0.0) -> None:
     for now in times_s:
-        peers.failed(node(1), reason, now)
+        peers.failed(node(1), reason, now, idle_s=idle_s)
 
 
 def test_a_peer_that_is_too_slow_twice_while_others_deliver_is_left_alone() -> None:
@@ -79,10 +79,12 @@ def test_peers_of_a_host_that_gets_nothing_from_any_are_left_alone_later() -> No
 @pytest.mark.parametrize("reason", [FailReason.BUSY, FailReason.NOT_HELD])
 def test_a_peer_that_only_refuses_is_left_alone_after_a_while(reason: FailReason) -> None:
     peers, _ = peers_with_one()
-    fail(peers, reason, *range(10, 30))
+    fail(peers, reason, *range(10, 30), idle_s=3.0)
     assert not peers.is_shunned(node(1), 29.5)
-    fail(peers, reason, 40.5)
-    assert peers.is_shunned(node(1), 41.0)
+    fail(peers, reason, 40.5, idle_s=2.9)
+    assert not peers.is_shunned(node(1), 41.0), "others bring chunks"
+    fail(peers, reason, 41.0, idle_s=3.0)
+    assert peers.is_shunned(node(1), 41.5)
 
 
 def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:

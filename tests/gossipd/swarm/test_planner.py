@@ -419,6 +419,19 @@ def test_a_neighbour_whose_answers_bring_nothing_new_is_asked_less_and_less_ofte
     assert gaps == [2, 4, 8]
 
 
+@pytest.mark.parametrize("brought_by_another", [True, False])
+def test_a_busy_holder_is_left_alone_only_when_nothing_comes_from_others(*, brought_by_another: bool) -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.tell(opened(64), after=4.0)
+    asked = of(StartFetch, driven.tell(holdings(1, *range(64), size=64)))
+    for _ in range(80):
+        refused = [FetchFailed(DEPLOYMENT, fetch.chunk, A, FailReason.BUSY) for fetch in asked]
+        brought = [stored(fetch.chunk, B) for fetch in asked[:1] if brought_by_another]
+        asked = of(StartFetch, driven.tell(*refused, *brought, after=0.5))
+    assert driven.planner._peers.is_shunned(A, driven.now) is not brought_by_another
+
+
 def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
     settings = PlannerSettings()
     assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [4, 4, 7, 10, 10]
