@@ -17,11 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.main import main
+from tests.e2e.fork_server import ForkServer, Process, fork_server
 from tests.servers import free_port
 
 LOOK_S = 0.05
@@ -57,26 +59,46 @@ def set_up(*words: str | Path) -> None:
     assert code == 0, f"{words}: {code}\n{out.getvalue()}"
 
 
+PROGRAM = ("-m", "gossipd")
+_fork_server: ContextVar[ForkServer | None] = ContextVar("fork server", default=None)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Daemons that start in the block are forked, and need no second of imports each. Not for what is measured."""
+    with fork_server() as server:
+        before = _fork_server.set(server)
+        try:
+            yield
+        finally:
+            _fork_server.reset(before)
+
+
 class Daemon:
     """One host's directory, and its process while it runs."""
 
     def __init__(self, home: Path, name: str, rack: str, port: int, environment: dict[str, str]) -> None:
         self.home, self.name, self.rack, self.port = home, name, rack, port
         self.environment = environment
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.client = StatusClient(home / "gossipd.sock")
 
     @property
     def config(self) -> Path:
         return self.home / "gossipd.toml"
 
-    def start(self, program: tuple[str, ...] = ("-m", "gossipd")) -> None:
+    def start(self, program: tuple[str, ...] | None = None) -> None:
+        """Its process: of that program of Python's; without one, in ``forking``, forked."""
         assert self.process is None
-        log = (self.home / "log").open("ab")
         environment = {**os.environ, **self.environment}
-        command = [sys.executable, *program, "run", "--config", str(self.config)]
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        log.close()
+        words = ["run", "--config", str(self.config)]
+        server = _fork_server.get() if program is None and "LD_PRELOAD" not in environment else None
+        with (self.home / "log").open("ab") as log:
+            if server is not None:
+                self.process = server.start(words, environment=environment, log=log.fileno())
+            else:
+                command = [sys.executable, *(program or PROGRAM), *words]
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:
         until(f"{self.name} is ready", lambda: self.try_status() is not None)

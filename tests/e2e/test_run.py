@@ -25,7 +25,7 @@ import pytest
 from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
 from gossipd.identity.key_files import read_key_ring
 from membership.seal import KeyRing
-from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import PROGRAM, Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
 from tests.e2e.toy import make_model
 from tests.servers import free_port
 
@@ -61,7 +61,7 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     notify.settimeout(60)
     port = free_port()
     daemon = alone.add("one", "rack-1", NOTIFY_SOCKET=str(tmp_path / "notify"), GOSSIPD_STATUS__METRICS_PORT=str(port))
-    daemon.start()
+    daemon.start(PROGRAM)
     assert b"READY=1" in notify.recv(4096)
     daemon.wait_ready()
     assert daemon.process is not None
