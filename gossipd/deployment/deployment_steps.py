@@ -1,8 +1,8 @@
 """The steps of one deployment on this host, from a statement to a published directory.
 
 What lives here: what each step asks for, what its end leads to, and when it is tried again. What does not: the tables
-of steps and states (``states``), which deployments there are (``deployment_table``), which chunk comes from where (the
-planner).
+of steps and states (``states``), whom the manifest is asked of (``pull_turns``), which deployments there are
+(``deployment_table``), which chunk comes from where (the planner).
 
 A life ends by a failure, a cancel, a removal or an eviction, in any step. Work that is under way then is
 abandoned, and its end is waited for: the store cannot be cut short. Only then what is not published is deleted, and
@@ -27,6 +27,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState
+from gossipd.deployment.pull_turns import PullTurns
 from gossipd.deployment.statement import STOPS, Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
@@ -69,11 +70,7 @@ class DeploymentSteps:
         self._given: Manifest | None = None
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
-        self._pull_delay_s = 0.0
-        self._pulls_begun = 0
-        self._pull_signer: bytes | None = None
-        """Whose share of the pulls the one under way takes."""
-        self._refused_count = 0
+        self._pull_turns = PullTurns(context, record.id, holders)
         self._is_from_disk = False
         self.frees_next = False
         """When it is opened next, what is here and wanted no longer goes."""
@@ -203,7 +200,7 @@ class DeploymentSteps:
             self._ask(Step.DELETE, self.id, self._is_removed_everywhere)
         elif self._begins_next:
             self._begins_next = False
-            self._pull_delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
+            self._pull_turns.begin()
             given, self._given = self._given, None
             if given is not None:
                 self._accepted(given)
@@ -250,31 +247,19 @@ class DeploymentSteps:
             self._ask(self.step, *self._fields)
 
     def _pull(self, now: float) -> None:
-        context = self._context
-        words = context.unproven.of(self.id) or [self.record.statement]
-        peer = self.holders.choose(context.roster.live())
-        if peer is None:
-            self._pull_later(now)
-            return
-        self._pull_signer = context.pulls.begin([one.signer for one in words])
-        if self._pull_signer is None:
+        asked = self._pull_turns.take(self.record.statement, now)
+        if asked is None:
             self._enter(Step.PULL)
-            context.retries[self.id] = now + context.settings.pull_turn_s
-            return
-        self._pulls_begun += 1  # signers may differ about the size, and one of them lie
-        self._ask(Step.PULL, self.id, peer, words[self._pulls_begun % len(words)].manifest_bytes)
-
-    def _pull_later(self, now: float) -> None:
-        self._enter(Step.PULL)
-        self._context.retries[self.id] = now + self._pull_delay_s
-        self._pull_delay_s = min(2 * self._pull_delay_s, self._context.settings.pull_retry_max_s)
+        else:
+            self._ask(Step.PULL, self.id, *asked)
 
     def _look_further(self, now: float) -> None:
         """What was found is not the manifest."""
         if self._is_from_disk:
             self._pull(now)
         else:
-            self._pull_later(now)
+            self._enter(Step.PULL)
+            self._pull_turns.wait(now)
 
     # ---- how work ended ------------------------------------------------------------------------------
 
@@ -282,9 +267,8 @@ class DeploymentSteps:
         """See WorkOwner."""
         assert event.work == self._work
         self._work = None
-        if self._pull_signer is not None and self.step is Step.PULL:
-            self._context.pulls.end(self._pull_signer)
-            self._pull_signer = None
+        if self.step is Step.PULL:
+            self._pull_turns.end()
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
@@ -375,9 +359,7 @@ class DeploymentSteps:
         if self._is_from_disk:
             is_final, words = error.code not in _ROTTEN, "kept manifest is damaged"
         else:
-            self._refused_count += event.is_as_announced
-            is_final = self._refused_count >= self._context.settings.pulls_refused_max
-            words = "manifest came wrong"
+            is_final, words = self._pull_turns.is_last_refusal(event.is_as_announced), "manifest came wrong"
         self._context.warning(words, deployment=short(self.id), code=error.code)
         if is_final:
             self._fail(error)

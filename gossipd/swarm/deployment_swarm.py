@@ -1,7 +1,8 @@
 """One deployment on this host: everything heard about it, and what to do next.
 
-What lives here: the wiring of the parts of one deployment. What does not: their rules, and what deployments share
-(``planner``: peers, election, link).
+What lives here: the wiring of the parts of one deployment, and what each event means to them. What does not: their
+rules, what is looked at a few times a second (``maintenance``), and what deployments share (``planner``: peers,
+election, link).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
+from gossipd.swarm.link_times import LinkTimes
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.peers import Peers
@@ -37,12 +39,7 @@ from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stall_detector import StallWatch
 from membership.member import NodeId
 
-_CHUNK_TIME_FALLBACK_S = 0.05
-_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
-_TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
 _SPARE_WAITS = 4 / 3  # of ``late_wait_s``: two thirds of what an importer is waited for
-_TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
-_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,6 @@ class DeploymentSwarm:
         self._rng = rng
         self.own = own
         self.peers = peers
-        self.link = link
         size = event.shape.chunk_count
         self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now, wanted=event.wanted)
         self.interests = Interests(size, self.replica.wanted.as_int())
@@ -99,38 +95,13 @@ class DeploymentSwarm:
         self.is_paused = False
         self.probe_asked = False
         self.reads_begun = False
-        self._link_version = -1
-        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # seconds that a chunk takes on this host's link
-        # How long to leave busy and silent peers alone: what a chunk takes, or the time that the first chunks have been
-        # under way. Announcements do not wait for that: after a slow start others would read the same chunks.
-        self.pause_s = _CHUNK_TIME_FALLBACK_S
-        self.late_wait_s = 0.0  # how long to leave a chunk to hosts of a lower rank
-        self.batch_s = settings.batch_s_min  # how long urgent announcements wait for more
-        self._flows = settings.flows(size)
-        self.window_min = self.window_max = self._flows
-        self.tick_interval_s = _TICK_S_MIN
-        self.measure()
+        self.times = LinkTimes(settings, event.shape, link, peers)
         self._wanted_of: tuple[Collection[NodeId], int] = ((), -1)  # what ``_wanted_peers`` was computed of
         self._wanted_peers: set[NodeId] = set()
         self.upkeep_s = -math.inf
         self.upkeep_version = -1
         if not self.replica.missing_count:
             self.commands.append(events.FinishModel(self.deployment))
-
-    def measure(self) -> None:
-        """Take over what the link and the peers have shown since the last plan."""
-        if self.link.version != self._link_version:
-            self._link_version = self.link.version
-            self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes_mean, _CHUNK_TIME_FALLBACK_S)
-            self.pause_s = max(self.chunk_time_s, self.link.waited_s)
-            self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
-            settings = self.settings
-            self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
-            self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
-            most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
-            self.window_max = min(settings.fetches_max, most)
-        usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
-        self.late_wait_s = self.settings.late_wait * usual_s
 
     def _present(self) -> int:
         """Bits of the chunks that need not leave storage for this host."""
@@ -168,7 +139,7 @@ class DeploymentSwarm:
                 if supplier not in self.roles.rack_peers:
                     self.import_window.arrived(event.elapsed_s)
         elif supplier is SOURCE:
-            self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
+            self.reader.read_ended(event.elapsed_s, self.times.chunk_time_s)
         if not self.replica.store(chunk, now):
             return
         if supplier not in (LOCAL, COPIED):
@@ -238,7 +209,7 @@ class DeploymentSwarm:
             return
         self.demand.want([chunk])
         self.reader.rebuild(self._present())
-        self.demand.consider(chunk, now, self.late_wait_s)
+        self.demand.consider(chunk, now, self.times.late_wait_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
 
@@ -249,7 +220,7 @@ class DeploymentSwarm:
                 del self._promised[chunk]
                 self.announcements.lost(chunk)
             self.demand.want([chunk])
-            self.demand.consider(chunk, now, self.late_wait_s)
+            self.demand.consider(chunk, now, self.times.late_wait_s)
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: events.FailReason, now: float) -> None:
         """A fetch from a peer ended without its chunk."""
@@ -336,7 +307,7 @@ class DeploymentSwarm:
             self.reader.rebuild(self._present())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
-        late_wait_s, wanted, consider = self.late_wait_s, self.demand.wanted, self.demand.consider
+        late_wait_s, wanted, consider = self.times.late_wait_s, self.demand.wanted, self.demand.consider
         for chunk in chunks:
             if chunk in wanted:
                 consider(chunk, now, late_wait_s)
@@ -385,17 +356,17 @@ class DeploymentSwarm:
     def spare_s(self) -> float:
         """How much sooner this host may ask for what is others' turn, because its link idles and theirs may be slower.
         Not where links are equal: a second import costs its rack's uplink."""
-        idles = not self.wants_fetches and self.replica.fetches + self.replica.reads < self.window_min
-        return _SPARE_WAITS * self.late_wait_s if idles and self.arrival_rates.behind else 0.0
+        idles = not self.wants_fetches and self.replica.fetches + self.replica.reads < self.times.window_min
+        return _SPARE_WAITS * self.times.late_wait_s if idles and self.arrival_rates.behind else 0.0
 
     def _window(self, backlog: int) -> int:
-        return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
+        return min(self.times.window_max, self.times.window_min + int(backlog * self.settings.backlog_share))
 
     def window_of_rack_peers(self) -> int:
         """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us."""
         counts, listened = self.availability.counts, self.subscriptions.asked_s
         known = [counts.get(node, 0) for node in self.roles.rack_peers if node in listened]
-        return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
+        return self._window(max(0, self.replica.held_count - max(known))) if known else self.times.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
@@ -403,12 +374,12 @@ class DeploymentSwarm:
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         window = self.fetch_window()
         if self.arrival_rates.is_own_behind:
-            window = min(window, self.window_min + 3)  # its link is full: more takes from others' uplinks only
+            window = min(window, self.times.window_min + 3)  # its link is full: more takes from others' uplinks only
         count = min(room, window - under_way)
         if count <= 0 or not replica.missing_count:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
-        picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
+        picked = self.scheduler.pick(count, now, self.times.pause_s, imports_max=imports_max)
         for chunk, node, behind in picked:
             self.start_fetch(chunk, node, now, behind=behind)
         return len(picked)
@@ -435,12 +406,7 @@ class DeploymentSwarm:
     def start_fetch(self, chunk: int, node: NodeId, now: float, *, behind: int | None = None) -> None:
         """Ask one peer for one chunk."""
         self.replica.start(chunk, node, now)
-        self.commands.append(events.StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
-
-    def fetch_timeout_s(self) -> float:
-        """How long a fetch that begins now may take."""
-        first_s = self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
-        return max(self.settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self.peers.usual_s or first_s)
+        self.commands.append(events.StartFetch(self.deployment, chunk, node, self.times.fetch_timeout_s(), behind))
 
     def judge_rates(self, now: float) -> frozenset[NodeId]:
         """The hosts whose links are slower, this one perhaps among them. To the only quick host of a rack its rack
@@ -501,24 +467,7 @@ class DeploymentSwarm:
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""
-        self.commands.extend(self.announcements.flush(now, self.batch_s, free_slots))
-
-    def report(self, *, alone: bool, now: float) -> None:
-        """Report why no chunk comes, or that chunks come again."""
-        reason = None
-        if self.replica.missing_count and not self.is_paused:
-            holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
-            readers = bool(self.reader.readers)
-            reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
-        if reason is not self.stall.reported:
-            self.stall.reported = reason
-            self.commands.append(events.ReportStall(self.deployment, reason))
-
-    def probe_if_reader(self) -> None:
-        """A source reader probes its source once before it relies on it."""
-        if self.own.node in self.reader.readers and self.reader.readable is None and not self.probe_asked:
-            self.probe_asked = True
-            self.commands.append(events.ProbeSource(self.deployment))
+        self.commands.extend(self.announcements.flush(now, self.times.batch_s, free_slots))
 
     def subscribe(self, now: float) -> None:
         """Subscribe to neighbours while chunks are missing, and no longer."""
@@ -528,7 +477,7 @@ class DeploymentSwarm:
         wanted = self._wanted_peers
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
         ask, drop = self.subscriptions.refresh(
-            wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
+            wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.times.pause_s
         )
         self.commands += [events.StartSubscription(node, self.deployment) for node in ask]
         self.commands += [events.EndSubscription(node, self.deployment) for node in drop]
@@ -536,11 +485,11 @@ class DeploymentSwarm:
     def next_deadline(self, now: float) -> float:
         """When a plan has something to do that neither an event nor a tick announces."""
         deadline = math.inf
-        if (announcements := self.announcements.next_deadline(self.batch_s)) is not None:
+        if (announcements := self.announcements.next_deadline(self.times.batch_s)) is not None:
             deadline = announcements
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         # No event says that a busy peer is worth another request.
         if self.scheduler.all_busy and self.wants_fetches:
-            deadline = min(deadline, now + max(0.005, self.pause_s / 2))
+            deadline = min(deadline, now + max(0.005, self.times.pause_s / 2))
         return deadline

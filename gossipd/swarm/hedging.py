@@ -47,7 +47,7 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float, *, late_s: float = 0.0)
         if replica.holds(chunk):
             continue  # one of two flights has delivered; this one's cancellation is not confirmed yet
         holders = near or swarm.availability.far_holders(chunk)
-        found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
+        found = swarm.scheduler.supplier(holders, now, swarm.times.pause_s, but=first)
         if found is not None:
             swarm.peers.started(found[1])
             swarm.start_fetch(chunk, found[1].view.node, now)

@@ -1,11 +1,11 @@
-"""The part of a swarm's plan that runs a few times a second, not at every event: roles, slow hosts, lost requests.
+"""What a swarm looks at a few times a second, not at every event: roles, slow hosts, lost requests, stalls.
 
 What lives here: functions over one ``DeploymentSwarm``. What does not: any reaction to a single chunk or message.
 """
 
 from __future__ import annotations
 
-from gossipd.core.events import CancelFetch, FailReason
+from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStall
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 from gossipd.swarm.rendezvous import bucket_of
@@ -18,12 +18,13 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     counts = swarm.availability.counts
     rack_peers = sum(1 for node in swarm.roles.rack_peers if counts.get(node))
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
-    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
+    each = -(-swarm.times.window_max // max(1, rack_peers))
+    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, each)
     slow_hosts, replica = swarm.slow_hosts, swarm.replica
     if swarm.interests.is_uniform:  # else a host that wants little would pass for one that is behind
         slow_hosts.look(
             swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
-            held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
+            held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.times.chunk_time_s, now=now,
         )  # fmt: skip
     swarm.scheduler.slow = slow_hosts.others
     slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
@@ -38,16 +39,23 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     swarm.reader.set_classes(roles.class_of)
     swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
     swarm.demand.set_places(
-        roles.places, roles.rack_places, now, swarm.late_wait_s,
+        roles.places, roles.rack_places, now, swarm.times.late_wait_s,
         line_of=bucket_of if roles.class_of is None else roles.line_of,
     )  # fmt: skip
-    swarm.probe_if_reader()
+    _probe_if_reader(swarm)
     return True
+
+
+def _probe_if_reader(swarm: DeploymentSwarm) -> None:
+    """A source reader probes its source once before it relies on it."""
+    if swarm.own.node in swarm.reader.readers and swarm.reader.readable is None and not swarm.probe_asked:
+        swarm.probe_asked = True
+        swarm.commands.append(ProbeSource(swarm.deployment))
 
 
 def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
     """End the requests that the adapter has not ended, so that they do not block their chunks for ever."""
-    limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
+    limit_s = _LOST_AFTER * swarm.times.fetch_timeout_s()
     read_limit_s = swarm.reader.lost_s()
     for chunk, flights in list(swarm.replica.flights.items()):
         for flight in list(flights):
@@ -58,3 +66,15 @@ def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
             elif age_s > limit_s:
                 swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
                 swarm.fetch_failed(chunk, flight.supplier, FailReason.SLOW, now)
+
+
+def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
+    """Report why no chunk comes, or that chunks come again."""
+    reason = None
+    if swarm.replica.missing_count and not swarm.is_paused:
+        holders = bool(swarm.demand.near or swarm.demand.imports or swarm.replica.fetches)
+        readers = bool(swarm.reader.readers)
+        reason = swarm.stall.judge(swarm.replica, now=now, alone=alone, holders=holders, readers=readers)
+    if reason is not swarm.stall.reported:
+        swarm.stall.reported = reason
+        swarm.commands.append(ReportStall(swarm.deployment, reason))

@@ -53,7 +53,7 @@ from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 from gossipd.swarm.hedging import hedge
-from gossipd.swarm.maintenance import give_up_lost, refresh_roles
+from gossipd.swarm.maintenance import give_up_lost, refresh_roles, report_stall
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -212,7 +212,7 @@ class Planner:
         swarms = self._planned()
         read_priority = -1  # the highest priority among deployments that are being read
         for swarm in swarms:
-            swarm.measure()
+            swarm.times.measure()
             if swarm.may_read():
                 swarm.plan_reads(self._surroundings, now, yields=swarm.priority < read_priority)
                 if read_priority < 0 and swarm.is_being_read(now):
@@ -263,7 +263,7 @@ class Planner:
         late_s = now - self._tick_due_s() if self._tick_s > -math.inf else 0.0
         self._late_s = max(late_s, _LATE_KEPT * self._late_s)
         self._tick_s = now
-        self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
+        self._tick_interval_s = min((swarm.times.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         wants = not self._swarms or any(swarm.replica.missing_count for swarm in self._swarms.values())
         if not wants and now >= self._heard_s + _REST_AFTER_S:
             self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
@@ -298,7 +298,7 @@ class Planner:
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 is_alone = self._is_alone(around, now) if is_alone is None else is_alone
-                swarm.report(alone=is_alone, now=now)
+                report_stall(swarm, alone=is_alone, now=now)
 
     def _planned(self) -> list[DeploymentSwarm]:
         """Those that have had roles, by priority; until then nothing is decided for a deployment."""
@@ -321,7 +321,7 @@ class Planner:
         swarms = self._swarms.values()
         window = max(max(swarm.fetch_window(), swarm.window_of_rack_peers()) for swarm in swarms)
         self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
-        between = self.settings.handling_s / 2 / min(swarm.chunk_time_s for swarm in swarms)
+        between = self.settings.handling_s / 2 / min(swarm.times.chunk_time_s for swarm in swarms)
         slots = min(self.settings.slots_max, max(self.settings.slots_min, round(self._window + between)))
         if slots != self._slots:
             self._slots = slots
@@ -343,7 +343,7 @@ class Planner:
         """What one of the smallest chunks in flight takes on this host's link; 0 when none is, or that is not known."""
         if not self._link.rate:
             return 0.0
-        return min((swarm.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
+        return min((swarm.times.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
 
     def listens_to(self, node: NodeId) -> bool:
         """Whether some deployment has a subscription at that node, and so a connection to it."""

@@ -156,7 +156,7 @@ def test_a_host_says_what_a_chunk_takes_while_some_come_and_only_when_it_knows()
     for _ in range(40):
         flying = list(driven.planner._swarms[DEPLOYMENT].replica.flights)
         driven.tell(stored(flying[0], A), after=0.05)
-    assert driven.planner.chunk_time_s() == driven.planner._swarms[DEPLOYMENT].chunk_time_s > 0.0
+    assert driven.planner.chunk_time_s() == driven.planner._swarms[DEPLOYMENT].times.chunk_time_s > 0.0
     driven.tell(DeploymentClosed(DEPLOYMENT))
     assert driven.planner.chunk_time_s() == 0.0
 
@@ -340,7 +340,7 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
     swarm = driven.planner._swarms[DEPLOYMENT]
     swarm.reader.readable = False  # what begins here would be told at once as well
-    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(swarm.batch_s + 0.05, step=0.05))
+    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(swarm.times.batch_s + 0.05, step=0.05))
     assert [message.peers for message in ended if chunk not in message.reading] == [(node(50),)]
     assert not any(message.added for message in ended)
 

@@ -1,0 +1,67 @@
+"""When the manifest of one deployment is asked for, and of whom: turns, growing pauses, and an end of refusals.
+
+What lives here: the next host and size to ask for, and the time of the next turn. What does not: the order of hosts
+(``holders``), each signer's share of pulls (``unproven.PullShares``), and what is done with a manifest that has come
+(``deployment_steps``).
+"""
+
+from __future__ import annotations
+
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.holders import Holders
+from gossipd.deployment.statement import Statement
+from membership.member import NodeId
+
+
+class PullTurns:
+    """Of one deployment. The time of the next turn is kept among the context's ``retries``."""
+
+    def __init__(self, context: BrainContext, deployment: DeploymentId, holders: Holders) -> None:
+        self._context = context
+        self._deployment = deployment
+        self._holders = holders
+        self._delay_s = 0.0
+        self._begun = 0
+        self._signer: bytes | None = None
+        """Whose share of the pulls the one under way takes."""
+        self._refused_count = 0
+
+    def begin(self) -> None:
+        """A new life: short pauses, nothing refused."""
+        self._delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
+
+    def take(self, last: Statement, now: float) -> tuple[NodeId, int] | None:
+        """The host to ask now, and the bytes that its manifest may have; None when that must wait.
+
+        Args:
+            last: the deployment's last statement that is believed or told, for when none is unproven.
+        """
+        context = self._context
+        words = context.unproven.of(self._deployment) or [last]
+        peer = self._holders.choose(context.roster.live())
+        if peer is None:
+            self.wait(now)
+            return None
+        self._signer = context.pulls.begin([one.signer for one in words])
+        if self._signer is None:
+            context.retries[self._deployment] = now + context.settings.pull_turn_s
+            return None
+        self._begun += 1  # signers may differ about the size, and one of them lie
+        return peer, words[self._begun % len(words)].manifest_bytes
+
+    def wait(self, now: float) -> None:
+        """Nobody has it: another turn after a pause, which doubles."""
+        self._context.retries[self._deployment] = now + self._delay_s
+        self._delay_s = min(2 * self._delay_s, self._context.settings.pull_retry_max_s)
+
+    def end(self) -> None:
+        """What was asked for has come, or will not: free the signer's share."""
+        if self._signer is not None:
+            self._context.pulls.end(self._signer)
+            self._signer = None
+
+    def is_last_refusal(self, is_as_announced: bool) -> bool:
+        """A manifest was refused: whether the deployment fails by it. Only those with the announced content count."""
+        self._refused_count += is_as_announced
+        return self._refused_count >= self._context.settings.pulls_refused_max

@@ -1,0 +1,61 @@
+"""How long things may take in one deployment, and how many at once, by what this host's link and the peers have shown.
+
+What lives here: the time of a chunk, pauses, waits, timeouts, and the bounds of the window of fetches. What does not:
+the measuring (``bandwidth_meter``, ``peers``), and what is done in that time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gossipd.core.model import Shape
+from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.settings import PlannerSettings
+
+_CHUNK_TIME_FALLBACK_S = 0.05
+_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
+_TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
+_TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
+_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
+
+
+class LinkTimes:
+    """Of one deployment; ``measure`` is called before each plan."""
+
+    def __init__(self, settings: PlannerSettings, shape: Shape, link: BandwidthMeter, peers: Peers) -> None:
+        self._settings = settings
+        self._shape = shape
+        self._link = link
+        self._peers = peers
+        self._link_version = -1
+        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # seconds that a chunk takes on this host's link
+        # How long to leave busy and silent peers alone: what a chunk takes, or the time that the first chunks have been
+        # under way. Announcements do not wait for that: after a slow start others would read the same chunks.
+        self.pause_s = _CHUNK_TIME_FALLBACK_S
+        self.late_wait_s = 0.0  # how long to leave a chunk to hosts of a lower rank
+        self.batch_s = settings.batch_s_min  # how long urgent announcements wait for more
+        self._flows = settings.flows(shape.chunk_count)
+        self.window_min = self.window_max = self._flows
+        self.tick_interval_s = _TICK_S_MIN
+        self.measure()
+
+    def measure(self) -> None:
+        """Take over what the link and the peers have shown since the last plan."""
+        if self._link.version != self._link_version:
+            self._link_version = self._link.version
+            self.chunk_time_s = self._link.chunk_time_s(self._shape.chunk_bytes_mean, _CHUNK_TIME_FALLBACK_S)
+            self.pause_s = max(self.chunk_time_s, self._link.waited_s)
+            self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
+            settings = self._settings
+            self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
+            self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
+            most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
+            self.window_max = min(settings.fetches_max, most)
+        usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
+        self.late_wait_s = self._settings.late_wait * usual_s
+
+    def fetch_timeout_s(self) -> float:
+        """How long a fetch that begins now may take."""
+        first_s = self._shape.chunk_bytes / self._settings.fetch_rate_min
+        return max(self._settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self._peers.usual_s or first_s)
