@@ -80,7 +80,7 @@ def open_storage(url: SourceUrl) -> Any:
     try:
         profile = AwsCredentials().options(url.scheme, url.shown) or GoogleCredentials().options(url.scheme, url.shown)
         clear = allows_clear_text(url, profile.get("endpoint", ""))
-        client = _CLIENT_OPTIONS | {"allow_http": clear} | client_options(url.scheme, url.host, os.environ)
+        client = _CLIENT_OPTIONS | {"allow_http": clear} | client_options(url.scheme, url.host, os.environ, profile)
         options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES, **profile}
         return from_url(f"{url.text.rstrip('/')}/", **options)
     except SourceError as error:

@@ -20,6 +20,7 @@ from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.publish.errors import StorageError
 from gossipd.publish.selection import Selection, pattern_for
+from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.proxies import storage_proxy
 
@@ -91,7 +92,7 @@ def _aws_client(url: SourceUrl) -> Any:
     from botocore.config import Config
     from botocore.session import get_session
 
-    proxy = storage_proxy(url.scheme, url.host, os.environ)
+    proxy = storage_proxy(url.scheme, url.host, os.environ, AwsCredentials().options(url.scheme, url.shown))
     is_public = os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE
     config = Config(
         proxies={} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url),

@@ -11,10 +11,12 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
+from gossipd.manifest.source_url import WEB_SCHEMES
 from gossipd.sources.errors import SourceRegionError
 from gossipd.sources.location import endpoint
+from gossipd.sources.proxies import storage_proxy
 from gossipd.sources.refusals import bucket_of, in_region, region_in
 
 TIMEOUT_S = 5.0  # it only improves a sentence
@@ -39,7 +41,9 @@ def ask_region(bucket: str) -> str | None:
     base = endpoint("s3") or f"https://s3.{region}.amazonaws.com"
     request = Request(f"{base.rstrip('/')}/{quote(bucket)}", method="HEAD", headers={"User-Agent": "gossipd"})
     try:
-        with build_opener(_Stays).open(request, timeout=TIMEOUT_S) as answer:
+        proxy = storage_proxy("s3", bucket, os.environ)
+        proxies = ProxyHandler({} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url))
+        with build_opener(_Stays, proxies).open(request, timeout=TIMEOUT_S) as answer:
             found = answer.headers.get(_HEADER)
     except HTTPError as error:
         found = error.headers.get(_HEADER)

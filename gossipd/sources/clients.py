@@ -99,14 +99,14 @@ class Clients:
             "timeout": f"{timeout_s * 1000:.0f}ms",
             "user_agent": "gossipd",
             "allow_http": allows_clear_text(location.source, profile.get("endpoint", "")),
-            **_proxy_options(location),
+            **_proxy_options(location, profile),
         }
         return {"client_options": client, "retry_config": {"max_retries": 0}, **profile}
 
 
-def _proxy_options(location: Location) -> dict[str, str]:
+def _proxy_options(location: Location, profile: dict[str, Any]) -> dict[str, str]:
     try:
-        return client_options(location.source.scheme, location.source.host, os.environ)
+        return client_options(location.source.scheme, location.source.host, os.environ, profile)
     except ProxyError as error:
         raise errors.SourceProxyError(location.shown, f"{error}, in this daemon's environment") from None
 

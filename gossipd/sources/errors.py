@@ -40,9 +40,15 @@ class SourceError(RemoteError):
         """Of the file in the manifest, where the error is about one; set by the reader."""
         self.said = ""
         """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
+        self.is_page = False
+        """Something came in place of the range, which may be a page."""
         self.retry_after_s = retry_after_s
         self.is_too_many = False
         """Status 429: the number of requests in a time, not of those at once, is too high."""
+
+    def came_through(self, way: str) -> None:
+        """Name what stands between, which may be to blame."""
+        self.args = (f"{self}; it came through {way}",)
 
 
 class SourceShortError(SourceError):
@@ -272,20 +278,20 @@ class SourceCancelledError(SourceError):
     reason = FailReason.CANCELLED
 
 
+TOO_MANY = 429
+PROXY_CREDENTIALS = 407
 # The first matching row decides.
 _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
     ((429, 503), SourceBusyError, "the server is busy"),
-    ((407,), SourceProxyError, "the proxy of this host's environment asks for credentials, or other ones"),
+    ((PROXY_CREDENTIALS,), SourceProxyError, "the proxy of this host's environment asks for other credentials"),
     ((401, 403), SourceAuthError, "access refused; see this host's credentials for it"),
+    ((511,), SourceProxyError, "the network asks to sign in"),
     ((404, 410), SourceNotFoundError, "not there"),
     ((416,), SourceTruncatedError, "the object ends before the range begins"),
     (range(300, 400), SourceRedirectError, "the server redirects; name the final address as the source"),
     ((408, 421, 425), SourceUnreachableError, "the server asks for the request once more"),  # as their RFCs say
     (range(500, 600), SourceUnreachableError, "the server failed"),
 )
-
-
-TOO_MANY = 429
 
 
 def from_status(status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:

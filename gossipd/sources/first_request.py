@@ -114,6 +114,10 @@ def check_rate(what: str, received: int, waited_s: float, settings: SourceSettin
 
 def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> Head:
     """Raises a SourceError for any answer but the wanted range, or the whole of an object that is small enough."""
+    if response.getheader("X-Squid-Error") and response.status != errors.PROXY_CREDENTIALS:
+        if response.status < 500:
+            raise errors.SourceProxyError(what, f"the proxy on the way refuses it (status {response.status})")
+        raise errors.SourceUnreachableError(what, f"the proxy on the way cannot reach it (status {response.status})")
     if response.status not in (200, 206):
         error = errors.from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
         if isinstance(error, errors.SourceRedirectError):
@@ -138,7 +142,9 @@ def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, 
     if length is not None and length != wanted.object_bytes:
         said = f"the server answered a range request with {length} bytes (status 200), the object has "
         if (response.getheader("Content-Type") or "").startswith("text/html") and not what.endswith((".html", ".htm")):
-            raise errors.SourceRangeError(what, f"{said}{wanted.object_bytes}: a page")
+            page = errors.SourceRangeError(what, f"{said}{wanted.object_bytes}: a page")
+            page.is_page = True
+            raise page
         kind = errors.SourceTruncatedError if length < wanted.object_bytes else errors.SourceLongError
         raise kind(what, f"{said}{wanted.object_bytes}: another object, or a page")
     is_wanted_whole = wanted.length == wanted.object_bytes

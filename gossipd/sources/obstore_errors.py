@@ -38,11 +38,11 @@ _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (FileNotFoundError, errors.SourceNotFoundError, "not there"),
     (exceptions.UnauthenticatedError, errors.SourceAuthError, "access refused; see this host's credentials for it"),
     (exceptions.PermissionDeniedError, errors.SourceAuthError, "access refused; see this host's credentials for it"),
-    (exceptions.NotSupportedError, errors.SourceNoRangesError, _WHOLE_OBJECT),
 )
 # Words of obstore's text, where there is nothing better; the first that occurs decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("Received redirect without LOCATION", errors.SourceRegionError, "the bucket is in another region; set AWS_REGION"),
+    ("NotPartial", errors.SourceNoRangesError, _WHOLE_OBJECT),
     ("StartTooLarge", errors.SourceTruncatedError, "the object ends before the range begins"),
     ("TimedOut", errors.SourceSlowError, "no answer within the time-out"),
     ("kind: Timeout", errors.SourceSlowError, "no answer within the time-out"),
@@ -110,7 +110,9 @@ def _by_words(text: str, what: str) -> SourceError:
         return errors.SourceRangeError(what, "the server sent another range than was asked for")
     for word, kind, why in _WORDS:
         if word in text:
-            return kind(what, why)
+            error = kind(what, why)
+            error.is_page = why == _WHOLE_OBJECT
+            return error
     return errors.SourceUnreachableError(what, "the read failed")
 
 

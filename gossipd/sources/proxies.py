@@ -19,9 +19,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from gossipd.manifest.source_url import WEB_SCHEMES
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.sources.location import ENDPOINT_VARIABLES, family
 
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -35,6 +36,7 @@ _METADATA = (
     "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23", "metadata.google.internal",
     "metadata", "168.63.129.16",
 )  # fmt: skip
+_NO_PROFILE: Mapping[str, Any] = {}
 _PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[0-9]{1,5})")
 
 
@@ -53,6 +55,11 @@ class Proxy:
     credentials: tuple[str, str] | None = field(default=None, repr=False)
     """Name and password."""
     variable: str = field(default="", compare=False)
+
+    @property
+    def shown(self) -> str:
+        """For messages."""
+        return f"the proxy {self.host}:{self.port} of {self.variable}"
 
     @property
     def authorization(self) -> str:
@@ -76,29 +83,47 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
     return _parse(name, environment[name])
 
 
-def storage_proxy(scheme: str, bucket: str, environment: Mapping[str, str]) -> Proxy | None:
-    """The same for the servers that hold a bucket. Raises ProxyError."""
-    return proxy_for(*_storage(scheme, bucket, environment), environment)
+def storage_proxy(
+    scheme: str, bucket: str, environment: Mapping[str, str], profile: Mapping[str, Any] = _NO_PROFILE
+) -> Proxy | None:
+    """The same for the servers that hold a bucket. ``profile``: what AWS' files say of ``region`` and ``endpoint``,
+    where the environment says nothing. Raises ProxyError."""
+    return proxy_for(*_storage(scheme, bucket, environment, profile), environment)
 
 
-def client_options(scheme: str, bucket: str, environment: Mapping[str, str]) -> dict[str, str]:
+def answering_proxy(source: SourceUrl, environment: Mapping[str, str]) -> Proxy | None:
+    """The proxy that may itself have given an answer of the source's, as there is no TLS between. Raises ProxyError."""
+    if source.scheme in WEB_SCHEMES:
+        place = source.scheme, source.host, source.port
+    elif family(source.scheme) in ENDPOINT_VARIABLES:
+        place = _storage(source.scheme, source.host, environment, _NO_PROFILE)
+    else:
+        return None
+    return proxy_for(*place, environment) if place[0] == "http" else None
+
+
+def client_options(
+    scheme: str, bucket: str, environment: Mapping[str, str], profile: Mapping[str, Any] = _NO_PROFILE
+) -> dict[str, str]:
     """The rule for a client of obstore, which has its own otherwise: options for the storage of a bucket's scheme.
     Servers that hand out credentials to this machine are always asked directly. Raises ProxyError.
     """
     if not any(environment.get(name) for web in WEB_SCHEMES for name in _variables(web)):
         return {}
-    proxy = storage_proxy(scheme, bucket, environment)
+    proxy = storage_proxy(scheme, bucket, environment, profile)
     if proxy is None:  # obstore has no other way to say that none is used
         return {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
     return {"proxy_url": proxy.url, "proxy_excludes": ",".join(_METADATA)}
 
 
-def _storage(scheme: str, bucket: str, environment: Mapping[str, str]) -> tuple[str, str, int]:
+def _storage(
+    scheme: str, bucket: str, environment: Mapping[str, str], profile: Mapping[str, Any]
+) -> tuple[str, str, int]:
     """Scheme, host and port of the servers that hold a bucket."""
     kind = family(scheme)
-    region = _first(environment, "AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1"
+    region = _first(environment, "AWS_REGION", "AWS_DEFAULT_REGION") or profile.get("region") or "us-east-1"
     account = _first(environment, "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT") or bucket
-    text = _first(environment, *ENDPOINT_VARIABLES[kind])
+    text = _first(environment, *ENDPOINT_VARIABLES[kind]) or profile.get("endpoint")
     text = text or _USUAL_ENDPOINTS[kind].format(region=region, account=account)
     try:
         parts = urlsplit(text)

@@ -26,7 +26,9 @@ from gossipd.sources.errors import (
     SourceCancelledError,
     SourceChangedError,
     SourceError,
+    SourceForbiddenError,
     SourceHashError,
+    SourceProxyError,
     SourceRedirectError,
     SourceWholeOnlyError,
 )
@@ -34,6 +36,7 @@ from gossipd.sources.first_request import Touched, Wanted, touch
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.pace import Turn
+from gossipd.sources.proxies import answering_proxy
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
 from gossipd.sources.web_connection import Addresses
@@ -43,6 +46,7 @@ from gossipd.sources.whole_objects import WholeObjects
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
 BROKEN_PIECE_BYTES = 32 * 1024  # at a host whose answers break off: what is lost with the connection is less
+_OURS = (SourceCancelledError, SourceForbiddenError, SourceWholeOnlyError)  # no answer is to blame
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
 Sink = Callable[[memoryview], None]
@@ -287,7 +291,10 @@ class SourceRequests:
             if location.is_on_hub:
                 self._admission.answered(location.source, request.turn)
                 raise  # it is followed
-            error = self._admission.judge_redirect(location.source, caught)
+            error = _from_way(location, self._admission.judge_redirect(location.source, caught))
+            raise error from None
+        except SourceError as caught:
+            error = caught if isinstance(caught, _OURS) else _from_way(location, caught)
             raise error from None
         except GossipdError as caught:
             error = caught
@@ -312,6 +319,17 @@ class SourceRequests:
             self._throttle.take(step)
             left -= step
         sink(piece)
+
+
+def _from_way(location: Location, error: SourceError) -> SourceError:
+    """The same error, with the proxy that may have given the answer, as a page that asks to sign in."""
+    if (proxy := answering_proxy(location.source, os.environ)) is None:
+        return error
+    if error.is_page:
+        return SourceProxyError(location.shown, f"a page came in its place, from {proxy.shown} or from the storage")
+    if proxy.shown not in str(error):
+        error.came_through(proxy.shown)
+    return error
 
 
 def _acquire(lock: threading.Lock | threading.BoundedSemaphore, job: Job, location: Location) -> None:

@@ -138,7 +138,7 @@ def ask(sock: socket.socket, location: Location, addresses: Addresses, headers: 
 def through(location: Location, addresses: Addresses) -> str:
     """The proxy that stands between, as the end of a sentence about a failure that may be its own; or nothing."""
     proxy = None if addresses else proxy_of(location.source, location.shown)
-    return f", through {_shown(proxy)}" if proxy is not None else ""
+    return f", through {proxy.shown}" if proxy is not None else ""
 
 
 def reason_of(error: Exception) -> str:
@@ -171,7 +171,7 @@ def _connect_through_proxy(location: Location, settings: SourceSettings) -> sock
     try:
         plain = _open((proxy.host, proxy.port), settings)
     except (OSError, UnicodeError) as error:
-        raise errors.SourceUnreachableError(what, f"{_shown(proxy)}: {reason_of(error)}") from None
+        raise errors.SourceUnreachableError(what, f"{proxy.shown}: {reason_of(error)}") from None
     try:
         if source.scheme == "https":
             _tunnel(plain, proxy, location, settings)
@@ -194,13 +194,13 @@ def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: So
     try:
         response = head_of(incoming, "CONNECT")
     except (http.client.HTTPException, ValueError):
-        raise errors.SourceUnreachableError(location.shown, f"{_shown(proxy)} gave no answer in HTTP") from None
+        raise errors.SourceUnreachableError(location.shown, f"{proxy.shown} gave no answer in HTTP") from None
     plain.settimeout(settings.read_timeout_s)
     if response.status == 407:
-        raise errors.SourceProxyError(location.shown, f"{_shown(proxy)} asks for credentials, or other ones")
+        raise errors.SourceProxyError(location.shown, f"{proxy.shown} asks for credentials, or other ones")
     if response.status != 200:
         raise errors.SourceUnreachableError(
-            location.shown, f"{_shown(proxy)} does not connect to {host} (status {response.status})"
+            location.shown, f"{proxy.shown} does not connect to {host} (status {response.status})"
         )
 
 
@@ -221,10 +221,6 @@ def _host_header(source: SourceUrl) -> str:
     """Without the usual port: signatures of object stores cover this header."""
     host = f"[{source.host}]" if ":" in source.host else source.host
     return host if source.port == _USUAL_PORTS[source.scheme] else f"{host}:{source.port}"
-
-
-def _shown(proxy: Proxy) -> str:
-    return f"the proxy {proxy.host}:{proxy.port} of {proxy.variable}"
 
 
 def _trusted() -> str:

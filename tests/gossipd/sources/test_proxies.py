@@ -118,6 +118,14 @@ def test_clients_of_object_stores_are_told_the_same_rule(
     assert client_options(scheme, "bucket", environment) == wanted
 
 
+def test_the_endpoint_and_region_of_a_profile_count_where_the_environment_names_none() -> None:
+    proxied = {"ALL_PROXY": "every:81", "NO_PROXY": "10.0.0.0/8 s3.eu-1.amazonaws.com"}
+    assert client_options("s3", "b", proxied, {"endpoint": "http://10.1.1.1:9000"}) == DIRECT
+    assert client_options("s3", "b", proxied, {"region": "eu-1"}) == DIRECT
+    assert client_options("s3", "b", proxied | {"AWS_REGION": "us-2"}, {"region": "eu-1"}) == PROXIED
+    assert client_options("s3", "b", {"HTTPS_PROXY": "every:81"}, {"endpoint": "http://store:9000"}) == DIRECT
+
+
 def test_machine_credentials_are_never_asked_for_through_a_proxy() -> None:
     assert {"169.254.169.254", "metadata.google.internal"} <= set(METADATA.split(","))
 

@@ -71,9 +71,9 @@ class Seat:
         return outcome
 
 
-def one_file(server: FaultServer) -> Seat:
+def one_file(server: FaultServer, settings: SourceSettings = QUICK) -> Seat:
     server.objects.update(ONE_FILE)
-    return Seat(sign(ONE_FILE, server.url))
+    return Seat(sign(ONE_FILE, server.url), settings=settings)
 
 
 def test_all_chunks_of_large_packed_and_empty_files_arrive(server: FaultServer) -> None:
@@ -256,7 +256,8 @@ def test_a_probe_asks_again_after_a_refusal(server: FaultServer) -> None:
 
 @pytest.mark.parametrize("kind", [Misbehaviour.SHORT_BODY, Misbehaviour.FLIP, Misbehaviour.RESET, Misbehaviour.HANG])
 def test_one_passing_fault_is_repaired_and_costs_one_repeat(server: FaultServer, kind: Misbehaviour) -> None:
-    seat = one_file(server)
+    read_timeout_s = 1.0 if kind is Misbehaviour.HANG else 20.0  # a slow machine is no second fault
+    seat = one_file(server, replace(QUICK, read_timeout_s=read_timeout_s, rate_grace_s=20.0))
     seat.reader.probe(seat.manifest)
     server.faults.append(Fault(kind))
     outcome = seat.read()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gossipd.core.errors import GossipdError
 from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.models import sign, write_tree
 from tests.gossipd.sources.test_reader import ONE_FILE, Seat
@@ -189,6 +190,56 @@ def test_a_tunnel_that_breaks_at_once_names_the_proxy(monkeypatch: pytest.Monkey
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         error = Seat(sign(ONE_FILE, "https://models.invalid"), allow=["https://models.invalid"]).read(0).errors[-1]
     assert f"TLS could not be set up, through the proxy 127.0.0.1:{port} of HTTPS_PROXY" in str(error)
+
+
+def said_by(monkeypatch: pytest.MonkeyPatch, answer: bytes, source: str = "http://models.invalid") -> GossipdError:
+    with answering(b"HTTP/1.1 " + answer) as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        error = Seat(sign(ONE_FILE, source), allow=[source]).read(0).errors[-1]
+    assert f"the proxy 127.0.0.1:{port} of HTTP_PROXY" in str(error)
+    return error
+
+
+PAGE = b"Content-Type: text/html\r\nContent-Length: 9\r\n\r\n<p>in</p>"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (b"200 OK\r\n" + PAGE, "E_SOURCE_PROXY"),
+        (b"511 Network Authentication Required\r\n" + PAGE, "E_SOURCE_PROXY"),
+        (b"302 Found\r\nLocation: http://portal.invalid/\r\n" + PAGE, "E_SOURCE_FORBIDDEN"),
+        (b"403 Forbidden\r\nX-Squid-Error: ERR_ACCESS_DENIED 0\r\n" + PAGE, "E_SOURCE_PROXY"),
+        (b"403 Forbidden\r\n" + PAGE, "E_SOURCE_AUTH"),
+        (b"404 Not Found\r\n" + PAGE, "E_SOURCE_NOT_FOUND"),
+        (b"502 Bad Gateway\r\n" + PAGE, "E_SOURCE_UNREACHABLE"),
+        (b"206 Partial Content\r\nContent-Range: bytes 7-7/9\r\nContent-Length: 1\r\n\r\nx", "E_SOURCE_RANGE"),
+    ],
+    ids=["page", "511", "redirect", "squid", "403", "404", "502", "range"],
+)  # fmt: skip
+def test_an_answer_that_may_be_the_proxy_s_own_names_it(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, code: str
+) -> None:
+    assert said_by(monkeypatch, answer).code == code
+
+
+def test_a_page_from_a_proxy_in_place_of_an_object_of_s3_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT", "http://store.invalid")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    page = PAGE.replace(b"\r\n\r\n", b"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nETag: x\r\n\r\n")
+    assert said_by(monkeypatch, b"200 OK\r\n" + page, "s3://bucket").code == "E_SOURCE_PROXY"
+
+
+def test_a_storage_that_the_proxy_cannot_reach_is_not_called_busy(
+    proxy: Squid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    url = f"http://{NAME}:{free_port()}"
+    error = Seat(sign(ONE_FILE, url), allow=[url]).read(0).errors[-1]
+    assert error.code == "E_SOURCE_UNREACHABLE"
+    way = f"it came through the proxy 127.0.0.1:{proxy.port} of HTTP_PROXY"
+    assert str(error).endswith(f"the proxy on the way cannot reach it (status 503); {way}")
 
 
 @contextmanager
