@@ -93,8 +93,7 @@ class EventStore:
     def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
         """One AUDIT event to that many living members at random."""
         data = wire.event(_NUMBERS[PayloadKind.AUDIT], self._node.own.node, version, key, payload)
-        for claim in self._node.roster.pick(count):
-            self._node.send_bare(claim, bytes((wire.GOSSIP,)) + data)
+        self._node.send_some(count, bytes((wire.GOSSIP,)) + data)
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
         """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
@@ -236,7 +235,7 @@ class EventStore:
         self._node.changed_s = now
         if relay:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
-            self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
+            self._node.rumours.classes[STATEMENT].add(key, data, writer, urgent=True)
 
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
@@ -251,7 +250,7 @@ class EventStore:
             if not self._progress_of[loudest]:
                 del self._progress_of[loudest]
         if relay:
-            self._node.rumours.classes[PROGRESS].add(key, data)
+            self._node.rumours.classes[PROGRESS].add(key, data, writer)
 
 
 def _mark(key: bytes, version: int) -> int:

@@ -105,7 +105,7 @@ class Forgets:
         word = self._word_of(subject, self._roster.claims[subject].record.boot)
         self.remove(subject, now)
         self.tombstones.inscribe(subject, word)
-        self._node.rumours.membership.add(("forget", subject), heard or word)
+        self._node.rumours.membership.add(("forget", subject), heard or word, subject)
 
     def _word_of(self, subject: Handle, boot: int) -> bytes:
         node = self._node

@@ -73,7 +73,7 @@ class Judge:
         roster.put(claim, now)
         node.changed_s = now
         if relay or suspicion is not None:
-            node.rumours.membership.add(("alive", handle), data, urgent=True)
+            node.rumours.membership.add(("alive", handle), data, handle, urgent=True)
             if suspicion is not None:
                 node.gossip_due = True
         if suspicion is not None:
@@ -97,7 +97,7 @@ class Judge:
         node = self._node
         if incarnation < node.own.incarnation or node.has_left:
             if node.own.proof:  # the sender has missed the proof: send it again
-                node.rumours.membership.add(("alive", node.own.handle), node.own.proof, urgent=True)
+                node.rumours.membership.add(("alive", node.own.handle), node.own.proof, node.own.handle, urgent=True)
             return
         if now - self._refuted_s < _REFUTE_GAP_S:
             return
@@ -166,7 +166,7 @@ class Judge:
         suspicion.add(accusing.handle, accusing.record.rack, data)
         if relay and not enough:
             # A further accuser would shorten the wait a little, but is not worth the bandwidth of all nodes.
-            node.rumours.membership.add((claim.handle, accusing.handle), data)
+            node.rumours.membership.add((claim.handle, accusing.handle), data, accusing.handle)
             node.gossip_due = True
         self._set_deadline(claim, suspicion, now)
         if first:

@@ -136,7 +136,7 @@ class RecordMerger:
     def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
         self._node.changed_s = now
         if relay:
-            self._node.rumours.membership.add(("record", claim.handle), claim.item)
+            self._node.rumours.membership.add(("record", claim.handle), claim.item, claim.handle)
 
     def _on_own_record(self, heard: Claim, now: float) -> None:
         """A newer record of this node is about: it lost its state, or another process uses its key. The first is
@@ -228,7 +228,7 @@ class RecordMerger:
         node.changed_s = now
         node.rumours.membership.discard(("record", handle))
         if relay:
-            node.rumours.membership.add(("leave", handle), data)
+            node.rumours.membership.add(("leave", handle), data, handle)
             node.gossip_due = True
         if gone is None:
             node.tell(MemberLeft(node.member(claim)))

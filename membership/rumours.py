@@ -5,6 +5,10 @@ that none can starve another (memberlist drains system messages first, and user 
 class the item sent least goes first and, of equals, the newest. A newer item with the same key supersedes. Hearing an
 item from another node counts as half a sending, because fewer nodes lack it then (not so statements, ``event_store``).
 
+A writer that fills a queue waits behind the others: each of its items gives way to as many sendings as it has
+``_EACH`` items in the queue already, and a full queue drops the oldest item of the writer that has most in it. Else one
+member that writes faster than the budget would always be the newest, and nothing else would go out.
+
 Budgets fill with time and hold half a second's worth, so that the worst second of one node stays bounded too; the
 membership class also pays the cost of a datagram of nothing but rumours (``overhead``). A membership backlog above
 ``_BACKLOG`` bytes doubles the rate of its class, but not its burst.
@@ -20,6 +24,7 @@ MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
 _BACKLOG = 5000  # thirteen crashes at once, with four accusations each
 _URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late, and liars could cause that
+_EACH = 16  # items of one writer that wait side by side: a host with as many deployments is no flood
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 
@@ -29,20 +34,28 @@ class Rumour:
     """One item on its way."""
 
     key: Hashable
+    writer: Hashable
     data: bytes
     number: int
+    lag: int
     sent: float
+
+    @property
+    def turn(self) -> float:
+        """Lower goes first."""
+        return self.sent + self.lag
 
 
 class RumourClass:
-    """One queue and its budget. A heap of (sendings, newest first) orders the rumours. Its entries stay when a rumour
-    is superseded, discarded or heard again: a stale one that comes up is dropped or put back at its right place."""
+    """One queue and its budget. A heap of (turn, newest first) orders the rumours. Its entries stay when a rumour is
+    superseded, discarded or heard again: a stale one that comes up is dropped or put back at its right place."""
 
     def __init__(self, bytes_per_s: float, length_max: int, *, doubles: bool = False) -> None:
         self._rate = bytes_per_s
         self._length_max = length_max
         self._doubles = doubles
         self._by_key: dict[Hashable, Rumour] = {}
+        self._by_writer: dict[Hashable, dict[Hashable, None]] = {}  # their keys, oldest first
         self._heap: list[tuple[float, int, Rumour]] = []
         self._number = 0
         self._budget = bytes_per_s * _BURST_S
@@ -53,18 +66,23 @@ class RumourClass:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def add(self, key: Hashable, data: bytes, *, urgent: bool = False) -> None:
+    def add(self, key: Hashable, data: bytes, writer: Hashable, *, urgent: bool = False) -> None:
         """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others."""
         self.discard(key)
         if len(self._by_key) >= self._length_max:
-            self.discard(next(iter(self._by_key)))  # the oldest has had its time
+            loudest = max(self._by_writer.values(), key=len)
+            self.discard(next(iter(loudest)))  # the oldest has had its time
             self.dropped += 1
         self._number -= 1
-        rumour = self._by_key[key] = Rumour(key, data, self._number, -_URGENT_LEAD if urgent else 0.0)
+        written = self._by_writer.setdefault(writer, {})
+        lag = len(written) // _EACH
+        rumour = Rumour(key, writer, data, self._number, lag, -_URGENT_LEAD if urgent else 0.0)
+        self._by_key[key] = rumour
+        written[key] = None
         self._backlog += len(data)
         self._push(rumour)
         if len(self._heap) > 4 * self._length_max:
-            self._heap = [(rumour.sent, rumour.number, rumour) for rumour in self._by_key.values()]
+            self._heap = [(rumour.turn, rumour.number, rumour) for rumour in self._by_key.values()]
             heapq.heapify(self._heap)
 
     def heard_again(self, key: Hashable) -> None:
@@ -78,6 +96,10 @@ class RumourClass:
         rumour = self._by_key.pop(key, None)
         if rumour is not None:
             self._backlog -= len(rumour.data)
+            written = self._by_writer[rumour.writer]
+            del written[key]
+            if not written:
+                del self._by_writer[rumour.writer]
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> list[bytes]:
         """Items for one datagram with ``room`` bytes left; each taking counts as one sending. ``overhead`` is the
@@ -91,10 +113,10 @@ class RumourClass:
         taken: list[Rumour] = []
         too_large: list[Rumour] = []
         while self._heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
-            sent, _, rumour = heapq.heappop(self._heap)
+            turn, _, rumour = heapq.heappop(self._heap)
             if self._by_key.get(rumour.key) is not rumour:
                 continue
-            if rumour.sent != sent:
+            if rumour.turn != turn:
                 self._push(rumour)
             elif len(rumour.data) > room:
                 too_large.append(rumour)
@@ -115,7 +137,7 @@ class RumourClass:
         return [rumour.data for rumour in taken]
 
     def _push(self, rumour: Rumour) -> None:
-        heapq.heappush(self._heap, (rumour.sent, rumour.number, rumour))
+        heapq.heappush(self._heap, (rumour.turn, rumour.number, rumour))
 
 
 class Rumours:

@@ -257,31 +257,31 @@ def test_windows_are_bounded() -> None:
 
 def test_a_rumour_is_passed_on_a_limited_number_of_times() -> None:
     queue = RumourClass(1e9, 10)
-    queue.add("a", b"item")
+    queue.add("a", b"item", "w")
     assert [len(queue.take(1000, 3, 1.0)) for _ in range(5)] == [1, 1, 1, 0, 0]
 
 
 def test_the_least_sent_goes_first_and_a_newer_one_supersedes() -> None:
     queue = RumourClass(1e9, 10)
-    queue.add("old", b"o" * 40)
+    queue.add("old", b"o" * 40, "w")
     queue.take(1000, 9, 1.0)
-    queue.add("new", b"n" * 40)
+    queue.add("new", b"n" * 40, "w")
     assert queue.take(45, 9, 1.0) == [b"n" * 40]
-    queue.add("new", b"N" * 40)
+    queue.add("new", b"N" * 40, "w")
     assert queue.take(45, 9, 1.0) == [b"N" * 40]
 
 
 def test_an_urgent_rumour_goes_before_all_others() -> None:
     queue = RumourClass(1e9, 10)
-    queue.add("contradiction", b"c" * 40, urgent=True)
+    queue.add("contradiction", b"c" * 40, "w", urgent=True)
     for number in range(5):
-        queue.add(number, b"%d" % number * 40)
+        queue.add(number, b"%d" % number * 40, "w")
     assert queue.take(45, 9, 1.0) == [b"c" * 40]
 
 
 def test_hearing_it_from_others_makes_it_less_worth_telling() -> None:
     queue = RumourClass(1e9, 10)
-    queue.add("a", b"item")
+    queue.add("a", b"item", "w")
     for _ in range(4):
         queue.heard_again("a")
     assert [len(queue.take(1000, 3, 1.0)) for _ in range(3)] == [1, 0, 0]
@@ -291,7 +291,7 @@ def test_rumours_keep_to_their_bytes_per_second() -> None:
     def sent_in_a_second(rumours: int, *, doubles: bool = True) -> int:
         queue = RumourClass(1000, 100, doubles=doubles)
         for number in range(rumours):
-            queue.add(number, b"x" * 100)
+            queue.add(number, b"x" * 100, "w")
         return sum(len(item) for tick in range(20) for item in queue.take(1000, 99, 1.0 + tick / 20))
 
     assert 1000 <= sent_in_a_second(20) <= 1500
@@ -302,7 +302,7 @@ def test_rumours_keep_to_their_bytes_per_second() -> None:
 def test_membership_pays_for_the_datagrams_that_carry_nothing_else() -> None:
     queue = RumourClass(1000, 100)
     for number in range(20):
-        queue.add(number, b"x" * 100)
+        queue.add(number, b"x" * 100, "w")
     datagrams = [queue.take(1000, 99, 1.0 + tick / 20, overhead=80) for tick in range(20)]
     sent_bytes = sum(sum(map(len, items)) + 80 for items in datagrams if items)
     assert 900 <= sent_bytes <= 1500
@@ -311,16 +311,37 @@ def test_membership_pays_for_the_datagrams_that_carry_nothing_else() -> None:
 def test_a_queue_is_bounded_and_counts_what_it_drops() -> None:
     queue = RumourClass(1e9, 5)
     for number in range(8):
-        queue.add(number, b"x")
+        queue.add(number, b"x", "w")
     assert (len(queue), queue.dropped) == (5, 3)
+
+
+def test_a_writer_of_many_waits_behind_those_of_few() -> None:
+    queue = RumourClass(1e9, 1000)
+    queue.add("honest", b"h" * 40, "honest", urgent=True)
+    for number in range(400):
+        queue.add(number, b"%3d" % number * 20, "liar", urgent=True)  # newer than the honest word, each of them
+    sent = [item for _ in range(60) for item in queue.take(60, 9, 1.0)]
+    assert sent.count(b"h" * 40) >= 2
+    assert len(sent) == 60  # and the liar has what is left
+
+
+def test_a_full_queue_drops_what_its_loudest_writer_said_first() -> None:
+    queue = RumourClass(1e9, 20)
+    queue.add("honest", b"h" * 40, "honest")
+    for number in range(400):
+        queue.add(number, b"%3d" % number, "liar")
+    sent = [item for _ in range(5) for item in queue.take(1000, 1, 1.0)]
+    assert len(sent) == 20
+    assert b"h" * 40 in sent
+    assert b"  0" not in sent
 
 
 def test_no_class_starves_another() -> None:
     rumours = Rumours(10**9, 10**9, 10**9)
     for number in range(200):
-        rumours.membership.add(("m", number), b"m" * 50)
-        rumours.statements.add(("s", number), b"s" * 50)
-        rumours.progress.add(("p", number), b"p" * 50)
+        rumours.membership.add(("m", number), b"m" * 50, "w")
+        rumours.statements.add(("s", number), b"s" * 50, "w")
+        rumours.progress.add(("p", number), b"p" * 50, "w")
     datagram = rumours.take(1200, 9, 1.0)
     assert all(datagram.count(letter) >= 100 for letter in (b"m", b"s", b"p"))
 
