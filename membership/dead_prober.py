@@ -54,8 +54,8 @@ class DeadProber:
         node = self._node
         gone = list(node.roster.gone)
         asked = node.rng.sample(gone, min(_ASKED_MAX, len(gone)))
-        for peer in node.roster.pick(1) if asked else ():
-            node.send_bare(peer, bytes((wire.WORRY_WANT,)) + b"".join(asked))
+        if asked:
+            node.send_some(1, bytes((wire.WORRY_WANT,)) + b"".join(asked))
 
     def on_answered(self, now: float) -> None:
         """One dead member is back, so others may be: the partition heals from here."""

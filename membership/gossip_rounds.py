@@ -34,6 +34,6 @@ class GossipRounds:
 
     def _gossip(self, now: float) -> None:
         node = self._node
-        for claim in node.roster.pick(node.settings.gossip_fanout):
+        for claim in node.pick_reachable(node.settings.gossip_fanout):
             if not node.rumours or not node.send_rumours(claim, now):
                 return  # nothing is left to say, or the budget is used up

@@ -35,6 +35,7 @@ ALIVE_LABEL = b"gossip alive 1\x00"
 LEAVE_LABEL = b"gossip leave 1\x00"
 ACCUSE_LABEL = b"gossip accuse 1\x00"
 FORGET_LABEL = b"gossip forget 1\x00"
+_DRAWS_MAX = 4
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
@@ -147,6 +148,19 @@ class MembershipNode:
         self.counts["sends_withheld"] += not may
         return may
 
+    def pick_reachable(self, count: int) -> list[Claim]:
+        """Up to ``count`` living members at random to which one datagram may go each; a silent address takes nobody's
+        place, or a liar's made-up members would keep most words from the others."""
+        picked: list[Claim] = []
+        drawn: set[Handle] = set()
+        for _ in range(_DRAWS_MAX):
+            more = self.roster.pick(count - len(picked), avoid=frozenset(drawn))
+            drawn.update(claim.handle for claim in more)
+            picked += [claim for claim in more if self.may_send(claim)]
+            if len(picked) == count or not more:
+                break
+        return picked
+
     def note_answered(self, handle: Handle) -> None:
         """A member has spoken from the address in its record; the host hears of it if it has asked."""
         self.roster.note_answered(handle)
@@ -168,9 +182,8 @@ class MembershipNode:
         return True
 
     def send_rumours(self, claim: Claim, now: float) -> bool:
-        """One datagram of nothing but rumours. False when the budgets allow none; then nothing is sent."""
-        if not self.may_send(claim):
-            return True  # others may be told
+        """One datagram of nothing but rumours, to one of ``pick_reachable``. False when the budgets allow none; then
+        nothing is sent."""
         limit = self.settings.transmit_limit(self.roster.live)
         rumours = self.rumours.take(BODY_BYTES_MAX - 1, limit, now, _GOSSIP_OVERHEAD_BYTES)
         if rumours:
@@ -180,6 +193,11 @@ class MembershipNode:
     def send_bare(self, claim: Claim, body: bytes) -> None:
         """One datagram to a member, nothing added."""
         if self.may_send(claim):
+            self._send_sealed(claim, body)
+
+    def send_some(self, count: int, body: bytes) -> None:
+        """The same datagram to up to ``count`` living members at random, nothing added."""
+        for claim in self.pick_reachable(count):
             self._send_sealed(claim, body)
 
     def _send_sealed(self, claim: Claim, body: bytes) -> None:
@@ -218,9 +236,9 @@ class MembershipNode:
         claim = self.verified_cache.own_claim(signed, data, incarnation, proof)
         self.roster.put(claim, now)
         self.changed_s = now
-        self.rumours.membership.add(("record", claim.handle), claim.item)
+        self.rumours.membership.add(("record", claim.handle), claim.item, claim.handle)
         if proof:
-            self.rumours.membership.add(("alive", claim.handle), proof, urgent=True)
+            self.rumours.membership.add(("alive", claim.handle), proof, claim.handle, urgent=True)
 
     def raise_incarnation(self, incarnation: int, now: float) -> None:
         """Contradict every accusation below ``incarnation``."""
@@ -228,7 +246,7 @@ class MembershipNode:
         proof = self.proof_of_life(own.record, incarnation)
         self.roster.put(self.verified_cache.raised(own, incarnation, proof), now)
         self.changed_s = now
-        self.rumours.membership.add(("alive", own.handle), proof, urgent=True)
+        self.rumours.membership.add(("alive", own.handle), proof, own.handle, urgent=True)
         self.gossip_due = True
 
     def proof_of_life(self, record: Record, incarnation: int) -> bytes:
