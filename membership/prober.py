@@ -5,6 +5,9 @@ ask helpers in other racks, and ask the host to try the control channel. At ``pr
 pings twice and answers with the subject's ack or with a nack, which carries its own signed accusation if it is well.
 Accusations are held back until the round has failed, and then go out together: a crash is accused from several racks at
 once, and a lost datagram from none. A round in which not even the helpers answered accuses no member.
+
+A member that has never answered may be nobody: its silence says nothing about this node's own health or isolation, and
+the next probe goes to a member that has answered. So a liar's made-up members take every other probe at most.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class Prober:
         self._current: tuple[int, PendingPing] | None = None
         self._timeout: TimerNumber = 0  # the current probe's, until it runs or is called off; 0 is no timer's
         self._isolation = node.isolation
+        self._wants_heard = False  # the last probe went to a member that never answered, nor did it now
         self._return_number = 0
         node.at(settings.probe_s(now + node.rng.random() * settings.probe_interval_s), self._on_tick)
 
@@ -46,15 +50,23 @@ class Prober:
         self._conclude(now)
         factor = node.health.factor
         node.at(node.settings.probe_s(now + node.settings.probe_interval_s * factor, early=_EARLY), self._on_tick)
-        subject = node.roster.next_to_probe()
-        if subject is None:
-            return
-        sequence = self._pings.send(subject, now)
+        sequence = self._ping_next(now)
         if sequence is None:
-            return  # not asked, so nothing is said of it
+            return
         self._current = (sequence, self._pings.pending[sequence])
         timeout_s = now + node.settings.probe_timeout_s * factor
         self._timeout = node.at(timeout_s, lambda later: self._on_timeout(sequence, later))
+
+    def _ping_next(self, now: float) -> int | None:
+        """Of a member to which a ping is withheld nothing is said, and the next one is asked."""
+        roster = self._node.roster
+        subject = (roster.next_to_probe(heard=True) if self._wants_heard else None) or roster.next_to_probe()
+        self._wants_heard = False
+        sequence = None if subject is None else self._pings.send(subject, now)
+        if subject is not None and sequence is None:
+            subject = roster.next_to_probe(heard=True)
+            sequence = None if subject is None else self._pings.send(subject, now)
+        return sequence
 
     def _on_timeout(self, sequence: int, now: float) -> None:
         self._timeout = 0
@@ -85,13 +97,12 @@ class Prober:
         node = self._node
         probe.is_over = True  # stays a while, for late nacks
         node.at(now + node.settings.probe_interval_s * 2, lambda _: self._pings.pending.pop(sequence, None))
-        node.counts["probes_failed"] += 1
         heard = probe.nacks > 0 or not probe.helpers
-        node.health.worsen(min(2, len(probe.helpers) - probe.nacks) if probe.helpers else 1)
-        self._note(probe.subject, now, answered=False)
-        if not heard:
-            self._isolation.note_silence()
-        self._review(now)
+        if node.roster.has_answered(probe.subject.handle):
+            self._doubt(probe, now, heard=heard)
+        else:
+            node.counts["probes_of_unheard_failed"] += 1
+            self._wants_heard = True
         claim = node.roster.claims.get(probe.subject.handle)
         if claim is None or not node.roster.is_live(claim.handle) or claim.record.boot != probe.subject.record.boot:
             return
@@ -100,6 +111,17 @@ class Prober:
         self._judge.on_accuse(self._judge.accusation(claim), now)
         for accusation in probe.accusations:
             self._judge.on_accuse(accusation, now)
+
+    def _doubt(self, probe: PendingPing, now: float, *, heard: bool) -> None:
+        """A member that has answered before did not: it may be this node that is ill, or cut off."""
+        node = self._node
+        node.counts["probes_failed"] += 1
+        helpers = sum(map(node.roster.has_answered, probe.helpers))
+        node.health.worsen(max(0, min(2, helpers - probe.nacks)) if helpers else 1)
+        self._note(probe.subject, now, answered=False)
+        if not heard:
+            self._isolation.note_silence()
+        self._review(now)
 
     def _note(self, subject: Claim, now: float, *, answered: bool) -> None:
         if subject.record.rack != self._node.own.record.rack:
@@ -121,19 +143,19 @@ class Prober:
             proof = self._node.own.proof if told else b""
             self._node.send(sender, self._pings.head(wire.ACK, sequence, now), now, proof)
 
-    def on_ack(self, body: bytes, sender: Claim, now: float) -> None:
-        """From the subject itself, or from a helper that passes it on."""
+    def on_ack(self, body: bytes, sender: Claim, now: float) -> bool:
+        """From the subject itself, or from a helper that passes it on. True when this node had chosen the sender."""
         _, sequence, _, _, flags = wire.PROBE_HEAD.unpack_from(body)
         node = self._node
         if flags & wire.FLAG_WHO:
             node.send_bare(sender, bytes((wire.ITEMS,)) + node.own.item + node.own.proof)
         probe = self._pings.pending.get(sequence)
         if probe is None:
-            return
+            return False
         subject = probe.subject
         if sender.handle != subject.handle and sender.handle not in probe.helpers:
             node.counts["acks_unexpected"] += 1
-            return
+            return False
         del self._pings.pending[sequence]
         if self._timeout and self._current is not None and self._current[0] == sequence:
             node.call_off(self._timeout)
@@ -150,6 +172,7 @@ class Prober:
             node.health.improve()
             self._note(subject, now, answered=True)
         self._review(now)
+        return probe.requester is None and sender.handle == subject.handle
 
     def on_control_result(self, subject: NodeId, now: float) -> None:
         """The control channel answered, which counts as an ack."""

@@ -136,8 +136,9 @@ class Roster:
         rng.shuffle(self._order)
         self._at = 0
 
-    def next_to_probe(self) -> Claim | None:
-        """The next living member in a shuffled round; each member's turn comes within two rounds."""
+    def next_to_probe(self, *, heard: bool = False) -> Claim | None:
+        """The next living member in a shuffled round; each member's turn comes within two rounds. ``heard``: the next
+        that has ever answered; the others before it lose their turn."""
         order = self._order
         left = len(order) + 1
         while left:
@@ -150,7 +151,7 @@ class Roster:
                     return None
             handle = order[self._at]
             self._at += 1
-            if self.is_live(handle):
+            if self.is_live(handle) and (not heard or handle in self._answered):
                 return self.claims[handle]
         return None
 
@@ -186,21 +187,22 @@ class Roster:
         return picked
 
     def pick_helpers(self, count: int, subject: Claim) -> list[Claim]:
-        """Helpers that probe ``subject`` too, if possible of different racks, neither ours nor the subject's."""
+        """Helpers that probe ``subject`` too, if possible of different racks, neither ours nor the subject's, and such
+        as have answered: a liar's made-up members would say nothing."""
         bad_racks = {subject.record.rack, self.own.record.rack}
         best: list[Claim] = []
         rest: list[Claim] = []
         for claim in self.pick(count * 6, avoid=(subject.handle,)):
             rack = claim.record.rack
-            if rack in bad_racks:
+            if rack in bad_racks or claim.handle not in self._answered:
                 rest.append(claim)
                 continue
             bad_racks.add(rack)
             best.append(claim)
             if len(best) == count:
                 return best
-        # Better a second helper of a rack than none: other racks first, the subject's own last.
-        rest.sort(key=lambda claim: claim.record.rack == subject.record.rack)
+        # Better a second helper of a rack than none: other racks first, the subject's own and the unheard last.
+        rest.sort(key=lambda claim: (claim.handle not in self._answered, claim.record.rack == subject.record.rack))
         return (best + rest)[:count]
 
     def dead(self) -> list[Handle]:

@@ -85,7 +85,7 @@ class Swim:
         self._past_life_s = float("-inf")
         for old in roster:
             self._remember(old, now)
-        node.rumours.membership.add(("record", node.own.handle), node.own.item)
+        node.rumours.membership.add(("record", node.own.handle), node.own.item, node.own.handle)
         node.at(now + _HOUSEKEEPING_S, self._housekeep)
         self._handlers: Mapping[int, Callable[[bytes, Claim, float], None]] = {
             wire.PING_REQ: self._on_ping_req,
@@ -116,8 +116,7 @@ class Swim:
         own = node.own
         part = wire.claim_part(own.handle, own.record.boot, own.incarnation)
         goodbye = wire.item(wire.LEAVE, part + node.sign(LEAVE_LABEL + node.verified_cache.cluster_id + part))
-        for claim in node.roster.pick(_FAREWELL_FANOUT):
-            node.send_bare(claim, bytes((wire.GOSSIP,)) + goodbye)
+        node.send_some(_FAREWELL_FANOUT, bytes((wire.GOSSIP,)) + goodbye)
         node.has_left = True
 
     def update_payload(self, payload: bytes, now: float) -> None:
@@ -377,19 +376,19 @@ class Swim:
         told = any(data[0] == wire.NOTICE for data in items)
         self._prober.on_ping(body, sender, source, address, now, told=told)
         if sender is not None and address == sender.address:  # else the answer would be longer than the ping
-            self._see_digest(body, sender, now)
+            self._see_digest(body, sender, now, chosen=False)
 
     def _on_ack(self, body: bytes, sender: Claim, now: float) -> None:
         self._items.take(wire.split_items(body, wire.PROBE_HEAD.size), now, sender.node)
-        self._prober.on_ack(body, sender, now)
-        self._see_digest(body, sender, now)
+        chosen = self._prober.on_ack(body, sender, now)
+        self._see_digest(body, sender, now, chosen=chosen)
 
-    def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
+    def _see_digest(self, body: bytes, sender: Claim, now: float, *, chosen: bool) -> None:
         _, _, digest, worry, flags = wire.PROBE_HEAD.unpack_from(body)
         same = worry == self._node.worry() and digest == self._node.roster.digest.total
         self._judge.compare_worry(sender, same=same, now=now)
         if sender.handle not in self._node.roster.gone or self._node.catching_up:
-            self._synchroniser.on_digest(sender, digest, flags, now)
+            self._synchroniser.on_digest(sender, digest, flags, now, chosen=chosen)
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
         self._items.take(wire.split_items(body, wire.REQUEST_HEAD.size), now, sender.node)

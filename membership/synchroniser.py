@@ -7,17 +7,20 @@ says so, and the asker takes another one: a thousand joiners spread over all mem
 
 When: at once after joining or after coming back (``catching_up``). Else only when both sides say that their views have
 been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes all
-digests differ for a moment. A session that brought nothing doubles the pause before the next. Rejected: full exchanges
-on a timer of 30 s and more (memberlist, foca), because their last joiner waits for minutes.
+digests differ for a moment. A session that brought nothing doubles the pause before the next. One that the peer did not
+answer does not, but that peer is asked no more for a while, each time twice as long: a liar that pings all hosts would
+else keep them from asking others. Rejected: full exchanges on a timer of 30 s and more (memberlist, foca), because
+their last joiner waits for minutes.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from membership import wire
 from membership.event_store import EventStore
+from membership.member import Handle
 from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, unpack_rows
@@ -30,6 +33,8 @@ _PUSHES_MAX = 400
 _QUIET_S = 0.2  # a session without an answer for this long is over
 _EQUALS_ENOUGH = 3
 _FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is refused here, and stays so
+_SHUN_S, _SHUN_MAX_S = 2.0, 120.0  # a peer that did not answer
+_SHUNNED_MAX = 1024
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
@@ -60,12 +65,15 @@ class Synchroniser:
         self._equal_s = now
         self._equals = 0
         self._fruitless = 0
+        self._shunned: OrderedDict[Handle, tuple[float, float]] = OrderedDict()  # until when, and how long
 
-    def on_digest(self, peer: Claim, digest: int, flags: int, now: float) -> None:
-        """A ping or ack carried the sender's digest."""
+    def on_digest(self, peer: Claim, digest: int, flags: int, now: float, *, chosen: bool) -> None:
+        """A ping or ack carried the sender's digest. ``chosen``: in the answer to a probe of ours. No other says
+        that views are equal, or a liar that pings us with our own digest would keep us from asking anybody."""
         node = self._node
         if digest == node.roster.digest.total:
-            self._equal_s = now
+            if chosen:
+                self._equal_s = now
             self._gap_s = node.settings.sync_gap_s
             self._equals += 1
             # One equal digest may be that of a node that is as far behind as this one.
@@ -74,7 +82,7 @@ class Synchroniser:
                 node.returning = False
             return
         self._equals = 0
-        if self._session is not None or now < self._next_s or node.has_left:
+        if self._session is not None or now < self._next_s or node.has_left or self._is_shunned(peer.handle, now):
             return
         still = flags & wire.FLAG_SETTLED and now - node.changed_s >= node.settings.settle_s
         if node.catching_up or still or now - self._equal_s > _UNEQUAL_S:
@@ -118,9 +126,13 @@ class Synchroniser:
         elif session.is_answered:
             self._fruitless += 1
             node.catching_up = self._fruitless < _FRUITLESS_ENOUGH
+        if session.is_answered or busy:
+            self._shunned.pop(session.peer.handle, None)
+        else:
+            self._shun(session.peer.handle, now)
         if session.gained or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
-        else:
+        elif session.is_answered:
             self._gap_s = min(settings.sync_gap_max_s, self._gap_s * 2)
         self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.5 if node.catching_up else 1.0)
         if session.gained and not busy:
@@ -128,11 +140,21 @@ class Synchroniser:
         if node.catching_up:
             node.at(self._next_s, self._on_again)
 
+    def _shun(self, peer: Handle, now: float) -> None:
+        _, last_s = self._shunned.get(peer, (now, _SHUN_S / 2))
+        pause_s = min(_SHUN_MAX_S, 2 * last_s)
+        self._shunned[peer] = now + pause_s, pause_s
+        if len(self._shunned) > _SHUNNED_MAX:
+            self._shunned.popitem(last=False)
+
+    def _is_shunned(self, peer: Handle, now: float) -> bool:
+        return peer in self._shunned and now < self._shunned[peer][0]
+
     def _on_again(self, now: float) -> None:
         # Still catching up: do not wait for the next ping to show that views differ.
         node = self._node
         if self._session is None and node.catching_up and now >= self._next_s and not node.has_left:
-            for peer in node.roster.pick(1):
+            for peer in node.pick_reachable(1):
                 self.start(peer, now)
 
     # ---- asking

@@ -9,9 +9,66 @@ _VALUES = "tests/membership/test_values.py"
 _ATTACKS = "tests/membership/test_attacks.py"
 
 _FORGETS = "tests/membership/test_forgets.py"
+_STARVATION = "tests/membership/test_starvation.py"
 _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
+    Mutant(
+        "the-newest-word-goes-first-whoever-writes-most",
+        "A writer of many words never waits behind a writer of few.",
+        "membership/rumours.py",
+        "        lag = len(written) // _EACH\n",
+        "        lag = 0\n",
+        (_STARVATION, _VALUES),
+    ),
+    Mutant(
+        "a-full-queue-drops-the-oldest-word-of-all",
+        "What gives way in a full queue is not what its loudest writer said.",
+        "membership/rumours.py",
+        "            loudest = max(self._by_writer.values(), key=len)\n            self.discard(next(iter(loudest)))",
+        "            self.discard(next(iter(self._by_key)))",
+        (_VALUES,),
+    ),
+    Mutant(
+        "silence-of-a-member-that-never-spoke-is-our-illness",
+        "A probe of a made-up member costs this node its health and its belief in the network.",
+        "membership/prober.py",
+        "        if node.roster.has_answered(probe.subject.handle):\n            self._doubt",
+        "        if True:\n            self._doubt",
+        (_STARVATION,),
+    ),
+    Mutant(
+        "made-up-members-take-each-probe",
+        "After a member that never answered another such may be probed.",
+        "membership/prober.py",
+        "            self._wants_heard = True\n",
+        "            self._wants_heard = False\n",
+        (_STARVATION,),
+    ),
+    Mutant(
+        "a-silent-address-takes-a-place-in-gossip",
+        "Where a datagram is withheld nobody else gets it.",
+        "membership/node.py",
+        "_DRAWS_MAX = 4\n",
+        "_DRAWS_MAX = 1\n",
+        (_STARVATION,),
+    ),
+    Mutant(
+        "asks-who-never-answers-again-and-again",
+        "A peer that answered no question for the rows that differ is asked next time, too.",
+        "membership/synchroniser.py",
+        "        return peer in self._shunned and now < self._shunned[peer][0]\n",
+        "        return False\n",
+        (_STARVATION,),
+    ),
+    Mutant(
+        "any-ping-says-that-views-are-equal",
+        "A digest in a datagram that this node did not ask for counts as a sign that nothing is missing.",
+        "membership/synchroniser.py",
+        "            if chosen:\n                self._equal_s = now\n",
+        "            self._equal_s = now\n",
+        (_STARVATION,),
+    ),
     Mutant(
         "believes-a-boot-by-the-header",
         "A datagram that only claims a newer life takes the place of the one that was vouched for.",

@@ -1,0 +1,163 @@
+"""One member may write, invent members and keep silent as much as it likes: the others hear each other as before."""
+
+from __future__ import annotations
+
+from membership import wire
+from membership.digest import Digest
+from membership.events import PayloadHeard, PayloadKind
+from membership.member import NODE_ID_BYTES
+from tests.membership.simulated_cluster import FORWARDER, SimulatedCluster
+
+HONEST = 9
+LIAR = 9
+MADE_UP = 12
+
+
+class Cluster(SimulatedCluster):
+    """Nine honest hosts in two racks, a liar, and members that exist only in its words."""
+
+    def __init__(self, *, made_up: int = 0) -> None:
+        super().__init__(HONEST + 1, racks=2, seed=5)
+        self.start_all_known()
+        self._told = 0
+        self.heard: set[tuple[int, bytes]] = set()
+        self.on_event = lambda index, event: (
+            self.heard.add((index, event.key)) if isinstance(event, PayloadHeard) else None
+        )
+        self._made_up = [self.add_host(f"made-up-{number}", f"rack-{number % 2}") for number in range(made_up)]
+        for index in self._made_up:
+            self.start(index)
+            self.crash(index)
+        self.run(2.0)
+
+    def every(self, pause_s: float, action: object) -> None:
+        """For a minute."""
+        assert callable(action)
+        for number in range(int(60 / pause_s)):
+            self.at(self.now + number * pause_s, action)
+
+    def publish(self, index: int, number: int) -> bytes:
+        key = self.hosts[index].node[:NODE_ID_BYTES] + number.to_bytes(8)
+        self.swim(index).publish(PayloadKind.STATEMENT, key, 1, b"s" * 200, self.now)
+        self._flush(index)
+        return key
+
+    def has_heard(self, key: bytes, but: int = 0) -> bool:
+        return all((index, key) in self.heard for index in range(HONEST) if index != but)
+
+    def flood(self) -> None:
+        """A statement of the liar's that is news to everybody."""
+        self._told += 1
+        liar = self.hosts[LIAR].node
+        data = wire.event(1, liar, self._told, liar[:NODE_ID_BYTES] + (self._told % 500).to_bytes(8), b"l" * 200)
+        for target in range(HONEST):
+            self._say(target, data)
+
+    def invent(self) -> None:
+        """The liar tells everybody that its members live, and contradicts each doubt of them."""
+        for target in range(HONEST):
+            items = b""
+            for index in self._made_up:
+                node = self.swim(index)._node
+                node.raise_incarnation(node.own.incarnation + 1, self.now)
+                self.swim(index).drain()
+                items += node.own.item + node.own.proof
+                if len(items) > 700:
+                    self._say(target, items)
+                    items = b""
+            self._say(target, items)
+
+    def _say(self, target: int, items: bytes) -> None:
+        seal = self.hosts[LIAR].seal
+        assert seal is not None
+        datagram = seal.seal(bytes((wire.GOSSIP,)) + items, self.hosts[target].node)
+        self.inject(LIAR, self.hosts[target].address, datagram)
+
+    def ping_all(self) -> None:
+        liar = self.swim(LIAR)
+        for target in range(HONEST):
+            claim = liar._node.roster.claims[self.hosts[target].node[:8]]
+            liar._prober._pings.send(claim, self.now)
+        self._flush(LIAR)
+
+    def know_alone(self, index: int) -> bytes:
+        """One host has a statement that no rumour carries any more."""
+        key = self.hosts[index].node[:NODE_ID_BYTES] + b"missed"
+        data = wire.event(1, self.hosts[index].node, 1, key, b"s" * 200)
+        self.swim(index)._event_store.on_event(data, self.now, FORWARDER, relay=False)
+        return key
+
+
+def figure(cluster: Cluster, name: str) -> list[int]:
+    return [cluster.swim(index).statistics().get(name, 0) for index in range(HONEST)]
+
+
+def test_a_flood_of_statements_delays_no_other_writer() -> None:
+    cluster = Cluster()
+    cluster.every(0.01, cluster.flood)
+    cluster.run(cluster.now + 2.0)
+    for number in range(5):
+        key = cluster.publish(0, number)
+        took_s = cluster.run_until(lambda key=key: cluster.has_heard(key), 20.0)  # type: ignore[misc]
+        assert took_s is not None and took_s <= 3.0
+
+
+def test_members_that_are_made_up_cost_no_health() -> None:
+    cluster = Cluster(made_up=MADE_UP)
+    cluster.every(0.5, cluster.invent)
+    cluster.run(cluster.now + 20.0)
+    assert min(figure(cluster, "members_live")) > HONEST + 1
+    assert figure(cluster, "probes_failed") == [0] * HONEST
+    assert max(figure(cluster, "health_score")) == 0
+    assert figure(cluster, "isolated") == [0] * HONEST
+
+
+def test_members_that_are_made_up_take_half_of_the_probes_at_most() -> None:
+    cluster = Cluster(made_up=MADE_UP)
+    cluster.every(0.5, cluster.invent)
+    before = figure(cluster, "probes_answered")
+    cluster.run(cluster.now + 4.0)  # in which a quiet host probes eight members
+    answered = [now - then for now, then in zip(figure(cluster, "probes_answered"), before, strict=True)]
+    assert min(answered) >= 4
+
+
+def test_members_that_are_made_up_take_nobodys_place_in_gossip() -> None:
+    cluster = Cluster(made_up=MADE_UP)
+    cluster.every(0.5, cluster.invent)
+    cluster.run(cluster.now + 20.0)
+    took_s = 0.0
+    for number in range(10):
+        key = cluster.publish(0, number)
+        took_s += cluster.run_until(lambda key=key: cluster.has_heard(key), 10.0) or 10.0  # type: ignore[misc]
+        cluster.run(cluster.now + 0.5)
+    assert took_s <= 1.5
+
+
+def test_a_peer_that_answers_no_question_is_left_aside() -> None:
+    cluster = Cluster()
+    liar = cluster.swim(LIAR)
+    liar._handlers = {**liar._handlers, wire.SYNC_ASK: lambda body, sender, now: None}
+    liar._node.roster.digest.change(0, 12345)
+    cluster.every(0.05, cluster.ping_all)
+    cluster.run(cluster.now + 20.0)
+    key = cluster.know_alone(0)
+    assert cluster.run_until(lambda: cluster.has_heard(key), 6.0) is not None
+
+
+def test_a_liar_that_repeats_our_digest_hides_nothing() -> None:
+    cluster = Cluster()
+    victim, liar = cluster.swim(1), cluster.swim(LIAR)
+
+    class Repeated(Digest):
+        total = property(lambda _: victim.view_digest, lambda _, value: None)
+
+    liar._node.roster.digest = Repeated()
+    cluster.every(0.05, cluster.ping_all)
+
+    def move() -> None:
+        victim._node.changed_s = cluster.now  # views are never still
+
+    cluster.every(0.1, move)
+    cluster.run(cluster.now + 5.0)
+    key = cluster.know_alone(0)
+    assert cluster.run_until(lambda: (1, key) in cluster.heard, 40.0) is not None
