@@ -35,6 +35,7 @@ Exit codes:
         "gossipd trigger 10.0.0.1:7946 qwen-3.manifest --key client.key --server-key node-a.pub",
         "gossipd trigger 10.0.0.1:7946 qwen@3 --config /srv/gossipd/gossipd.toml",
         "gossipd trigger 10.0.0.1:7946 qwen@3 --config /srv/gossipd/gossipd.toml --cancel",
+        "gossipd trigger 10.0.0.1:7946 qwen-3.manifest --key client.key --server-key node-a.pub --budget 600GB",
     )
     + _EXIT_CODES
 )
@@ -45,12 +46,16 @@ Exit codes:
 @click.option("--server-key", metavar="FILE.pub", help="The public key of the node at ADDRESS (its node.key.pub).")
 @click.option("--cancel", is_flag=True, help="Stop the deployment everywhere instead.")
 @click.option(
+    "--budget", metavar="BYTES|MONEY",
+    help="What all hosts may read of it from storage: 600GB, or with --config money such as 50, or none.",
+)  # fmt: skip
+@click.option(
     "--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For the whole exchange."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def trigger(
     *, address: str, model: str, config_path: str | None, key: str | None, server_key: str | None, cancel: bool,
-    timeout_s: float, as_json: bool,
+    budget: str | None, timeout_s: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Deploy a signed manifest, or a model that the cluster knows, from any node on. Repeating it is harmless."""
     import time
@@ -64,11 +69,15 @@ def trigger(
         host, port = split_contact(address)
     except ValueError as error:
         raise click.UsageError(f"{address!r} {error}") from None
-    order = _order(model)
+    if cancel and budget is not None:
+        raise click.UsageError("--budget is for a deployment, not for --cancel")
+    order, budget_bytes = _order(model), _budget_bytes(budget, config_path)
     secret, server_curve = _keys(host, port, config_path, key, server_key)
     verb = Verb.CANCEL if cancel else Verb.DEPLOY
     with Conversation(host, port, secret=secret, server_key=server_curve, timeout_s=timeout_s) as conversation:
-        told = order_of(conversation, secret=secret, order=order, verb=verb, now_s=time.time())
+        told = order_of(
+            conversation, secret=secret, order=order, verb=verb, now_s=time.time(), budget_bytes=budget_bytes
+        )
     if as_json:
         answer = {
             "schema_version": 1,
@@ -82,6 +91,19 @@ def trigger(
         click.echo(json.dumps(answer, indent=2))
     else:
         click.echo(f"{told.sentence} (deployment {told.deployment.hex()[:12]}, epoch {told.epoch})")
+
+
+def _budget_bytes(text: str | None, config_path: str | None) -> int | None:
+    from gossipd.config.load import load_config
+    from gossipd.deployment.source_budget import parse_budget
+
+    if text is None:
+        return None
+    money_per_gb = load_config(Path(config_path)).sources.money_per_gb if config_path is not None else 0.0
+    try:
+        return parse_budget(text, money_per_gb)
+    except ValueError as error:
+        raise click.UsageError(f"--budget: {error}") from None
 
 
 def _order(model: str) -> bytes | str:

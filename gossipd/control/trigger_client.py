@@ -25,6 +25,9 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.timing import CLOCKS_APART_MAX_S
+from gossipd.deployment.progress_record import Budget
+from gossipd.deployment.signed_budget import order_bytes, sign_budget
 from gossipd.deployment.statement import Verb, epoch_after, sign_statement
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.manifest import deployment_id
@@ -191,9 +194,11 @@ _LIST_IT = "list its .pub file under security.clients in the nodes' configuratio
 
 
 def trigger(
-    conversation: Conversation, *, secret: SecretKey, order: bytes | str, verb: Verb, now_s: float
-) -> Acknowledgement:
+    conversation: Conversation, *, secret: SecretKey, order: bytes | str, verb: Verb, now_s: float,
+    budget_bytes: int | None = None,
+) -> Acknowledgement:  # fmt: skip
     """Have ``order`` (a manifest's envelope, or ``NAME@VERSION``) deployed or cancelled in the whole cluster.
+    ``budget_bytes``: what may be read of it from storage, 0 for no limit; None leaves that as it is.
 
     Raises what ``ask`` raises, and ManifestError for an envelope that is none.
     """
@@ -205,15 +210,27 @@ def trigger(
     manifest_bytes = len(order) if isinstance(order, bytes) else state.manifest_bytes
     if manifest_bytes == 0:
         raise TriggerRefusedError(f"the node has no manifest of {order!r}; give the file", code="E_NOT_FOUND")
+    budget = b"" if budget_bytes is None else _signed_budget(secret, deployment, state, budget_bytes, now_s)
     if isinstance(order, bytes) and verb is Verb.DEPLOY and state.manifest_bytes == 0:
         _upload(conversation, deployment, order)
     statement = sign_statement(
         secret, deployment, epoch=epoch_after(state.epoch, verb), verb=verb, manifest_bytes=manifest_bytes, now_s=now_s
     )
-    reply = conversation.ask(control.TriggerOrder(statement.encode()), control.TriggerReply)
+    reply = conversation.ask(control.TriggerOrder(statement.encode(), budget), control.TriggerReply)
     if reply.code:
         raise TriggerRefusedError(reply.sentence, code=reply.code)
     return Acknowledgement(deployment, reply.epoch, reply.already, reply.sentence)
+
+
+def _signed_budget(
+    secret: SecretKey, deployment: DeploymentId, state: control.TriggerState, budget_bytes: int, now_s: float
+) -> bytes:
+    """Of the time that the node has told, if that is about the time here: a later order would not count before it."""
+    if not state.budget_ms:
+        raise TriggerRefusedError("the node is of a version without budgets; upgrade it", code="E_SCHEMA_VERSION")
+    if abs(state.budget_ms / 1000 - now_s) > CLOCKS_APART_MAX_S:
+        raise TriggerRefusedError("the node's clock and this one's are more than an hour apart", code="E_CLOCK")
+    return order_bytes(sign_budget(secret, deployment, Budget(state.budget_ms, budget_bytes)))
 
 
 def _upload(conversation: Conversation, deployment: DeploymentId, envelope: bytes) -> None:

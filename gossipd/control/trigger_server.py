@@ -19,7 +19,9 @@ from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.statement import Statement
+from gossipd.deployment.progress_record import Budget
+from gossipd.deployment.signed_budget import read_order
+from gossipd.deployment.statement import Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import deployment_id
 from gossipd.runtime.quotas import Quotas
@@ -49,9 +51,11 @@ class TriggerHost(Protocol):
         """
         ...
 
-    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
-        """Carry out a statement that the other end has signed; ``envelope`` if it was uploaded. Manifest and right to
-        order are still to be checked.
+    async def trigger_order(
+        self, identity: Identity, statement: Statement, envelope: bytes | None, budget: Budget | None
+    ) -> tuple[str, bool]:  # fmt: skip
+        """Carry out a statement that the other end has signed; ``envelope`` if it was uploaded, ``budget`` if it has
+        signed one. Manifest and right to order are still to be checked.
 
         Returns: a sentence for a person, and whether it changed nothing.
         Raises: GossipdError, whose code and sentence are sent back.
@@ -87,8 +91,8 @@ class TriggerServer:
                 reply(self._state(message))
             case control.ManifestPart():
                 reply(self._keep_part(identity, message))
-            case control.TriggerOrder(statement=statement):
-                self._order(identity, statement, reply)
+            case control.TriggerOrder():
+                self._order(identity, message, reply)
             case _:
                 return False
         return True
@@ -121,10 +125,11 @@ class TriggerServer:
         upload.until_s = now + UPLOAD_IDLE_S
         return control.PartKept(len(upload.parts))
 
-    def _order(self, identity: Identity, wire: bytes, reply: Reply) -> None:
+    def _order(self, identity: Identity, order: control.TriggerOrder, reply: Reply) -> None:
         try:
-            statement = Statement.decode(wire)
+            statement = Statement.decode(order.statement)
             _check_signer(identity, statement)
+            budget = _budget(order.budget, statement)
             envelope = self._envelope(identity, statement)
         except ManifestError as error:
             reply(control.TriggerReply(error.code, _sentence(error), b"", 0, False))
@@ -133,11 +138,13 @@ class TriggerServer:
             reply(control.TriggerReply("E_BUSY", "too many commands at once; try again soon", b"", 0, False))
             return
         self._orders += 1
-        self._nursery.start_soon(self._carry_out, identity, statement, envelope, reply)
+        self._nursery.start_soon(self._carry_out, identity, statement, envelope, budget, reply)
 
-    async def _carry_out(self, identity: Identity, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
+    async def _carry_out(
+        self, identity: Identity, statement: Statement, envelope: bytes | None, budget: Budget | None, reply: Reply
+    ) -> None:  # fmt: skip
         try:
-            sentence, already = await self._host.trigger_order(identity, statement, envelope)
+            sentence, already = await self._host.trigger_order(identity, statement, envelope, budget)
         except GossipdError as error:
             reply(control.TriggerReply(error.code, _sentence(error), statement.deployment, statement.epoch, False))
         else:
@@ -160,6 +167,14 @@ def _check_signer(identity: Identity, statement: Statement) -> None:
     signer = identity.client == statement.signer if identity.client else identity.node == node_id(statement.signer)
     if not signer:
         raise ManifestError("statement: signed by another key than the connection's", code="E_TRIGGER_FIELD")
+
+
+def _budget(order: bytes, statement: Statement) -> Budget | None:
+    if not order:
+        return None
+    if statement.verb is not Verb.DEPLOY:
+        raise ManifestError("budget: only a deployment can have one", code="E_TRIGGER_FIELD")
+    return read_order(order, statement.signer, statement.deployment)
 
 
 def _sentence(error: GossipdError) -> str:

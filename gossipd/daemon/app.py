@@ -168,7 +168,16 @@ class App:
         lifecycle, audit = self._deployments.lifecycle, self.reports.audit
         is_tls = settings_mapping.bulk_settings(self.live.config).encryption is Encryption.TLS
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
-        triggers = Triggers(statements=self._statements, lifecycle=lifecycle, driver=self._deployments)
+        self._budget_check = BudgetCheck(
+            live=self.live, table=self._progress, lifecycle=lifecycle, own=self._directory.own,
+            ordered=self._budgets,
+        )  # fmt: skip
+        self._budget_orders = BudgetOrders(
+            self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock, audit
+        )
+        triggers = Triggers(
+            statements=self._statements, lifecycle=lifecycle, driver=self._deployments, budgets=self._budget_orders,
+        )  # fmt: skip
         self._self_checks = SelfChecks(self.live)
         self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
@@ -182,10 +191,6 @@ class App:
         self._data_plane = DataPlane(
             self.live, chunk_access=ChunkAccess(self._store, self._state, self._directory, lifecycle), tokens=tokens,
             directory=self._directory, driver=self._driver, plane=self._plane, reports=self.reports,
-        )  # fmt: skip
-        self._budget_check = BudgetCheck(
-            live=self.live, table=self._progress, lifecycle=lifecycle, own=self._directory.own,
-            ordered=self._budgets,
         )  # fmt: skip
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,
@@ -250,10 +255,7 @@ class App:
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader, watermarks=self._watermarks,
-            budgets=BudgetOrders(
-                self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock,
-                self.reports.audit,
-            ),
+            budgets=self._budget_orders,
             wants=WantOrders(
                 live=self.live, state=self._state, driver=self._deployments, audit=self.reports.audit
             ),

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import Budget
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.wire import control
@@ -25,6 +27,7 @@ class Triggers:
     statements: StatementStore
     lifecycle: DeploymentTable
     driver: DeploymentDriver
+    budgets: BudgetOrders
 
     def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
         if deployment is None:
@@ -36,8 +39,18 @@ class Triggers:
         last = self.statements.statement(deployment)
         manifest = self.lifecycle.manifest_of(deployment)
         epoch, verb = (last.epoch, last.verb.name.lower()) if last is not None else (0, "")
-        return control.TriggerState(deployment, epoch, verb, len(manifest.envelope) if manifest is not None else 0)
+        return control.TriggerState(
+            deployment, epoch, verb, len(manifest.envelope) if manifest is not None else 0,
+            budget_ms=self.budgets.next_ms(deployment),
+        )  # fmt: skip
 
-    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
-        answer = await self.driver.trigger(statement, envelope)
-        return answer.sentence, not answer.is_changed
+    async def trigger_order(
+        self, identity: Identity, statement: Statement, envelope: bytes | None, budget: Budget | None
+    ) -> tuple[str, bool]:  # fmt: skip
+        if budget is None:
+            answer = await self.driver.trigger(statement, envelope)
+            return answer.sentence, not answer.is_changed
+        manifest = await self.budgets.judged_order(statement.deployment, envelope, budget)
+        async with self.budgets.with_deployment(manifest, budget):
+            answer = await self.driver.trigger(statement, envelope)
+        return f"{answer.sentence}, with this budget", False

@@ -3,7 +3,8 @@
 What lives here: judging them, when one is heard and when the right to give it may have changed. What does not: what is
 told (``progress_table``), the orders that count (``ordered_budgets``), and whether a read fits (``source_budget``).
 
-A host is followed that may cancel the deployment, because a budget of one byte does the same. That may be known only
+A host or client is followed that may cancel the deployment, because a budget of one byte does the same. What the
+telling host has not ordered itself is signed by the one that has (``signed_budget``). That may be known only
 later: after the manifest, after the statement that deployed it first, after a reload. What is followed once stays,
 whatever becomes of that right.
 """
@@ -12,6 +13,9 @@ from __future__ import annotations
 
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import Budget
+from gossipd.deployment.signed_budget import has_its_signature
+from membership.member import NodeId
 
 
 class FollowedBudgets:
@@ -29,9 +33,21 @@ class FollowedBudgets:
             return
         authors = self._context.statements.authors(deployment)
         for node, told in self._context.progress.budgets(key).items():
-            signer = self._context.roster.key_of(node)
-            if signer is not None and self._context.roster.may_cancel(signer, authors):
-                self._context.budgets.take(key, told, is_own=False)
+            signer = self._signer(node, told)
+            if signer is None or not self._context.budgets.is_news(key, told):
+                continue
+            if not self._context.roster.may_cancel(signer, authors):
+                continue
+            if told.signer and not has_its_signature(told, deployment):
+                self._context.progress.budget_refused(node, key)
+                continue
+            self._context.budgets.take(key, told, is_own=False)
+
+    def _signer(self, node: NodeId, told: Budget) -> bytes | None:
+        """Who ordered it, of those that may order anything: the host that tells it, or another member or a client."""
+        if not told.signer:
+            return self._context.roster.key_of(node)
+        return told.signer if told.signer in self._context.roster.signers else None
 
     def judge_again(self) -> None:
         """The operator has had the configuration read again."""

@@ -28,6 +28,17 @@ class OrderedBudgetsError(LocalError):
     code = "E_BUDGETS"
 
 
+class _Row(msgspec.Struct, array_like=True):
+    """On the disk."""
+
+    key: bytes
+    ordered_ms: int
+    bytes_max: int
+    is_own: bool
+    signer: bytes = b""
+    signature: bytes = b""
+
+
 @dataclass(slots=True)
 class OrderedBudgets:
     """By the key of progress records. ``own``: those that were ordered on this host."""
@@ -37,10 +48,14 @@ class OrderedBudgets:
     revision: int = 0
     """Grows with each change."""
 
+    def is_news(self, key: bytes, budget: Budget) -> bool:
+        """Whether no later order is known."""
+        known = self.latest.get(key)
+        return known is None or known.ordered_ms < budget.ordered_ms
+
     def take(self, key: bytes, budget: Budget, *, is_own: bool) -> None:
         """Follow an order, unless a later one is known."""
-        known = self.latest.get(key)
-        if known is not None and known.ordered_ms >= budget.ordered_ms:
+        if not self.is_news(key, budget):
             return
         self.latest[key] = budget
         (self.own.add if is_own else self.own.discard)(key)
@@ -75,22 +90,24 @@ class OrderedBudgets:
 
     def to_bytes(self) -> bytes:
         """For the disk."""
-        return msgspec.msgpack.encode([(key, *_pair(one), key in self.own) for key, one in self.latest.items()])
+        rows = [
+            _Row(key, one.ordered_ms, one.bytes_max, key in self.own, one.signer, one.signature)
+            for key, one in self.latest.items()
+        ]
+        return msgspec.msgpack.encode(rows)
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> OrderedBudgets:
         """Raises OrderedBudgetsError."""
         try:
-            rows = msgspec.msgpack.decode(kept, type=list[tuple[bytes, int, int, bool]])
+            rows = msgspec.msgpack.decode(kept, type=list[_Row])
         except (msgspec.MsgspecError, RecursionError) as error:
             raise OrderedBudgetsError(f"state/budgets cannot be read: {error}") from None
         found = cls()
-        for key, ordered_ms, bytes_max, is_own in rows:
-            if len(key) != KEY_BYTES or not 0 < ordered_ms < 2**63 or not 0 <= bytes_max <= BUDGET_BYTES_MAX:
+        for row in rows:
+            is_sound = len(row.key) == KEY_BYTES and (len(row.signer), len(row.signature)) in ((0, 0), (32, 64))
+            if not is_sound or not 0 < row.ordered_ms < 2**63 or not 0 <= row.bytes_max <= BUDGET_BYTES_MAX:
                 raise OrderedBudgetsError("state/budgets cannot be read: a number is out of bounds")
-            found.take(key, Budget(ordered_ms, bytes_max), is_own=is_own)
+            budget = Budget(row.ordered_ms, row.bytes_max, row.signer, row.signature)
+            found.take(row.key, budget, is_own=row.is_own)
         return found
-
-
-def _pair(budget: Budget) -> tuple[int, int]:
-    return budget.ordered_ms, budget.bytes_max

@@ -38,6 +38,7 @@ kind bytes what
            long to be told; missing: everything
 6    14    a budget for reads of storage that was ordered on this host: when, in milliseconds since 1970 (8), and how
            many bytes (6), 0 for no limit
+7    96    who ordered that budget, where it was not this host: an Ed25519 key, and its signature (``signed_budget``)
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -50,7 +51,7 @@ record would make every total wrong for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -61,7 +62,7 @@ from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
 VERSION = 1
 RECORD_BYTES = 32
 NUMBERS_BYTES = 30
-FIELDS_BYTES_MAX = 96  # a subject, a version, a sketch of 32 bytes and prints of 16, with their heads and some more
+FIELDS_BYTES_MAX = 256  # those above, a sketch of 32 bytes and prints of 16, with their heads and some more
 SUBJECT_BYTES = 8
 WANT_TOLD_BYTES_MAX = 40  # a preset, or two joined; nobody relies on a host whose want is longer
 BUDGET_BYTES_MAX = 2**48 - 1
@@ -104,8 +105,10 @@ _BY_REASON = {
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2
-_WANT, _BUDGET = 5, 6
+_WANT, _BUDGET, _BUDGET_SIGNER = 5, 6, 7
 _ORDERED_BYTES, _LIMIT_BYTES = 8, 6
+BUDGET_NUMBERS_BYTES = _ORDERED_BYTES + _LIMIT_BYTES
+_SIGNER_BYTES, _BUDGET_SIGNER_BYTES = 32, 96
 CURRENT_BYTES = 8
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
@@ -130,13 +133,22 @@ class ProgressFormatError(RemoteError):
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What all hosts together may read of a deployment from storage, by an order. ``ordered_ms``: since 1970, by the
-    clock of the host where it was given; the later one counts. ``bytes_max``: 0 for no limit."""
+    clock of whom gave it; the later one counts. ``bytes_max``: 0 for no limit. ``signer``: who ordered it, where that
+    is not the host that tells it."""
 
     ordered_ms: int
     bytes_max: int
+    signer: bytes = b""
+    signature: bytes = field(default=b"", repr=False)
 
     def to_bytes(self) -> bytes:
+        """The two numbers."""
         return self.ordered_ms.to_bytes(_ORDERED_BYTES, "big") + self.bytes_max.to_bytes(_LIMIT_BYTES, "big")
+
+    @classmethod
+    def from_bytes(cls, numbers: bytes) -> Budget:
+        """``numbers``: ``BUDGET_NUMBERS_BYTES`` of them."""
+        return cls(int.from_bytes(numbers[:_ORDERED_BYTES], "big"), int.from_bytes(numbers[_ORDERED_BYTES:], "big"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +201,10 @@ class Progress:
             counts += self.bytes_wanted.to_bytes(_BYTES_WANTED_BYTES, "big")
             fields += bytes([_WANT, len(counts) + len(told)]) + counts + told
         if self.budget is not None:
-            fields += bytes([_BUDGET, _ORDERED_BYTES + _LIMIT_BYTES]) + self.budget.to_bytes()
+            fields += bytes([_BUDGET, BUDGET_NUMBERS_BYTES]) + self.budget.to_bytes()
+            if self.budget.signer:
+                signed = self.budget.signer + self.budget.signature
+                fields += bytes([_BUDGET_SIGNER, _BUDGET_SIGNER_BYTES]) + signed
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -228,7 +243,7 @@ class Progress:
         want, chunks_wanted, bytes_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
         return cls(
             state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
-            chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told.get(_BUDGET)),
+            chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told),
             **_values(numbers),
         )  # fmt: skip
 
@@ -282,12 +297,15 @@ def _want(told: bytes) -> tuple[str, int, int]:
     return text, int.from_bytes(chunks, "big"), int.from_bytes(count, "big")
 
 
-def _budget(told: bytes | None) -> Budget | None:
-    if told is None:
+def _budget(told: dict[int, bytes]) -> Budget | None:
+    numbers, signed = told.get(_BUDGET), told.get(_BUDGET_SIGNER, b"")
+    if len(signed) not in (0, _BUDGET_SIGNER_BYTES):
+        raise ProgressFormatError(f"the signature of a budget has {len(signed)} bytes")
+    if numbers is None:
         return None
-    if len(told) != _ORDERED_BYTES + _LIMIT_BYTES:
-        raise ProgressFormatError(f"a budget has {len(told)} bytes")
-    return Budget(int.from_bytes(told[:_ORDERED_BYTES], "big"), int.from_bytes(told[_ORDERED_BYTES:], "big"))
+    if len(numbers) != BUDGET_NUMBERS_BYTES:
+        raise ProgressFormatError(f"a budget has {len(numbers)} bytes")
+    return replace(Budget.from_bytes(numbers), signer=signed[:_SIGNER_BYTES], signature=signed[_SIGNER_BYTES:])
 
 
 def _fields(data: bytes) -> dict[int, bytes]:

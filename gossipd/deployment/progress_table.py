@@ -223,6 +223,11 @@ class ClusterProgress:
         budgets = {node: row.progress.budget for node, row in told.items()}
         return {node: one for node, one in budgets.items() if one and 0 < one.ordered_ms <= rows[node].version}
 
+    def budget_refused(self, node: NodeId, key: bytes) -> None:
+        """What this host tells of it is not looked at until it tells again: a signature costs a tenth of a
+        millisecond."""
+        self._budgets.get(key, set()).discard(node)
+
     def keys_with_budgets(self) -> list[bytes]:
         """Of which deployments a budget was told."""
         return list(self._budgets)

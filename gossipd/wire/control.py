@@ -27,6 +27,7 @@ INTEGER_MAX = 2**53 - 1
 CHUNKS_MAX = 1_000_000  # as in manifests
 DELTA_ITEMS_MAX = 256  # per list; longer deltas are split. Also the longest array that a frame may hold
 STATEMENT_BYTES_MAX = 512  # a statement is some 200 bytes; room for more fields
+BUDGET_ORDER_BYTES_MAX = 256  # it is 78 bytes
 MANIFEST_PART_BYTES = 128 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 TOKEN_BYTES = 32
@@ -113,7 +114,8 @@ class TriggerQuery(Struct, frozen=True, array_like=True):
 
 class TriggerState(Struct, frozen=True, array_like=True):
     """Reply: the id, the highest epoch heard, the last verb, and the size of the manifest if it is here. ``code`` is
-    empty when the deployment is known or may be introduced; else it says why not."""
+    empty when the deployment is known or may be introduced; else it says why not. ``budget_ms``: the time, in
+    milliseconds since 1970, that a budget must have which is ordered now; 0: the host knows no budgets."""
 
     deployment: Annotated[bytes, Meta(max_length=32)]
     epoch: Count
@@ -121,6 +123,7 @@ class TriggerState(Struct, frozen=True, array_like=True):
     manifest_bytes: Count
     code: Code = ""
     sentence: Sentence = ""
+    budget_ms: Count = 0
 
 
 class ManifestPart(Struct, frozen=True, array_like=True):
@@ -139,9 +142,10 @@ class PartKept(Struct, frozen=True, array_like=True):
 
 
 class TriggerOrder(Struct, frozen=True, array_like=True):
-    """Request: act on this signed statement and pass it on."""
+    """Request: act on this signed statement and pass it on, with a signed budget for reads of storage, or none."""
 
     statement: Annotated[bytes, Meta(min_length=1, max_length=STATEMENT_BYTES_MAX)]
+    budget: Annotated[bytes, Meta(max_length=BUDGET_ORDER_BYTES_MAX)] = b""
 
 
 class TriggerReply(Struct, frozen=True, array_like=True):

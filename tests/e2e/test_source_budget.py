@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
-from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.test_states import allowed, shown
 from tests.e2e.toy import make_model
 
@@ -52,8 +53,10 @@ def limits(made: Cluster, *numbers: int) -> set[object]:
 
 
 def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_restarts(tmp_path: Path) -> None:
-    model = make_model(tmp_path / "model")
+    model, client = make_model(tmp_path / "model"), tmp_path / "client.key"
+    set_up("keygen", client)
     environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "500000"}
+    environment["GOSSIPD_SECURITY__CLIENTS"] = json.dumps([f"{client}.pub"])
     with cluster(tmp_path / "three", environment=environment) as made:
         for number, rack in ((1, "rack-1"), (2, "rack-1"), (3, "rack-2")):
             made.add(f"node-{number}", rack).start()
@@ -69,11 +72,14 @@ def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_rest
         assert why.returncode == 11 and "higher `--budget`" in why.stdout
         other = gossipd("deploy", manifest, "--budget", "none", "--config", made[3].config, check=False)
         assert other.returncode == 7 and "E_MAY_NOT_CANCEL" in other.stderr, "it did not deploy it first"
+        by_client = ("--key", client, "--server-key", made[3].home / "node.key.pub", "--budget", "4100kB")
+        gossipd("trigger", f"127.0.0.1:{made[3].port}", manifest, *by_client)
+        until("all follow the client", lambda: limits(made, 1, 2, 3) == {BUDGET + 100_000})
         for number in (1, 3):
             made[number].stop()
             made[number].start()
         made.wait_together()
-        until("they follow it again", lambda: limits(made, 1, 3) == {BUDGET})
+        until("they follow it again", lambda: limits(made, 1, 3) == {BUDGET + 100_000})
         gossipd("deploy", manifest, "--budget", "none", "--config", made[1].config)
         made.wait_complete("m", 1, at=made[1], hosts=3)
         assert same_tree(model, made[3].tree("m", 1))

@@ -126,7 +126,10 @@ class ControlSurface:
     async def _deliver(self, made: Frames) -> None:
         async with trio.open_nursery() as nursery:
             driver = cast(Any, SimpleNamespace(trigger=self._trigger))
-            triggers = Triggers(statements=self._host.statements, lifecycle=self._host.brain.lifecycle, driver=driver)
+            triggers = Triggers(
+                statements=self._host.statements, lifecycle=self._host.brain.lifecycle, driver=driver,
+                budgets=cast(Any, SimpleNamespace(next_ms=lambda deployment: 1)),
+            )  # fmt: skip
             delegate = ControlDelegate(
                 live=cast(Any, SimpleNamespace(clients=(CLIENT.public,))),
                 tokens=BulkTokens(None, ReceivedTokens()), driver=cast(Any, SimpleNamespace(post=self._planned.append)),

@@ -85,6 +85,7 @@ class TriggerSurface:
             statements=application.statements,
             lifecycle=application.brain.lifecycle,
             driver=cast(Any, _Driver(application)),
+            budgets=cast(Any, SimpleNamespace(next_ms=lambda deployment: 1)),
         )
         server = self._trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
         # The loop's clock stands still within a run, so a quota of requests a second would end it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ async def test_a_client_deploys_a_file(tmp_path: Path, capsys: pytest.CaptureFix
             "already": False,
             "sentence": "qwen@3 is being deployed",
         }
+
+
+async def test_a_client_gives_a_budget_in_bytes_and_a_node_in_money(tmp_path: Path) -> None:
+    async with served_node() as d:
+        keys, known = files(d, tmp_path), deployment_id(ENVELOPE)
+        d.host.states[known] = control.TriggerState(known, 0, "", 0, budget_ms=int(time.time() * 1000))
+        order = (f"127.0.0.1:{d.node.port}", str(tmp_path / "m.manifest"))
+        assert await run(*order, *keys, "--budget", "600GB") == 0
+        configured(d, tmp_path, port=d.node.port, number=1)
+        with (tmp_path / "gossipd.toml").open("a") as file:
+            file.write("[sources]\nmoney_per_gb = 0.5\n")
+        assert await run(*order, "--config", str(tmp_path / "gossipd.toml"), "--budget", "50") == 0
+        assert await run(*order, *keys, "--budget", "none") == 0
+        assert [one.bytes_max for one in d.host.budgets if one] == [600 * 10**9, 100 * 10**9, 0]
+        assert await run(*order, *keys, "--budget", "50") == 2, "a client has no price"
+        assert await run(*order, *keys, "--budget", "600GB", "--cancel") == 2
 
 
 def configured(d: ServedNode, place: Path, *, port: int, number: int) -> None:

@@ -29,6 +29,8 @@ from gossipd.control.trigger_server import (
 )
 from gossipd.core.errors import ExitCode
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress_record import Budget
+from gossipd.deployment.signed_budget import has_its_signature, order_bytes, sign_budget
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.envelope import seal
@@ -52,6 +54,7 @@ class FakeTriggerHost:
 
     states: dict[bytes | str, control.TriggerState] = field(default_factory=dict)
     orders: list[tuple[Identity, Statement, bytes | None]] = field(default_factory=list)
+    budgets: list[Budget | None] = field(default_factory=list)
     failure: ManifestError | None = None
     already: bool = False
 
@@ -60,9 +63,12 @@ class FakeTriggerHost:
             return self.states.get(deployment, control.TriggerState(deployment, 0, "", 0))
         return self.states.get(model, control.TriggerState(b"", 0, "", 0, "E_NOT_FOUND", f"nobody knows {model}"))
 
-    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(
+        self, identity: Identity, statement: Statement, envelope: bytes | None, budget: Budget | None
+    ) -> tuple[str, bool]:
         await trio.lowlevel.checkpoint()
         self.orders.append((identity, statement, envelope))
+        self.budgets.append(budget)
         if self.failure is not None:
             raise self.failure
         return "qwen@3 is being deployed", self.already
@@ -92,10 +98,12 @@ class ServedNode:
         return await trio.to_thread.run_sync(conversation)
 
     async def order(
-        self, order: bytes | str, verb: Verb = Verb.DEPLOY, *, secret: SecretKey = CLIENT
-    ) -> Acknowledgement:
+        self, order: bytes | str, verb: Verb = Verb.DEPLOY, *, secret: SecretKey = CLIENT,
+        budget_bytes: int | None = None,
+    ) -> Acknowledgement:  # fmt: skip
         return await self.talk(
-            lambda held: trigger(held, secret=secret, order=order, verb=verb, now_s=1e9), secret=secret
+            lambda held: trigger(held, secret=secret, order=order, verb=verb, now_s=1e9, budget_bytes=budget_bytes),
+            secret=secret,
         )
 
 
@@ -125,6 +133,22 @@ async def test_a_manifest_is_sent_and_ordered_with_a_statement_by_the_clients_ke
         assert received == envelope
         assert (statement.verb, statement.epoch, statement.manifest_bytes) == (Verb.DEPLOY, 1, len(envelope))
         assert statement.signer == CLIENT.public.ed25519
+
+
+async def test_a_budget_is_sent_signed_with_the_time_that_the_node_tells() -> None:
+    async with served_node() as d:
+        known = DeploymentId(deployment_id(SMALL))
+        with pytest.raises(TriggerRefusedError, match="a version without budgets"):
+            await d.order(SMALL, budget_bytes=600)
+        d.host.states[known] = control.TriggerState(known, 0, "", 0, budget_ms=1_000_000_123_456)
+        await d.order(SMALL, budget_bytes=600)
+        [budget] = d.host.budgets
+        assert budget is not None
+        assert (budget.ordered_ms, budget.bytes_max, budget.signer) == (1_000_000_123_456, 600, CLIENT.public.ed25519)
+        assert has_its_signature(budget, known) and not has_its_signature(budget, DeploymentId(b"x" * 32))
+        d.host.states[known] = control.TriggerState(known, 0, "", 0, budget_ms=2_000_000_000_000)
+        with pytest.raises(TriggerRefusedError, match="more than an hour apart"):
+            await d.order(SMALL, budget_bytes=600)
 
 
 async def test_an_order_has_the_next_epoch_of_its_verb() -> None:
@@ -221,9 +245,13 @@ async def ask(d: ServedNode, message: control.Message, client: bytes = CLIENT.pu
     return replies[0]
 
 
-def signed(secret: SecretKey = CLIENT, *, size: int = len(SMALL)) -> bytes:
+def signed(secret: SecretKey = CLIENT, *, size: int = len(SMALL), verb: Verb = Verb.DEPLOY) -> bytes:
     deployment = deployment_id(SMALL)
-    return sign_statement(secret, deployment, epoch=1, verb=Verb.DEPLOY, manifest_bytes=size, now_s=1e9).encode()
+    return sign_statement(secret, deployment, epoch=1, verb=verb, manifest_bytes=size, now_s=1e9).encode()
+
+
+def budget_by(secret: SecretKey) -> bytes:
+    return order_bytes(sign_budget(secret, deployment_id(SMALL), Budget(1, 600)))
 
 
 @pytest.mark.parametrize(
@@ -236,6 +264,9 @@ def signed(secret: SecretKey = CLIENT, *, size: int = len(SMALL)) -> bytes:
         (control.TriggerOrder(signed()[:-1]), "E_DECODE"),
         (control.TriggerOrder(signed()[:-1] + b"\x00"), "E_SIG_INVALID"),
         (control.TriggerOrder(signed(PUBLISHER)), "E_TRIGGER_FIELD"),
+        (control.TriggerOrder(signed(), b"short"), "E_TRIGGER_FIELD"),
+        (control.TriggerOrder(signed(), budget_by(PUBLISHER)), "E_TRIGGER_FIELD"),
+        (control.TriggerOrder(signed(verb=Verb.CANCEL), budget_by(CLIENT)), "E_TRIGGER_FIELD"),
     ],
 )
 async def test_a_malformed_request_gets_a_reply_that_names_the_field(message: control.Message, code: str) -> None:

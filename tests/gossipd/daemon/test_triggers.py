@@ -16,7 +16,8 @@ from tests.gossipd.deployment.scripted_host import ONE, ScriptedHost, said
 
 def triggers(host: ScriptedHost, driver: object = None) -> Triggers:
     as_any: Any = driver
-    return Triggers(statements=host.statements, lifecycle=host.brain.lifecycle, driver=as_any)
+    budgets: Any = SimpleNamespace(next_ms=lambda deployment: 7)
+    return Triggers(statements=host.statements, lifecycle=host.brain.lifecycle, driver=as_any, budgets=budgets)
 
 
 def test_a_model_is_found_by_name_and_version() -> None:
@@ -48,5 +49,5 @@ async def test_an_order_is_answered_with_its_sentence() -> None:
         return Answer(1, "org/model@1 is known already", is_changed=False)
 
     made = triggers(ScriptedHost(), SimpleNamespace(trigger=trigger))
-    answer = await made.trigger_order(Identity(client=b"c" * 32), said(), b"envelope")
+    answer = await made.trigger_order(Identity(client=b"c" * 32), said(), b"envelope", None)
     assert answer == ("org/model@1 is known already", True)

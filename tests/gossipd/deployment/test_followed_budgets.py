@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gossipd.core.ids import DeploymentId
 from gossipd.deployment.events import ProgressHeard, TrustReloaded
 from gossipd.deployment.progress_record import Budget, HostState, Progress, progress_key
+from gossipd.deployment.signed_budget import sign_budget
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
+from gossipd.identity.keys import SecretKey
 from tests.gossipd.deployment.scripted_host import OWN, PEER, PEER_KEY, ScriptedHost, said
 
 KEY = progress_key(said().deployment)
+CLIENT = SecretKey(b"c" * 32)
 
 
 class Host(ScriptedHost):
@@ -16,6 +22,10 @@ class Host(ScriptedHost):
     def __init__(self) -> None:
         super().__init__()
         self.roster.roles = DEFAULT_ROLES
+
+    def let_in(self, client: SecretKey) -> None:
+        self.roster.clients.add(client.public.ed25519)
+        self.roster.signers.add(client.public.ed25519)
 
     def hear_budget(self, budget: Budget, *, state: HostState = HostState.DOWNLOADING) -> None:
         version = self.progress.version(PEER, KEY) + 1_000
@@ -35,6 +45,34 @@ def test_the_budget_of_the_host_that_deployed_it_is_followed() -> None:
     assert host.limit_bytes == 100
     host.hear_budget(Budget(1_001, 50), state=HostState.FAILED)
     assert host.limit_bytes == 50
+
+
+def test_what_another_has_ordered_is_followed_only_with_its_signature() -> None:
+    deployment = said().deployment
+    by_client = sign_budget(CLIENT, deployment, Budget(1_000, 100))
+    for budget in (
+        sign_budget(CLIENT, DeploymentId(b"x" * 32), Budget(1_000, 100)),
+        replace(by_client, bytes_max=1),
+        replace(by_client, signer=PEER_KEY.public.ed25519),
+        replace(by_client, signer=bytes(32)),
+        sign_budget(SecretKey(b"s" * 32), deployment, Budget(1_000, 100)),
+        sign_budget(PEER_KEY, deployment, Budget(1_000, 100)),
+    ):
+        host = Host()
+        host.let_in(CLIENT)
+        host.drop()
+        host.hear(said(epoch=3))
+        host.hear_budget(budget)
+        assert host.limit_bytes == 0
+        host.hear_budget(by_client)
+        assert host.limit_bytes == 100
+    host = Host()
+    host.hear_budget(by_client)
+    host.hear(said())
+    assert host.limit_bytes == 0, "nobody knows that client"
+    host.let_in(CLIENT)
+    host.tell(TrustReloaded())
+    assert host.limit_bytes == 100
 
 
 def test_a_budget_that_is_heard_before_its_deployment_is_followed_with_it() -> None:

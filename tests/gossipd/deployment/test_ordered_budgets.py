@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -21,6 +23,7 @@ from membership.member import NodeId
 
 KEY = b"k" * 8
 NODE = NodeId(b"n" * 16)
+SIGNED = Budget(1, 7, b"s" * 32, b"g" * 64)
 
 
 def test_the_later_order_counts_in_whatever_order_they_come() -> None:
@@ -57,7 +60,8 @@ def test_an_order_that_was_refused_is_as_if_it_had_not_been_given() -> None:
 def test_orders_are_the_same_after_a_restart_and_bounded() -> None:
     ordered = OrderedBudgets()
     for number in range(ORDERS_MAX + 3):
-        ordered.take(number.to_bytes(8, "big"), Budget(1 + number, 7), is_own=number % 2 == 0)
+        one = SIGNED if number % 4 == 0 else Budget(1, 7)
+        ordered.take(number.to_bytes(8, "big"), replace(one, ordered_ms=1 + number), is_own=number % 2 == 0)
     assert len(ordered.latest) == ORDERS_MAX
     again = OrderedBudgets.from_bytes(ordered.to_bytes())
     assert (again.latest, again.own) == (ordered.latest, ordered.own)
@@ -67,7 +71,7 @@ def test_orders_are_the_same_after_a_restart_and_bounded() -> None:
     "rows",
     [
         [(b"short", 1, 1, True)], [(KEY, 0, 1, True)], [(KEY, 1, BUDGET_BYTES_MAX + 1, True)], [(KEY, 1, -1, True)],
-        [(KEY, 1 << 63, 1, True)], [3], {},
+        [(KEY, 1 << 63, 1, True)], [3], {}, [(KEY, 1, 1, True, b"s" * 32)], [(KEY, 1, 1, True, b"s", b"g" * 64)],
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_not_taken_for_no_budget(rows: object) -> None:
@@ -78,13 +82,15 @@ def test_a_damaged_file_is_not_taken_for_no_budget(rows: object) -> None:
 def test_a_budget_travels_in_the_record_beside_all_else() -> None:
     told = Progress(
         state=HostState.COMPLETE, subject=b"s" * 8, current=3, want="w" * WANT_TOLD_BYTES_MAX, chunks_wanted=1,
-        bytes_wanted=1, budget=Budget(1_800_000_000_000, BUDGET_BYTES_MAX),
+        bytes_wanted=1, budget=replace(SIGNED, ordered_ms=1_800_000_000_000, bytes_max=BUDGET_BYTES_MAX),
     )  # fmt: skip
     body = told.to_body()
     assert Progress.from_body(body) == told
     assert len(body) - NUMBERS_BYTES - 2 <= FIELDS_BYTES_MAX
     assert Progress.from_body(Progress(state=HostState.INIT).to_body()).budget is None
-    for cut in (bytes([6, 13]) + b"x" * 13, bytes([6, 15]) + b"x" * 15):
+    unsigned = replace(told, budget=Budget(1_800_000_000_000, BUDGET_BYTES_MAX))
+    assert Progress.from_body(unsigned.to_body()) == unsigned
+    for cut in (bytes([6, 13]) + b"x" * 13, bytes([6, 15]) + b"x" * 15, bytes([7, 95]) + b"x" * 95):
         with pytest.raises(ProgressFormatError):
             Progress.from_body(Progress(state=HostState.INIT).to_body() + cut)
 
