@@ -52,9 +52,7 @@ from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards,
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
 from gossipd.publish.permits import ROOT, check_permit, signing_key
-from gossipd.publish.publisher import PublishOrder, publish
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
-from gossipd.publish.shard_hashing import hash_shards
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
@@ -174,6 +172,8 @@ class JobPublishing:
         key = self._key_of(user, name)
 
         def hashed(job: _Job) -> bytes:
+            from gossipd.publish.shard_hashing import hash_shards  # see _Making
+
             return hash_shards(
                 Path(directory), name, _SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
                 user=self._owner(user),
@@ -359,7 +359,7 @@ class JobPublishing:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """Hash and sign; in a thread."""
+    """Hash and sign; in a thread. What publishes is imported by the first job: with obstore some 8 MB."""
 
     job: _Job
     directory: Path
@@ -372,6 +372,8 @@ class _Making:
     about: bytes
 
     def manifest(self) -> Manifest:
+        from gossipd.publish.publisher import PublishOrder, publish
+
         files_of(self.directory, _SELECTION, self.owner)
         with tempfile.TemporaryDirectory(prefix="publish-", dir=self.scratch) as private:
             out = Path(private) / "manifest"
