@@ -30,7 +30,6 @@ from gossipd.runtime.file_access import grant, group_number
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.assembly import Delivery
-from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.durable import make_root
@@ -78,7 +77,6 @@ class DataPlane:
             get_token=None if is_tls else self._token_of, incoming_chunks=incoming_chunks,
             received_tokens=tokens.received,
         )  # fmt: skip
-        start_runtime()
         self.reader = SourceReader(
             Delivery(SourceWriter(store, driver), self.pool, incoming_chunks), throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow), settings=settings_mapping.source_settings(config),

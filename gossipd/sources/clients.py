@@ -1,4 +1,4 @@
-"""obstore clients, one for each base address, and the stream of one range.
+"""obstore clients of buckets, one for each base address, and the stream of one range.
 
 obstore's retries are off and its time-outs are set: by default it repeats a slow range in full up to ten times. obstore
 itself reads credentials, endpoints and regions from this host's environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``);
@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,20 +34,28 @@ from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
 from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.proxies import ProxyError, client_options
-from gossipd.sources.settings import SourceSettings
+from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
-Clock = Callable[[], float]
-
+_RUNTIME_THREADS = 2  # besides one for each processor: what makes the runtime, and its first blocking call
 _NO_DATE = datetime.fromtimestamp(0, UTC)  # obstore's date when the server sends no Last-Modified
 
 
 def start_runtime() -> None:
-    """Start obstore's threads now, with lower priority than the event loop. Otherwise the first use starts them. If the
-    system then has no thread to give, obstore panics, and every later use in this process fails too. Still possible: a
-    read of a ``file://`` source that begins without a free thread ends only when a later read gets one. Raises
-    SourceError: no threads. Retry: in a new process.
+    """Start obstore's threads, with lower priority than the event loop. If the system had no thread to give for them,
+    obstore would panic, and every later use in this process fail too; so as many are started and ended before.
+    Raises SourceUnreachableError: no threads. Retry: yes.
     """
+    with ExitStack() as stack:
+        try:
+            for _ in range(_RUNTIME_THREADS + len(os.sched_getaffinity(0))):
+                held = threading.Event()
+                thread = threading.Thread(target=held.wait, daemon=True)
+                thread.start()
+                stack.callback(thread.join)
+                stack.callback(held.set)
+        except RuntimeError:
+            raise errors.SourceUnreachableError("obstore", "the system refuses new threads") from None
     with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
         pool.submit(_use_once).result()
 
@@ -83,14 +92,17 @@ class Clients:
                 self._open.popitem(last=False)
         return store
 
+    def stream(self, location: Location, part: Segment, *, whole: bool, clock: Clock) -> Stream:
+        """One range of an object, begun. Raises SourceError."""
+        store = self.open(location, whole=whole)
+        return Stream(store, location, part, whole=whole, settings=self._settings, clock=clock)
+
     def close(self) -> None:
         """Drop every client; streams in progress keep theirs."""
         with self._lock:
             self._open.clear()
 
     def _options(self, location: Location, profile: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        if location.source.scheme == "file":
-            return {}
         settings = self._settings
         timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
         client = {

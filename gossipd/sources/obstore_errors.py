@@ -50,8 +50,6 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("UnexpectedEof", errors.SourceShortError, "the connection ended before the promised bytes had come"),
     ("dns error", errors.SourceUnreachableError, "its host name does not resolve"),
     ("certificate", errors.SourceUnreachableError, "its TLS certificate is not valid"),
-    ("UnableToCanonicalize", errors.SourceNotFoundError, "the directory is not there"),
-    ("PermissionDenied", errors.SourceAuthError, "this host's user may not read it"),
     ("tcp connect error", errors.SourceUnreachableError, "no connection"),
 )
 # Before anything was sent: words of obstore's text, and what is missing then.

@@ -33,7 +33,6 @@ from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly, Delivery
-from gossipd.sources.clients import Clock
 from gossipd.sources.errors import (
     SourceAuthError,
     SourceCancelledError,
@@ -48,7 +47,7 @@ from gossipd.sources.errors import (
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.requests import Job, SourceRequests
-from gossipd.sources.settings import SourceSettings
+from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.web_connection import resolve
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -21,7 +21,6 @@ from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import SourceAdmission
-from gossipd.sources.clients import Clients, Clock, Stream
 from gossipd.sources.errors import (
     SourceCancelledError,
     SourceChangedError,
@@ -32,16 +31,20 @@ from gossipd.sources.errors import (
     SourceRedirectError,
     SourceWholeOnlyError,
 )
+from gossipd.sources.file_stream import FileStream
 from gossipd.sources.first_request import Touched, Wanted, touch
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.pace import Turn
 from gossipd.sources.proxies import answering_proxy
-from gossipd.sources.settings import SourceSettings
+from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
 from gossipd.sources.web_connection import Addresses
 from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
 from gossipd.sources.whole_objects import WholeObjects
+
+if TYPE_CHECKING:
+    from gossipd.sources.clients import Clients, Stream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
@@ -51,7 +54,7 @@ _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first r
 
 Sink = Callable[[memoryview], None]
 Attempt = Callable[[Location, Addresses], None]
-_AnyStream: TypeAlias = Stream | WebStream
+_AnyStream: TypeAlias = "Stream | FileStream | WebStream"
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,29 @@ class _Asked:
     received: int = 0
 
 
+class _Buckets:
+    """Clients that are made for the first read of a bucket: obstore takes 6 MB, and two threads or more."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._clients: Clients | None = None
+
+    def clients(self) -> Clients:
+        """Raises SourceError."""
+        with self._lock:
+            if self._clients is None:
+                from gossipd.sources.clients import Clients, start_runtime
+
+                start_runtime()
+                self._clients = Clients(self._settings)
+            return self._clients
+
+    def close(self) -> None:
+        if self._clients is not None:
+            self._clients.close()
+
+
 class SourceRequests:
     """Makes requests. ``admission`` and ``pool`` are shared with the reader."""
 
@@ -93,7 +119,7 @@ class SourceRequests:
         self._throttle = throttle
         self._settings = settings
         self._clock = clock
-        self._clients = Clients(settings)
+        self._buckets = _Buckets(settings)
         self._connections = WebConnections(settings, clock)
         self._versions = SeenVersions()
         self._wholes = WholeObjects()
@@ -119,7 +145,7 @@ class SourceRequests:
         return self._throttle.rate is None and self._admission.is_fast(source)
 
     def close(self) -> None:
-        self._clients.close()
+        self._buckets.close()
         self._wholes.close()
         self._connections.close()
 
@@ -224,8 +250,9 @@ class SourceRequests:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
             pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
             return WebStream(self._connections, location, request.addresses, self._wanted(job, part), pieces=pieces)
-        store = self._clients.open(location, whole=whole)
-        return Stream(store, location, part, whole=whole, settings=self._settings, clock=self._clock)
+        if location.source.scheme == "file":
+            return FileStream(location, part, whole=whole, settings=self._settings, clock=self._clock)
+        return self._buckets.clients().stream(location, part, whole=whole, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
@@ -237,7 +264,7 @@ class SourceRequests:
                 self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-                    if isinstance(stream, Stream) and request.received < part.length:
+                    if not isinstance(stream, WebStream) and request.received < part.length:
                         watch(request.received, stream.waited_s)
             self._admission.note_rate(mirror, location.source, request.turn, part.length, stream.waited_s)
 

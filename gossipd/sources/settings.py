@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -477,7 +477,7 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
 
 
 HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "h11", "structlog", "prometheus_client", "msgspec", "blake3")
-LATE = ("rich", "anyio", "starlette", "h11", "prometheus_client")
+LATE = ("rich", "anyio", "starlette", "h11", "prometheus_client", "obstore", "gossipd.publish.publisher")
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
@@ -492,7 +492,7 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
 
 
-def test_the_daemon_imports_what_serves_http_only_when_asked() -> None:
+def test_the_daemon_imports_late_what_most_hosts_never_need() -> None:
     script = (
         "import sys; from gossipd.cli import run; run._import_structlog_alone(); import gossipd.daemon.main;"
         f"print([name for name in {LATE} if name in sys.modules])"
