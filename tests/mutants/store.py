@@ -6,8 +6,33 @@ from tests.mutants.mutant import Mutant
 
 _STORE = "tests/gossipd/store"
 _CRASHES = f"{_STORE}/test_crashes.py"
+_WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
+    Mutant(
+        "warms-while-others-wait-for-memory",
+        "Versions are read into memory though a task of the host waits for memory.",
+        "gossipd/store/models/warming.py",
+        "        if room.waits_percent > _WAITS_PERCENT_MAX:\n",
+        "        if False:\n",
+        (_WARMING,),
+    ),
+    Mutant(
+        "warms-versions-that-are-not-current",
+        "Every version on the disk is read into memory.",
+        "gossipd/store/models/warming.py",
+        "if publishing.is_current(disk, one.manifest.name, one.manifest.version)",
+        "if publishing.is_current is not None",
+        (_WARMING,),
+    ),
+    Mutant(
+        "warms-what-is-in-memory",
+        "What the page cache holds is read again, and takes its part of the pace.",
+        "gossipd/store/models/warming.py",
+        "            if disk.cached(descriptor, offset, length) == length:\n",
+        "            if False:\n",
+        (_WARMING,),
+    ),
     Mutant(
         "takes-names-that-its-disk-cannot-hold",
         "A store whose file system folds case takes a model whose names differ only in case.",
