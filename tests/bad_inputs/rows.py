@@ -1,8 +1,8 @@
-"""Rows B1 to B40 as data.
+"""Rows B1 to B50 as data.
 
 What lives here: what is fed in where, what it is called, and which tests feed it in. What does not: the tests. A code
-is an ``E_...`` that an operator or a peer is told, or the name of a counter where silence is the answer. A row, or a
-part of one, that this version has no place for says why in ``absent``.
+is an ``E_...`` that an operator or a peer is told, or the name of a counter where silence is the answer; what waits
+until it is mended is told in words. A row, or a part of one, that this version has no place for says why in ``absent``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ _CONFIG = "tests/gossipd/config/test_config.py"
 _SOURCES = "tests/gossipd/sources/test_reader.py"
 _STORE = "tests/gossipd/store/test_chunk_store.py"
 _JOURNAL = "tests/gossipd/store/journal/test_journal.py"
+_STEPS = "tests/gossipd/publish/test_step_watch.py"
+_LOOKS = "tests/gossipd/publish/test_step_listing.py"
+_SHARDS = "tests/gossipd/manifest/test_shards.py"
+_PART = "tests/gossipd/parts/test_part.py"
+_JOBS = "tests/e2e/test_job_publishing.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,5 +311,79 @@ ROWS = (
     Row(
         40, "command line", "verify finds bad chunks", ("E_VERIFICATION",),
         ("tests/gossipd/cli/test_commands.py::test_verify_exits_with_6_and_names_the_first_ten",),
+    ),
+    Row(
+        41, "training", "a step directory that is still written", (),
+        (
+            f"{_STEPS}::test_what_is_not_finished_says_why",
+            f"{_STEPS}::test_two_looks_a_second_apart_must_agree",
+            f"{_JOBS}::test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never",
+        ),
+    ),
+    Row(
+        42, "training", "a step directory that is deleted while it is hashed", ("E_SOURCE_CHANGED",),
+        (
+            f"{_STEPS}::test_a_step_that_is_deleted_while_it_is_hashed_is_told",
+            "tests/gossipd/publish/test_shard_hashing.py::test_a_step_that_is_deleted_while_it_is_hashed_is_refused",
+            f"{_LOOKS}::test_a_step_that_vanishes_and_one_that_is_no_step_are_left_out",
+        ),
+    ),
+    Row(
+        43, "training", "a step that lacks a rank's shard", ("E_SHARDS", "E_SOURCE_CHANGED"),
+        (
+            f"{_SHARDS}::test_shards_that_make_no_whole_are_refused_by_rank_and_file",
+            "tests/gossipd/publish/test_adoption.py::test_a_directory_that_lacks_a_shard_is_refused_by_its_name",
+            f"{_LOOKS}::test_a_step_that_lacks_a_shard_of_its_index_has_a_fault",
+            f"{_STEPS}::test_a_missing_shard_is_told_once_it_stays_missing",
+        ),
+    ),
+    Row(
+        44, "training", "a pickle that runs code when it is loaded", (),
+        (
+            f"{_LOOKS}::test_a_pickle_in_a_step_is_published_as_bytes_and_never_loaded",
+            f"{_LOOKS}::test_no_module_imports_what_runs_code_out_of_data",
+        ),
+    ),
+    Row(
+        45, "training", "a step directory, or a file of a step, with two writers", ("E_SHARDS",),
+        (
+            f"{_STEPS}::test_a_directory_with_two_writers_is_told_of",
+            f"{_SHARDS}::test_shards_that_make_no_whole_are_refused_by_rank_and_file",
+        ),
+    ),
+    Row(
+        46, "parts", "a want that matches nothing", ("E_WANT",),
+        (f"{_PART}::test_a_want_that_matches_nothing_is_refused",),
+    ),
+    Row(
+        47, "parts", "a preset for a model without an index", ("E_NO_INDEX",),
+        (
+            f"{_PART}::test_tensors_of_a_model_without_an_index_are_refused_with_the_cure",
+            "tests/e2e/test_parts.py::test_a_preset_needs_an_index_and_files_do_not",
+        ),
+    ),
+    Row(
+        48, "parts", "a manifest whose table of tensors lies", ("E_INDEX",),
+        (
+            f"{_PART}::test_an_index_whose_header_is_larger_than_any_is_refused",
+            "tests/gossipd/parts/test_masked_header.py::test_an_index_that_differs_from_the_header_shows_nothing",
+            "tests/e2e/test_parts.py::test_an_index_that_lies_fails_where_it_is_relied_on_until_all_is_wanted",
+        ),
+    ),
+    Row(
+        49, "store", "a disk that holds one version and not two", ("E_NO_SPACE",),
+        (
+            "tests/gossipd/store/journal/test_recovery.py::"
+            "test_a_disk_that_holds_one_version_keeps_it_until_it_is_removed_for_the_next",
+            f"{_STEPS}::test_a_refused_publication_is_told_once_and_tried_later",
+        ),
+    ),
+    Row(
+        50, "training", "a job that publishes faster than the cluster carries", ("superseded",),
+        (
+            f"{_JOBS}::test_publications_in_a_hurry_keep_the_newest",
+            "tests/gossipd/deployment/test_supersession.py::test_all_of_a_superseded_version_goes_bytes_before_words",
+            "tests/gossipd/swarm/test_planner.py::test_the_newest_version_of_a_name_is_fetched_before_all_others",
+        ),
     ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from tests.bad_inputs.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+WITHOUT_A_CODE = {31, 41, 44}  # an order that is known already; a step that waits, and one that is as good as any
 CODE = re.compile(r"E_[A-Z][A-Z_]*[A-Z]")
 
 
@@ -37,7 +38,7 @@ def _words_in_the_code() -> frozenset[str]:
 
 
 def test_the_table_has_every_row_once_and_in_order() -> None:
-    assert [row.number for row in ROWS] == list(range(1, 41))
+    assert [row.number for row in ROWS] == list(range(1, 51))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"B{row.number}")
@@ -53,7 +54,7 @@ def test_each_row_names_tests_that_exist_or_says_why_it_has_none(row: Row) -> No
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"B{row.number}")
 def test_each_code_is_in_the_product_and_asserted_by_a_file_of_its_row(row: Row) -> None:
-    assert row.codes or row.absent or row.number == 31, "only an order that is known already is no error"
+    assert row.codes or row.absent or row.number in WITHOUT_A_CODE
     texts = [(ROOT / test.partition("::")[0]).read_text() for test in row.tests]
     for code in row.codes:
         assert code in _words_in_the_code(), code

@@ -258,6 +258,27 @@ def test_a_model_that_does_not_fit_is_named_with_figures_and_told_when_it_does()
     assert len(store.open(ONE.manifest)) == 0
 
 
+def test_a_disk_that_holds_one_version_keeps_it_until_it_is_removed_for_the_next() -> None:
+    two = small(version=2, seed=2)
+    events: list[StoreEvent] = []
+    store = _store(MemoryDisk(total_bytes=int(1.5 * ONE.manifest.bytes_total)), events)
+    store.open(ONE.manifest)
+    _put(store, *range(6))
+    store.finish(ID)
+    for _ in range(2):
+        with pytest.raises(NoSpaceError):
+            store.open(two.manifest)
+    assert (store.current("m"), store.versions("m")) == (1, [1])
+    store.remove("m", 1)
+    store._context.tracker.probe_at = 0.0
+    store.upkeep.step()
+    assert SpaceFreed(two.manifest.id) in events
+    store.open(two.manifest)
+    _put(store, *range(6), model=two)
+    store.finish(two.manifest.id)
+    assert store.current("m") == 2
+
+
 def test_the_reserve_is_left_to_the_rest_of_the_host() -> None:
     total_bytes, need_bytes = 1 << 30, ONE.manifest.bytes_total
     for reserve_bytes, used_bytes, is_taken in (

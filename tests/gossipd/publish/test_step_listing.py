@@ -1,0 +1,72 @@
+"""What a look at the directories of steps reads of their files, and what it never does with them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+import gossipd
+from gossipd.publish.step_listing import StepLister
+from gossipd.publish.step_watch import unfinished
+from tests.gossipd.publish.trees import published
+
+
+class Trap:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (self._path,)
+
+
+@pytest.mark.parametrize("name", [".metadata", "optimizer.pt", "__0_0.distcp"])
+def test_a_pickle_in_a_step_is_published_as_bytes_and_never_loaded(tmp_path: Path, name: str) -> None:
+    step = tmp_path / "steps" / "step-7"
+    step.mkdir(parents=True)
+    (step / "__0_0.distcp").write_bytes(bytes(1000))
+    (step / ".metadata").write_bytes(b"m")
+    (step / name).write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    (step / ".metadata").touch()
+    listing = StepLister(step.parent).look()["step-7"]
+    assert (listing.step, unfinished(listing)) == (7, None)
+    _, manifest = published(step, tmp_path / "model.manifest")
+    assert name in {entry.path for entry in manifest.files}
+    assert not (tmp_path / "sprung").exists()
+    pickle.loads((step / name).read_bytes())
+    assert (tmp_path / "sprung").exists(), "it is a trap"
+
+
+def test_no_module_imports_what_runs_code_out_of_data() -> None:
+    root = Path(next(iter(gossipd.__path__)))
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & {"pickle", "marshal", "shelve", "dill"}, path
+
+
+def test_a_step_that_vanishes_and_one_that_is_no_step_are_left_out(tmp_path: Path) -> None:
+    for name in ("step-1", "step-2", "logs", "tmp-3"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights").write_text("w")
+    (tmp_path / "step-4").write_text("a file")
+    lister = StepLister(tmp_path, "step-*")
+    assert set(lister.look()) == {"step-1", "step-2"}
+    shutil.rmtree(tmp_path / "step-1")
+    assert set(lister.look()) == {"step-2"}
+
+
+def test_a_step_that_lacks_a_shard_of_its_index_has_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "step-1").mkdir()
+    index = '{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}'
+    (tmp_path / "step-1" / "model.safetensors.index.json").write_text(index)
+    listing = StepLister(tmp_path).look()["step-1"]
+    assert any("model-00002-of-00002.safetensors" in fault for fault in listing.faults)
+    assert unfinished(listing) is not None
