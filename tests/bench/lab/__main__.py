@@ -23,13 +23,14 @@ from tests.bench.lab.fabric import CONGESTION, Fabric, LabError, fabric, host_na
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.process import spinning
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome, share
-from tests.bench.lab.systems.gossip import run_gossipd
+from tests.bench.lab.systems.gossip import run_gossipd, run_saved
 from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
 from tests.bench.lab.systems.torrent import SEEDING, run_libtorrent
 from tests.servers import Nginx
 
 SYSTEMS: dict[str, Callable[[Bench], Outcome]] = {
     "gossipd": run_gossipd,
+    "saved": run_saved,
     "libtorrent": run_libtorrent,
     "chain": run_chain,
     "direct": run_direct,
@@ -64,7 +65,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--mixed", action="store_true", help="9 hosts in three racks: 4 at --mbit, 4 at half of it, 1 at a tenth"
     )
-    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--systems", default="gossipd,libtorrent,chain,direct")
     parser.add_argument("--runs", type=int, default=1, help="repeat everything; the table has each run")
     parser.add_argument("--rng", type=int, default=1, help="which hosts a fraction kills")
     parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")

@@ -158,6 +158,10 @@ class Fabric:
         """Take the host's cable out."""
         _run("ip", "-n", self.switches, "link", "set", station.port, "down")
 
+    def part(self, rack: int, *, is_parted: bool) -> None:
+        """Take the cable of a rack's uplink out, or put it in again."""
+        _run("ip", "-n", self.switches, "link", "set", f"u{rack}", "down" if is_parted else "up")
+
     def remove(self) -> None:
         """Delete every namespace; links go with them."""
         for station in (*self.hosts, self.storage):

@@ -1,26 +1,31 @@
 """gossipd: real daemons, one in each namespace, set up by the code of ``gossipd init``.
 
 The clock runs from the drop of the manifest into a converged cluster to the last host's finished rename, which is seen
-by looking for the directory it makes visible.
+by looking for the directory it makes visible. Or, where the model is saved by the first host as a checkpoint is, from
+the order to publish that directory; then storage is not read.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from gossipd.client import Client
 from gossipd.config.directory import make_directory
 from gossipd.demo.hosts import DemoHost, settings
 from gossipd.identity.key_files import write_key_pair
 from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.chunk_layout import default_chunk_bytes
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.control_traffic import ControlMeter, control_meter
-from tests.bench.lab.fabric import LabError
+from tests.bench.lab.fabric import Fabric, LabError
 from tests.bench.lab.process import MachineCpu, Usage, usage
 from tests.bench.lab.systems.base import (
     EARLY_POLL_S,
@@ -29,6 +34,7 @@ from tests.bench.lab.systems.base import (
     Bench,
     Killer,
     Outcome,
+    digest,
     is_right,
     ready_to_write,
 )
@@ -41,22 +47,33 @@ COOL_S = 2.0  # after convergence: the joiners' gossip dies down
 
 
 def run_gossipd(bench: Bench) -> Outcome:
-    """One deployment."""
-    base = bench.base / "gossipd"
+    """One deployment out of storage."""
+    return _run(bench, "gossipd")
+
+
+def run_saved(bench: Bench) -> Outcome:
+    """One version that the first host's daemon publishes from a directory of that host."""
+    keys = {"GOSSIPD_PUBLISH__KEYS": f'["{bench.base}/saved/publisher.key"]'}
+    outcome = _run(replace(bench, settings={**bench.settings, **keys}), "saved")
+    return replace(outcome, system="saved")
+
+
+def _run(bench: Bench, system: str) -> Outcome:
+    base = bench.base / system
     base.mkdir()
     manifest = _publish(bench, base)
-    hosts = _make_hosts(bench, base)
+    hosts = make_hosts(bench, system)
     try:
         for host in hosts:
             host.start()
-        _converge(hosts)
+        converge(hosts)
         with (
             ready_to_write(bench, [_pid(host) for host in hosts]),
             control_meter(bench.fabric, PORT, base / "meter.log") as meter,
         ):
             time.sleep(COOL_S)
             rest = _at_rest(hosts, meter, bench.rest_s) if bench.rest_s else {}
-            outcome = _deploy(bench, hosts, manifest, meter)
+            outcome = _deploy(bench, hosts, None if system == "saved" else manifest, meter)
             return replace(outcome, figures=outcome.figures | rest)
     except LabError as error:
         tails = "\n".join(f"--- {host.name}\n{host.log_tail()[-600:]}" for host in hosts)
@@ -91,11 +108,12 @@ def _publish(bench: Bench, base: Path) -> Manifest:
     return open_manifest(out.read_bytes(), [secret.public.ed25519])
 
 
-def _make_hosts(bench: Bench, base: Path) -> list[DemoHost]:
-    hosts: list[DemoHost] = []
+def make_hosts(bench: Bench, system: str) -> list[DemoHost]:
+    """A host for each station, not started; they trust ``publisher.key`` in the system's directory."""
+    base, hosts = bench.base / system, list[DemoHost]()
     first = bench.fabric.hosts[0]
     for station in bench.fabric.hosts:
-        directory = bench.directory("gossipd", station)
+        directory = bench.directory(system, station)
         make_directory(
             directory,
             node={"name": station.name, "rack": f"rack-{station.rack + 1}"},
@@ -111,7 +129,25 @@ def _make_hosts(bench: Bench, base: Path) -> list[DemoHost]:
     return hosts
 
 
-def _converge(hosts: list[DemoHost]) -> None:
+@contextmanager
+def publishing_hosts(network: Fabric, base: Path) -> Iterator[list[DemoHost]]:
+    """A host for each station, not started, whose daemons publish what jobs have saved; all are stopped at the end."""
+    (base / "hosts").mkdir()
+    write_key_pair(base / "hosts/publisher.key", SecretKey(os.urandom(KEY_BYTES)))
+    keys = {"GOSSIPD_PUBLISH__KEYS": f'["{base}/hosts/publisher.key"]'}
+    hosts = make_hosts(Bench(network, base, base, "", 0, [], "none", 0.0, Random(1), settings=keys), "hosts")
+    try:
+        yield hosts
+    finally:
+        for host in hosts:
+            host.ask_to_stop()
+        for host in hosts:
+            host.stop()
+
+
+def converge(hosts: list[DemoHost]) -> None:
+    """Wait until each sees all as alive. Raises LabError."""
+
     def is_whole(host: DemoHost) -> bool:
         page = host.status()
         return page is not None and sum(one["state"] == "alive" for one in page["members"]) == len(hosts)
@@ -132,7 +168,17 @@ def _at_rest(hosts: list[DemoHost], meter: ControlMeter, seconds: float) -> dict
     }
 
 
-def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: ControlMeter) -> Outcome:
+def _begin(bench: Bench, host: DemoHost, manifest: Manifest | None) -> dict[str, object]:
+    """Drop the manifest; without one, publish the directory: ``held_s``, until it is signed and on that host's disk."""
+    if manifest is not None:
+        (host.inbox / ".model.part").rename(host.inbox / "model-1.manifest")
+        return {}
+    began_s = time.monotonic()
+    Client(host.directory / "gossipd.sock").publish(bench.model.parent, name=NAME, version=VERSION)
+    return {"held_s": round(time.monotonic() - began_s, 3)}
+
+
+def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest | None, meter: ControlMeter) -> Outcome:
     by_name = {host.name: host for host in hosts}
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
     before, cpu = bench.fabric.counters(), MachineCpu()
@@ -145,12 +191,17 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
         by_name[name].kill()
 
     killer = Killer(bench, kill, lambda: _seed(hosts))
-    part = hosts[0].inbox / ".model.part"
-    part.write_bytes(manifest.envelope)
+    begun: dict[str, object] = {}
+    if manifest is not None:
+        (hosts[0].inbox / ".model.part").write_bytes(manifest.envelope)
+    else:
+        hashed_s = time.monotonic()
+        digest(bench.model)
+        begun["hash_s"] = round(time.monotonic() - hashed_s, 3)
     control_before = meter.sent()
     least_s = bench.size * 8 / (bench.fabric.mbit * 1e6)
     began_s = time.monotonic()
-    part.rename(hosts[0].inbox / "model-1.manifest")
+    begun |= _begin(bench, hosts[0], manifest)
     done_s: dict[str, float] = {}
     while missing := [name for name in visible if name not in done_s and name not in killer.killed]:
         for name in missing:
@@ -167,6 +218,7 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
     living = [by_name[name] for name in done_s if name not in killer.killed]
     costs = between(threads_before, look(_pid(host) for host in living))
     counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
+    chunks = manifest.chunk_count if manifest is not None else -(-bench.size // default_chunk_bytes(bench.size))
     row = _row(hosts, by_name, killer.killed)
     used |= {name: usage(_pid(by_name[name])) for name in done_s if name not in used}
     return Outcome(
@@ -183,7 +235,8 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
             "control_bytes_per_node_s": round(sum(control[name] for name in done_s) / len(done_s) / control_s),
             "control_over_moved": round(sum(control.values()) / sum(counters.hosts.values()), 5),
         }
-        | _per_chunk(costs, manifest.chunk_count * len(living)),
+        | _per_chunk(costs, chunks * len(living))
+        | begun,
     )  # fmt: skip
 
 
