@@ -1,8 +1,8 @@
-"""One rank of a job: FSDP2 and AdamW on gloo, with a daemon of its own. Run by ``test_fsdp``, not by hand.
+"""One rank of a job: FSDP2 and AdamW on gloo, with a daemon of its own. Run by ``job``, not by hand.
 
-``python fsdp_job.py SOCKET DIR RANK RANKS PORT STEPS SAVE_EVERY``: goes on from the newest version of ``run``, trains
-to STEPS, saves every SAVE_EVERY steps into DIR, and prints JSON lines: what it loaded, each loss, and a digest of all
-weights and moments at each save and load.
+``python fsdp_job.py SOCKET DIR RANK RANKS PORT STEPS SAVE_EVERY WIDTH``: goes on from the newest version of ``run``,
+trains to STEPS, saves every SAVE_EVERY steps into DIR, and prints JSON lines, each with its moment on CLOCK_MONOTONIC:
+what it loaded, each loss, and a digest of all weights and moments at each save and load.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from torch.distributed.fsdp import fully_shard
 
 from gossipd.client import Client
 from gossipd.torch import GossipdReader, newest, save_shards
+
+PATIENCE_S = 180.0
 
 
 def digest(tree: Any) -> str:
@@ -44,25 +47,25 @@ def digest(tree: Any) -> str:
 
 
 def say(**fields: Any) -> None:
-    print(json.dumps(fields), flush=True)
+    print(json.dumps({"at_s": time.monotonic(), **fields}), flush=True)
 
 
 def main() -> None:
     socket, directory = sys.argv[1], Path(sys.argv[2])
-    rank, ranks, port, steps, every = map(int, sys.argv[3:])
+    rank, ranks, port, steps, every, width = map(int, sys.argv[3:])
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", rank=rank, world_size=ranks)
-    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(6)))
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(6)))
     for layer in model:
         fully_shard(layer)
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     client, begun = Client(socket), 0
-    version = newest("run", client=client, timeout=60)
+    version = newest("run", client=client, timeout=PATIENCE_S)
     if version is not None:
-        model(torch.zeros(1, 512)).sum().backward()
+        model(torch.zeros(1, width)).sum().backward()
         optimizer.step()  # so that there are moments to be loaded into
         optimizer.zero_grad()
         weights, moments = get_state_dict(model, optimizer)
@@ -74,7 +77,7 @@ def main() -> None:
         say(event="loaded", step=begun, version=version, digest=digest({"m": weights, "o": moments}))
     for step in range(begun + 1, steps + 1):
         torch.manual_seed(step)
-        loss = (model(torch.randn(8, 512)) ** 2).mean()
+        loss = (model(torch.randn(8, width)) ** 2).mean()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

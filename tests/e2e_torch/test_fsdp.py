@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,10 @@ import torch.distributed.checkpoint as dcp
 
 from gossipd.client import Client
 from gossipd.torch import GossipdReader, GossipdWriter
-from tests.e2e.cluster import Cluster, Daemon, free_port_pair, publishing_cluster
+from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster
+from tests.e2e_torch.job import Job, of
 
 RANKS = 4
-JOB = Path(__file__).with_name("fsdp_job.py")
 
 
 @pytest.fixture
@@ -28,67 +25,26 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-class Job:
-    """The ranks of one start."""
-
-    def __init__(self, daemons: list[Daemon], *, steps: int, every: int) -> None:
-        port = free_port_pair()
-        self._ranks = [
-            subprocess.Popen(
-                [sys.executable, JOB, daemon.home / "gossipd.sock", daemon.home / "scratch", str(rank),
-                 str(len(daemons)), str(port), str(steps), str(every)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(),
-                env={"PYTHONPATH": str(Path.cwd()), "PATH": "/usr/bin:/bin", "HOME": str(daemon.home)},
-            )
-            for rank, daemon in enumerate(daemons)
-        ]  # fmt: skip
-
-    def kill_at(self, step: int) -> list[dict[str, Any]]:
-        """Kill all ranks as soon as the first one is there, as a scheduler does when one host has died."""
-        out = self._ranks[0].stdout
-        assert out is not None
-        told = []
-        for line in out:
-            told.append(json.loads(line))
-            if told[-1]["event"] == "step" and told[-1]["step"] == step:
-                break
-        for process in self._ranks:
-            process.kill()
-            process.communicate()
-        return told
-
-    def told(self) -> list[dict[str, Any]]:
-        """What rank 0 has told, when all have ended well."""
-        outs = [process.communicate(timeout=240) for process in self._ranks]
-        assert [process.returncode for process in self._ranks] == [0] * len(self._ranks), outs
-        return [json.loads(line) for line in outs[0][0].splitlines()]
-
-
-def of(told: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:
-    return [one for one in told if one["event"] == event]
-
-
 def test_a_job_goes_on_after_one_of_its_hosts_was_killed_and_replaced(cluster: Cluster) -> None:
     cluster.start(hosts=RANKS, racks=2)
     daemons = list(cluster.daemons.values())
-    without = Job(daemons, steps=0, every=5).told()
-    assert without == [], "no version: a new run"
-    first = Job(daemons, steps=20, every=5).kill_at(12)
+    first = Job([one.home for one in daemons], steps=20, every=5).kill_at(12)
+    assert not of(first, "loaded"), "no version: a new run"
     saved = {one["step"]: one["digest"] for one in of(first, "saved")}
     assert sorted(saved) == [5, 10]
-    Client(daemons[0].home / "gossipd.sock").wait("run", 10, hosts=2, timeout=60)
+    Client(daemons[0].home / "gossipd.sock").wait("run", 10, hosts=2, timeout=PATIENCE_S)
     daemons[3].kill()
     replacement = cluster.add("node-5", "rack-2")
     replacement.start()
     replacement.wait_ready()
-    second = Job([*daemons[:3], replacement], steps=20, every=5).told()
+    second = Job([one.home for one in (*daemons[:3], replacement)], steps=20, every=5).told()
     [loaded] = of(second, "loaded")
     assert (loaded["step"], loaded["digest"]) == (10, saved[10]), "all weights and moments are equal"
     before = {one["step"]: one["loss"] for one in of(first, "step")}
     after = {one["step"]: one["loss"] for one in of(second, "step")}
     assert [after[step] for step in (11, 12)] == pytest.approx([before[step] for step in (11, 12)])
     assert [one["step"] for one in of(second, "saved")] == [15, 20]
-    assert Client(daemons[0].home / "gossipd.sock").latest("run", where="anywhere").version == 20
+    assert Client(daemons[0].home / "gossipd.sock").wait("run", timeout=PATIENCE_S).version == 20
 
 
 def test_a_writer_publishes_what_torch_has_saved_and_a_reader_loads_it_elsewhere(
@@ -104,7 +60,7 @@ def test_a_writer_publishes_what_torch_has_saved_and_a_reader_loads_it_elsewhere
         assert writer.publication is not None
         assert writer.publication.version == 7
         loaded: dict[str, Any] = {"weights": torch.zeros(300_000), "step": 0}
-        dcp.load(loaded, storage_reader=GossipdReader("run", client=there, timeout=60))
+        dcp.load(loaded, storage_reader=GossipdReader("run", client=there, timeout=PATIENCE_S))
     finally:
         dist.destroy_process_group()
     assert loaded["step"] == 7

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 from gossipd.client import Client
 from gossipd.client.errors import NotTrustedError
 from gossipd.torch.trainer import GossipdCallback
-from tests.e2e.cluster import Cluster, publishing_cluster
+from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster
 from tests.e2e.cluster import cluster as cluster_without_keys
 
 EXAMPLES = [{"input_ids": (row := torch.arange(at, at + 8) % 32), "labels": row} for at in range(16)]
@@ -48,7 +48,7 @@ def test_checkpoints_become_versions_and_another_host_goes_on_from_the_last(
     first = trainer(tmp_path / "first", callback, limit=limit)
     first.train()
     assert callback.publication is not None and callback.publication.version == 4
-    there.wait("run", 4, timeout=60)
+    there.wait("run", 4, timeout=PATIENCE_S)
     with there.hold("run", 4) as directory:
         loaded = LlamaForCausalLM.from_pretrained(directory)
         second = trainer(tmp_path / "second", TrainerCallback(), steps=6)

@@ -19,7 +19,7 @@ from gossipd.client import Client
 from gossipd.client.errors import TimedOutError
 from gossipd.core.errors import UsageError
 from gossipd.vllm import GossipdModelLoader, register
-from tests.e2e.cluster import Cluster, Daemon, publishing_cluster
+from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, publishing_cluster
 
 TENSORS = {
     f"model.layers.{layer}.mlp.experts.{expert}.weight": torch.full((300, 300), float(10 * layer + expert))
@@ -44,7 +44,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def loader(daemon: Daemon, **options: Any) -> Any:
-    extra = {"name": "moe", "socket": str(daemon.home / "gossipd.sock"), "timeout": 60, **options}
+    extra = {"name": "moe", "socket": str(daemon.home / "gossipd.sock"), "timeout": PATIENCE_S, **options}
     return get_model_loader(LoadConfig(load_format="gossipd", model_loader_extra_config=extra))
 
 

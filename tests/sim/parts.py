@@ -1,6 +1,6 @@
 """Expert parallelism in the simulator: every host takes the experts of its rank, and all the rest of the model.
 
-    python -m tests.sim.parts [--hosts 64] [--ranks 16] [--scale 16] [--chunk-kib 1024] [--aligned]
+    python -m tests.sim.parts [--hosts 64] [--ranks 16] [--scale 16] [--chunk-kib 1024] [--aligned] [--json]
 
 What lives here: a model shaped as DeepSeek-V3 (58 layers of 256 experts beside dense parts; names sorted as
 ``save_pretrained`` does; ``--scale`` divides bytes and rates, not the number of tensors), the wants ``ep:R/RANKS`` by
@@ -14,9 +14,10 @@ together. A run of 64 hosts takes some minutes of CPU, and tells its progress.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.identity.keys import SecretKey
@@ -146,15 +147,19 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--scale", type=int, default=16)
     parser.add_argument("--chunk-kib", type=int, default=1024)
     parser.add_argument("--aligned", action="store_true")
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     figures = play(
         hosts=given.hosts, ranks=given.ranks, racks=given.racks, scale=given.scale,
         chunk_bytes=given.chunk_kib << 10, aligned=given.aligned, on_progress=_tell_progress,
     )  # fmt: skip
-    print(
-        f"chunks {figures.chunks}, bytes over need {figures.over_need:.3f}, from storage {figures.external:.3f}, "
-        f"time over bound {figures.over_bound:.3f} ({figures.seconds:.1f} s)"
-    )
+    if given.json:
+        print(json.dumps({name: round(value, 4) for name, value in asdict(figures).items()}))
+    else:
+        print(
+            f"chunks {figures.chunks}, bytes over need {figures.over_need:.3f}, from storage {figures.external:.3f}, "
+            f"time over bound {figures.over_bound:.3f} ({figures.seconds:.1f} s)"
+        )
     is_good = (
         figures.over_need <= (1.05 if given.aligned else 1.15)
         and figures.external <= 1.01
