@@ -66,6 +66,13 @@ class StoreSection:
         0,
         reload=True,
     )
+    replicas_after_s: float = setting(
+        kinds.Seconds(1, 30 * 86400),
+        "How long a rack must have had fewer living copies than that until a host of it that has evicted the version\n"
+        "takes it again. Longer than a host needs to restart. gossipd 0.1 does not know it.",
+        900.0,
+        reload=True,
+    )
     reserve_bytes: int = setting(kinds.ByteSize(0, 1024**5), "Free disk space to leave to the rest of the host.", GIB)
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),

@@ -43,6 +43,7 @@ from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.clock_watch import ClockWatch
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
+from gossipd.daemon.copies_watch import CopiesWatch
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
@@ -231,9 +232,10 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
+        self._rack_copies = RackCopies(self.live, self._progress, self._directory)
         self._watermarks = Watermarks(
             self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit,
-            copies=RackCopies(self.live, self._progress, self._directory),
+            copies=self._rack_copies,
         )  # fmt: skip
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms, self._store)
         self._local_servers = LocalServers()
@@ -302,11 +304,15 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         hub = HubLinks(self.live, self._deployments.lifecycle, self._store)
+        copies = CopiesWatch(
+            live=self.live, store=self._store, lifecycle=self._deployments.lifecycle, copies=self._rack_copies,
+            driver=self._deployments,
+        )  # fmt: skip
         alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone, hub, self._hooks, self._data_plane.limits,
+            alone, hub, self._hooks, self._data_plane.limits, copies,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms),

@@ -23,7 +23,7 @@ TYPE_OF_RECORD = {
     "paused": "deployment", "resumed": "deployment",
     "removed": "deployment", "superseded": "deployment", "rolled back": "deployment",
     "rolled back everywhere": "deployment", "removed everywhere": "deployment",
-    "source trouble": "source", "evicted": "store",
+    "source trouble": "source", "evicted": "store", "taken again": "store",
     "pinned": "store", "unpinned": "store",
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",

@@ -49,6 +49,8 @@ class DeploymentBrain:
             case events.VersionEvicted():
                 self.lifecycle.evicted(event.deployment)
                 self._context.audit("evicted", name=event.name, version=event.version, reason=event.cause)
+            case events.CopyWanted():
+                self.lifecycle.take_again(event.deployment, wall_s)
             case _ if isinstance(event, events.WorkEnded):
                 self._context.work_ended(event, now, wall_s)
             case _ if isinstance(event, events.Order):

@@ -142,6 +142,18 @@ class DeploymentTable:
         if life is not None:
             life.close(HostState.EVICTED, HostReason.EVICTED)
 
+    def take_again(self, deployment: DeploymentId, wall_s: float) -> None:
+        """The rack has too few copies of what this host has evicted. A host that crashes before this is on its disk has
+        still evicted it, and takes it another time."""
+        statements = self._context.statements
+        statement = statements.statement(deployment)
+        is_over = statement is None or statement.verb is not Verb.DEPLOY or statements.is_superseded(deployment)
+        if statement is None or is_over or not statements.is_evicted(deployment):
+            return
+        statements.clear_removed(deployment)
+        self.act(statement, wall_s)
+        self._context.audit("taken again", subject=self._lives[deployment].record.label)
+
     def let_go(self, deployment: DeploymentId) -> bool:
         """Its publisher no longer keeps it: give up what is not complete. True when nothing of it is left here, and it
         is forgotten. What an operator has said ``untrust`` of stays."""
@@ -404,6 +416,10 @@ class DeploymentTable:
         """The manifest, once accepted."""
         record = self.get(deployment)
         return None if record is None else record.manifest
+
+    def model_of(self, deployment: DeploymentId) -> tuple[str, int] | None:
+        """Name and version of a manifest that was accepted here, also where it is not read now."""
+        return self._context.statements.model_of(deployment)
 
     def find(self, name: str, version: int | None = None) -> list[DeploymentRecord]:
         """Deployments of that model, newest version first."""

@@ -245,6 +245,13 @@ class VersionEvicted:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyWanted:
+    """This host has evicted it, has room, and its rack has lost copies of it."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTroubled:
     """This host could not read the deployment's source."""
 
@@ -287,4 +294,5 @@ DeploymentEvent: TypeAlias = (
     | ClockJudged
     | WantsChanged
     | VersionEvicted
+    | CopyWanted
 )

@@ -202,6 +202,16 @@ class StatementStore:
         accepted = self.state.accepted.get(deployment)
         return Authors(accepted.signer if accepted else b"", self.state.deployers.get(deployment, b""))
 
+    def model_of(self, deployment: DeploymentId) -> tuple[str, int] | None:
+        """Name and version of an accepted manifest."""
+        found = (
+            (name, version)
+            for name, versions in self.state.versions.items()
+            for version, one in versions.items()
+            if one == deployment
+        )
+        return next(found, None)
+
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
         orphaned = (one for one in self.statements() if one.signer not in vouchers)

@@ -111,7 +111,10 @@ def test_prune_evicts_what_is_not_current_and_says_what_is_kept(tmp_path: Path) 
 
 def test_a_rack_keeps_two_copies_when_all_its_disks_are_too_full(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model", shards=1)
-    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_STORE__REPLICAS": "2"}
+    environment = allowed(f"file://{tmp_path}") | {
+        "GOSSIPD_STORE__REPLICAS": "2",
+        "GOSSIPD_STORE__REPLICAS_AFTER_S": "3",
+    }
     with cluster(tmp_path / "three", environment=environment) as made:
         made.start(3, 1)
         made.drop(made.publish(model, "m", 1), made[1])
@@ -132,3 +135,7 @@ def test_a_rack_keeps_two_copies_when_all_its_disks_are_too_full(tmp_path: Path)
             assert (pruned["evicted"], [one["kept"] for one in pruned["kept"]]) == ([], ["replica"])
         keepers[0].kill()
         until("the other keeps it", lambda: keepers[1].tree("m", 1).exists() and "replica" in alarm(keepers[1]))
+        [third] = [made[number] for number in (1, 2, 3) if made[number] not in keepers]
+        set_marks(third, 0, 80)
+        until("the third makes the copy that is lost", lambda: third.tree("m", 1).exists())
+        assert same_tree(model, third.tree("m", 1))

@@ -288,8 +288,16 @@ MUTANTS = (
         "a-dead-host-keeps-a-copy-for-its-rack",
         "The last copies in a rack are evicted, because a host that is gone counts as one that has it.",
         "gossipd/daemon/rack_copies.py",
-        "for node in self.directory.live() if",
-        "for node in self.table.everybody(progress_key(deployment)) if",
+        "        for node in self.directory.live():\n",
+        "        for node in self.table.everybody(key):\n",
         ("tests/gossipd/daemon/test_rack_copies.py",),
+    ),
+    Mutant(
+        "every-host-makes-the-lost-copy",
+        "When one copy in a rack is lost, all hosts that had evicted the version fetch it at once.",
+        "gossipd/deployment/lost_copies.py",
+        "after_s * (1 + self._hosts_before(one, views[one]) // missing[one])",
+        "after_s",
+        ("tests/gossipd/deployment/test_lost_copies.py",),
     ),
 )

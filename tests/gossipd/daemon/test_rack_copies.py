@@ -6,8 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.daemon.rack_copies import RackCopies
 from gossipd.deployment.eviction_plan import keepers
+from gossipd.deployment.lost_copies import RackView
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
@@ -39,6 +41,9 @@ class Rack:
     def keeps(self) -> bool:
         return self.copies.keeps(ONE)
 
+    def view(self) -> RackView:
+        return self.copies.view(ONE)
+
 
 def test_so_many_hosts_of_a_rack_keep_it_and_agree_on_which() -> None:
     assert [node for node in NODES if Rack(node).keeps()] == sorted((FIRST, SECOND))
@@ -67,3 +72,18 @@ def test_a_host_with_a_part_or_a_rest_does_not_count() -> None:
         rack = Rack(THIRD)
         rack.tell(FIRST, told)
         assert rack.keeps()
+
+
+def test_a_copy_that_is_on_its_way_counts_and_one_that_cannot_come_does_not() -> None:
+    rack = Rack(FIRST)
+    assert rack.view() == RackView(3, frozenset({FIRST}))
+    rack.tell(SECOND, Progress(state=HostState.EVICTED, reason=HostReason.EVICTED))
+    assert rack.view() == RackView(2, frozenset({FIRST, SECOND}))
+    rack.tell(SECOND, Progress(state=HostState.DOWNLOADING))
+    assert rack.view() == RackView(3, frozenset({FIRST}))
+    rack.tell(SECOND, Progress(state=HostState.INIT, reason=HostReason.NO_SPACE))
+    rack.tell(THIRD, Progress(state=HostState.DOWNLOADING, want="ep:0/2", chunks_wanted=3, bytes_wanted=9))
+    assert rack.view() == RackView(1, frozenset({FIRST}))
+    rack.living.discard(FOURTH)
+    rack.tell(THIRD, Progress(state=HostState.REMOVED))
+    assert rack.view() == RackView(0, frozenset({FIRST}))

@@ -429,6 +429,37 @@ def test_an_eviction_is_remembered_on_disk_before_its_answer(host: ScriptedHost)
     assert host.audited()[-1] == "evicted"
 
 
+def test_a_version_that_made_room_is_taken_again_for_the_rack_and_stays(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.EvictionBegun, ONE.id)
+    host.store.pop(ONE.id, None)
+    host.published.discard(ONE.id)
+    host.tell(events.VersionEvicted(ONE.id, "org/model", 1, "watermark"))
+    host.tell(events.CopyWanted(ONE.id))
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.audited()[-1] == "taken again"
+    host.tell(events.CopyWanted(ONE.id))
+    assert host.audited().count("taken again") == 1
+    again = ScriptedHost(statements=host.statements)
+    again.files[ONE.id] = ONE.envelope
+    again.tell(events.DaemonStarted())
+    assert again.record().state is HostState.DOWNLOADING
+
+
+def test_what_was_removed_or_cancelled_is_not_taken_again(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.RemoveOrdered, "org/model", 1)
+    host.tell(events.CopyWanted(ONE.id))
+    assert host.record().state is HostState.REMOVED
+    host = ScriptedHost()
+    host.drop()
+    host.request(events.EvictionBegun, ONE.id)
+    host.tell(events.VersionEvicted(ONE.id, "org/model", 1, "watermark"))
+    host.hear(said(epoch=3, verb=Verb.CANCEL))
+    host.tell(events.CopyWanted(ONE.id))
+    assert host.record().state is HostState.EVICTED
+
+
 def test_a_statement_is_not_told_once_its_signer_is_forgotten(host: ScriptedHost) -> None:
     host.held_back.add(commands.KeepManifest)
     number = host.ask(events.OrderTriggered, said(), ONE.envelope)
