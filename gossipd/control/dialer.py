@@ -22,9 +22,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.dispatcher import FrameDispatcher
+from gossipd.control.monitor_report import monitor_report
 from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
@@ -98,11 +98,11 @@ class ControlDialer:
         wakeup = SocketWakeup()
         while True:
             try:
-                event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+                report = monitor_report(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 await wakeup.wait(self._monitor)
             else:
-                self._reports.append((event["event"], event["endpoint"].decode("ascii", "replace")))
+                self._reports.append((report.event, report.endpoint))
                 self._turn_loop.wake()
 
     async def serve(self) -> None:

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from functools import partial
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.accept_limit import AcceptLimit, AddressDirectory
 from gossipd.control.authenticator import ZAP_DOMAIN, Identity
 from gossipd.control.dispatcher import FrameDispatcher
+from gossipd.control.monitor_report import monitor_report
 from gossipd.control.settings import ControlSettings
 from gossipd.core.errors import LocalError
 from gossipd.identity.keys import SecretKey
@@ -127,21 +127,21 @@ class ControlListener:
         wakeup = SocketWakeup()
         while True:
             try:
-                event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+                report = monitor_report(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 await wakeup.wait(self._monitor)  # a second at most
                 self._accept_limit.drop_floods(time.monotonic())
                 continue
-            match event["event"]:
+            match report.event:
                 case zmq.Event.ACCEPTED:
-                    self._accept_limit.accepted(event["value"], self._port, time.monotonic())
+                    self._accept_limit.accepted(report.value, self._port, time.monotonic())
                 case zmq.Event.DISCONNECTED:
-                    self._accept_limit.ended(event["value"], time.monotonic())
+                    self._accept_limit.ended(report.value, time.monotonic())
                     self._accept_limit.drop_floods(time.monotonic())
                 case zmq.Event.LISTENING:
-                    self._accept_limit.listening(event["value"])
+                    self._accept_limit.listening(report.value)
                 case _:
-                    self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
+                    self._on_refused("handshake", report.endpoint)
 
     def close(self) -> None:
         """Release the port and the sockets."""

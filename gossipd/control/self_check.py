@@ -20,9 +20,9 @@ from enum import Enum, auto
 
 import trio
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.control_plane import ControlPlane
+from gossipd.control.monitor_report import monitor_report
 from gossipd.core.errors import CheckUnansweredError, ExitCode, LocalError
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import SocketWakeup, secure, tcp_address
@@ -117,7 +117,7 @@ async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool]) -> _Ou
     wakeup = SocketWakeup()
     while not until():
         try:
-            event = zmq.Event(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
+            event = monitor_report(monitor.recv_multipart(zmq.NOBLOCK)).event
         except zmq.Again:
             await wakeup.wait(monitor, seconds_max=_LOOK_S)
             continue

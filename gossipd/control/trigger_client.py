@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
+from gossipd.control.monitor_report import monitor_report
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S
@@ -157,8 +157,8 @@ class Conversation:
                 return decode(self._socket.recv())
             except FrameError as error:
                 raise NodeUnreachableError(f"{self._shown} sends messages that are not gossipd's: {error}") from None
-        event = parse_monitor_message(self._monitor.recv_multipart())
-        self._hear_event(zmq.Event(event["event"]), int(event["value"]))
+        report = monitor_report(self._monitor.recv_multipart())
+        self._hear_event(report.event, report.value)
         return None
 
     def _hear_event(self, event: zmq.Event, value: int) -> None:

@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 import pytest
 import trio
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.authenticator import ZapAuthenticator
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
+from gossipd.control.monitor_report import monitor_report
 from gossipd.control.self_check import SelfCheckError, self_check
 from gossipd.core import events
 from gossipd.core.errors import CheckUnansweredError
@@ -50,8 +50,8 @@ class Visit:
 
     def look(self) -> list[zmq.Event]:
         while self.monitor.poll(0):
-            report = parse_monitor_message(self.monitor.recv_multipart())
-            self.seen.append((zmq.Event(report["event"]), int(report["value"])))
+            report = monitor_report(self.monitor.recv_multipart())
+            self.seen.append((report.event, report.value))
         return [event for event, _ in self.seen]
 
     def saw(self, event: zmq.Event) -> bool:
