@@ -61,7 +61,7 @@ PURE_PREFIXES = (
 IMPURE_EXCEPTIONS = ("membership.runtime", "membership.socket_filter", "gossipd.sim.plot", "gossipd.identity.key_files")
 IMPURE_MODULES = {
     "trio", "zmq", "os", "time", "socket", "threading", "logging", "pathlib", "subprocess", "asyncio", "select",
-    "structlog", "secrets", "tempfile", "shutil", "mmap", "signal", "ssl", "obstore", "psutil",
+    "secrets", "tempfile", "shutil", "mmap", "signal", "ssl", "obstore", "psutil",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "hash", "id"}
 FUNCTION_LINES_MAX = 70

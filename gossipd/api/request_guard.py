@@ -12,7 +12,6 @@ general server, which imports HTTP/2 and websockets that no client here may use.
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import struct
 from contextlib import suppress
@@ -22,6 +21,7 @@ import trio
 from starlette.types import ASGIApp
 
 from gossipd.api.http_exchange import HttpExchange, StatusRequestError
+from gossipd.runtime.logs import get_logger
 
 CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
 WAITS_MAX = 64  # eight jobs with a rank for each of eight GPUs; each waits for minutes and costs a task
@@ -38,7 +38,7 @@ _PEER = struct.Struct("3i")  # struct ucred: process, user, group
 CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
 """The user at the other end of the connection whose request is being answered, as the kernel knows it; -1 is unknown.
 """
-_log = logging.getLogger("gossipd.status")
+log = get_logger("status")
 
 
 def error_body(code: str, message: str, exit_code: int = 1) -> bytes:
@@ -131,7 +131,7 @@ class _BugsLogged:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if isinstance(error, Exception):
-            _log.error("a route failed", exc_info=error)
+            log.error("a route failed", cause=error)
         return isinstance(error, Exception)
 
 

@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import structlog
 import trio
 
 from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import timestamp
-from gossipd.runtime.logs import redacted
+from gossipd.runtime.logs import get_logger, redacted
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -38,7 +37,7 @@ SUBJECT_BURST = 10
 SUBJECT_REFILL_S = 60.0  # one more each minute
 SUBJECTS_MAX = 4096
 
-log = structlog.get_logger("audit")
+log = get_logger("audit")
 
 
 @dataclass(slots=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-
 import click
 
 from gossipd.cli.options import examples
@@ -18,18 +15,6 @@ def run(*, config_path: str) -> int:
     Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops the daemon within five seconds and keeps all
     verified chunks; SIGHUP reloads the settings that can be reloaded. Tells systemd when it is ready.
     """
-    _import_structlog_alone()
     from gossipd.daemon.main import main
 
     return main(config_path)
-
-
-def _import_structlog_alone() -> None:
-    """structlog imports rich for tracebacks in colour, which the daemon never prints (``runtime.logs``)."""
-    if "structlog" in sys.modules or "rich" in sys.modules:
-        return
-    sys.modules["rich"] = None  # type: ignore[assignment] # the import system's way to say that there is none
-    try:
-        importlib.import_module("structlog")
-    finally:
-        del sys.modules["rich"]

@@ -20,7 +20,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-import structlog
 import trio
 
 from gossipd import __version__
@@ -87,7 +86,7 @@ from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded, WantsChanged
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
-from gossipd.runtime.logs import set_level
+from gossipd.runtime.logs import get_logger, set_level
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_loop import TurnLoop
@@ -104,7 +103,7 @@ if TYPE_CHECKING:
 
 REFUSALS_LOOK_S = 1.0
 STANDING_LINKS_S, DIALS_AT_ONCE = 1.0, 20  # some percent of a core while a cluster of 40 gets acquainted
-log = structlog.get_logger("node")
+log = get_logger("node")
 
 
 class App:

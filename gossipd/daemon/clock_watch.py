@@ -6,17 +6,16 @@ What lives here: the alarm ``E_CLOCK``, and telling the deployment brain. What d
 
 from __future__ import annotations
 
-import structlog
-
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.gossip_rules import Clocks
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.events import ClockJudged
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 
 LOOK_S = 1.0
-log = structlog.get_logger("node")
+log = get_logger("node")
 
 
 class ClockWatch:

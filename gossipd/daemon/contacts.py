@@ -10,18 +10,18 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 
-import structlog
 import trio
 
 from gossipd.config.kinds import split_contact
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.worker_threads import run_blocking
 from membership.member import Address
 
 RETRY_S = 2.0
 RETRY_MAX_S = 30.0  # what a name stands for changes in minutes
-log = structlog.get_logger("joining")
+log = get_logger("joining")
 
 
 async def keep_joining(membership_host: MembershipHost, live: LiveSettings) -> None:

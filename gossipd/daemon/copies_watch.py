@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from gossipd.core.reasons import HostReason
@@ -24,12 +23,13 @@ from gossipd.deployment.events import CopyWanted
 from gossipd.deployment.lost_copies import LostCopies
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 
 LOOK_S = 5.0
-log = structlog.get_logger("store")
+log = get_logger("store")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

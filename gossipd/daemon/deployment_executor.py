@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import structlog
 import trio
 
 from gossipd.audit.log import AuditLog
@@ -31,6 +30,7 @@ from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
 from gossipd.parts.part import bytes_of, choose_part
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -51,7 +51,7 @@ _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that 
     (StateWriteError, Failure.DISK),
     (GossipdError, Failure.FINAL),
 )
-log = structlog.get_logger("deployments")
+log = get_logger("deployments")
 T = TypeVar("T")
 
 

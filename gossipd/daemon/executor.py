@@ -13,8 +13,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import structlog
-
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core import events
 from gossipd.core.errors import GossipdError
@@ -28,6 +26,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.events import SourceTroubled
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.runtime.worker_pool import WorkerPool
 from gossipd.transfer.errors import TransferError
@@ -35,7 +34,7 @@ from gossipd.transfer.errors import TransferError
 FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later
 CHORE_THREADS = 2
 COMPLAIN_TIMEOUT_S = 5.0
-log = structlog.get_logger("performer")
+log = get_logger("performer")
 
 
 @dataclass(kw_only=True, eq=False)

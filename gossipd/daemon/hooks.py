@@ -17,7 +17,6 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
 import trio
 
 from gossipd.api.schema import HooksRow
@@ -27,6 +26,7 @@ from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.store.chunk_store import ChunkStore
 
@@ -34,7 +34,7 @@ LOOK_S = 0.5
 RESTING_LOOK_S = 1.0  # without a hook: when the daemon is awake anyway
 TIMEOUT_S = 30.0
 _KINDS = {HostState.COMPLETE: "complete", HostState.FAILED: "failed"}
-log = structlog.get_logger("hooks")
+log = get_logger("hooks")
 
 
 class Hooks:

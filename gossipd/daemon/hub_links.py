@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-import structlog
 import trio
 
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -23,7 +23,7 @@ from gossipd.store.hub_cache import REVISION_DIGITS, HubEntry, settle_cache
 LOOK_S = 0.5
 RESTING_LOOK_S = 1.0  # without a cache: when the daemon is awake anyway
 RETRY_S = 10.0
-log = structlog.get_logger("hub cache")
+log = get_logger("hub cache")
 
 
 class HubLinks:

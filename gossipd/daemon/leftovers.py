@@ -9,16 +9,15 @@ that an operator keeps. A publication is noted before its copy is begun (``job_p
 
 from __future__ import annotations
 
-import structlog
-
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 
-log = structlog.get_logger("node")
+log = get_logger("node")
 
 
 def finish_removals(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:

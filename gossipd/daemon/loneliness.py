@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
 import trio
 
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Alarms
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from membership.swim import Swim
 
@@ -23,7 +23,7 @@ ALONE_S = 10.0  # twenty rounds of probes; a join is asked for eight times
 PROBES_LEAST = 5
 LOG_EACH_S = 60.0
 CONTACTS_NAMED = 3
-log = structlog.get_logger("joining")
+log = get_logger("joining")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ import threading
 import time
 from pathlib import Path
 
-import structlog
 import trio
 
 from gossipd.config.check import load_checked
@@ -31,11 +30,12 @@ from gossipd.daemon.app import App
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.thread_priority import use_batch_policy
 from gossipd.store.errors import StoreLockedError
 
 STOP_S = 5.0
-log = structlog.get_logger("run")
+log = get_logger("run")
 
 
 def main(config_path: str) -> int:

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol
 
-import structlog
-
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
 from gossipd.core.targets import Targets
+from gossipd.runtime.logs import get_logger
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.member import Member, NodeId, Record
 
-log = structlog.get_logger("cluster")
+log = get_logger("cluster")
 
 
 class MemberListener(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import structlog
 import trio
 
 from gossipd.control.control_plane import ControlPlane
@@ -22,13 +21,14 @@ from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.events import RosterChanged, StatementHeard
 from gossipd.deployment.progress_record import ProgressFormatError
+from gossipd.runtime.logs import get_logger
 from gossipd.wire import control
 from membership.events import PayloadHeard, PayloadKind
 from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a storm of dials
-log = structlog.get_logger("members")
+log = get_logger("members")
 
 
 @dataclass(slots=True, eq=False)

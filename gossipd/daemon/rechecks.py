@@ -13,11 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import structlog
-
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon.reports import BugTrap
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import NotHeldError
 from gossipd.runtime.quotas import Quotas
 from gossipd.runtime.thread_priority import lower_priority
@@ -31,7 +30,7 @@ MIB = 1024 * 1024
 MEMBER_BYTES = 256 * MIB  # a minute; 16 of the largest chunks, far more than rots at once
 ALL_BYTES = 1024 * MIB  # a minute, for all members together
 CHUNK_COST_MIN = MIB  # also small chunks cost a look
-log = structlog.get_logger("rechecks")
+log = get_logger("rechecks")
 
 
 class Rechecks:

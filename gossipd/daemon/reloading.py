@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import structlog
 import trio
 
 from gossipd.api.ports import Reloaded
@@ -23,10 +22,11 @@ from gossipd.config.load import ConfigError
 from gossipd.config.sections import Config
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Alarms
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.worker_threads import run_blocking
 
 FAILED, RESTART_NEEDED = "E_RELOAD", "E_RESTART_NEEDED"
-log = structlog.get_logger("run")
+log = get_logger("run")
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-import structlog
 import trio
 
 from gossipd.control.control_plane import ControlPlane
@@ -24,6 +23,7 @@ from gossipd.core.errors import CheckUnansweredError
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.transfer.self_check import self_check as check_bulk
 
@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 REFUSALS_S = 10.0  # the last refusal is told some milliseconds after the check, on a busy host seconds
 
 Check: TypeAlias = Callable[[], Awaitable[None]]
-log = structlog.get_logger("selfcheck")
+log = get_logger("selfcheck")
 
 
 class SelfChecks:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import structlog
 import trio
 
 from gossipd.api.ports import PublishStep
@@ -30,6 +29,7 @@ from gossipd.publish.step_listing import StepLister
 from gossipd.publish.step_watch import PublishStepDirectory, StepListing, StepWatch
 from gossipd.runtime.directory_safety import open_directory
 from gossipd.runtime.file_access import user_number
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -39,7 +39,7 @@ LOOK_S = 0.5
 RESTING_LOOK_S = 1.0  # without a directory to watch: when the daemon is awake anyway
 SHOWN = 3
 NOBODY = -1
-log = structlog.get_logger("watch")
+log = get_logger("watch")
 
 
 class StepPublishing(Protocol):

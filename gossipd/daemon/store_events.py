@@ -5,7 +5,6 @@ What lives here: which brain hears what. What does not: the store, and what its 
 
 from __future__ import annotations
 
-import structlog
 import trio
 
 from gossipd.audit.log import AuditLog
@@ -13,9 +12,10 @@ from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.deployment.events import DiskConditionChanged, EvictionBegun, VersionEvicted
+from gossipd.runtime.logs import get_logger
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 
-log = structlog.get_logger("store")
+log = get_logger("store")
 
 
 class StoreEvents:

@@ -9,7 +9,6 @@ At ``store.high_watermark_percent`` of the file system, used by anybody, version
 
 from __future__ import annotations
 
-import structlog
 import trio
 
 from gossipd.api.ports import Done, Pruned
@@ -22,6 +21,7 @@ from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.eviction_plan import DEPLOYING, REPLICA, EvictionCandidate, EvictionPlan, plan_eviction
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -31,7 +31,7 @@ from gossipd.store.models.eviction import ModelUse
 LOOK_S = 10.0
 ALARM = "E_WATERMARK"
 _NAMED_MAX = 5  # in the alarm
-log = structlog.get_logger("store")
+log = get_logger("store")
 
 
 class Watermarks:

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import structlog
 import trio
 from inotify_simple import INotify, flags
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import next_look_s
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -44,7 +44,7 @@ _RESCAN_WITHIN_S = 1.0  # of its time, together with what else the daemon looks 
 # Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
 _NO_LINK = flags.ONLYDIR | flags.DONT_FOLLOW
-log = structlog.get_logger("inbox")
+log = get_logger("inbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,27 +5,28 @@ What lives here: the form of lines, and keeping secrets out of them. What does n
 
 On a terminal lines are for people; elsewhere each is a JSON object with ``ts``, ``level``, ``event``, ``logger`` and
 the caller's fields. Values pass ``redacted``: URLs lose user names, passwords, queries and fragments, because presigned
-URLs carry credentials there. The standard library's logging is included from WARNING upwards. A closed stderr loses
-lines and never stops the daemon.
+URLs carry credentials there. The standard library's logging makes the records, and those of libraries are included from
+WARNING upwards. A closed stderr loses lines and never stops the daemon. Rejected: structlog, which imports asyncio and
+rich, 5 to 10 MB in each daemon.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, TextIO
-
-import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REPEAT_S = 60.0
 LINES_REMEMBERED_MAX = 256
 VALUE_CHARS_MAX = 2000  # bounds what a hostile name or answer can log
 
-# Without local variables, which may be keys and tokens; a traceback passes the redaction as every value does.
-_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+_TRACEBACKS = logging.Formatter()
+_OURS = "gossipd"  # the parent of our loggers, whose names are told without it
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
 
 
@@ -34,89 +35,107 @@ def redacted(text: str) -> str:
     return _URL.sub(lambda url: url["scheme"] + url["rest"] + ("?..." if url["tail"] else ""), text)
 
 
+class Logger:
+    """The lines of one part of the daemon: ``log.info("published", model="toy@3")``."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, name: str) -> None:
+        self._records = logging.getLogger(f"{_OURS}.{name}")
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Of no interest but in a search for a fault."""
+        self._records.debug(event, extra={"fields": fields})
+
+    def info(self, event: str, **fields: object) -> None:
+        """A change of state."""
+        self._records.info(event, extra={"fields": fields})
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Something is not as it should be, and the daemon goes on."""
+        self._records.warning(event, extra={"fields": fields})
+
+    def error(self, event: str, *, cause: BaseException | None = None, **fields: object) -> None:
+        """Something has failed. ``cause``: told with its traceback."""
+        self._records.error(event, exc_info=cause, extra={"fields": fields})
+
+
+def get_logger(name: str) -> Logger:
+    """For a module; its lines are lost until ``configure``, but warnings, which Python then writes to stderr."""
+    return Logger(name)
+
+
 def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
     """Set up logging for the whole process; call it once, before anything logs. ``as_json``: None decides by whether
     ``stream`` is a terminal. ``stream``: where lines go, stderr when None; never closed here.
     """
     target = sys.stderr if stream is None else stream
-    json_lines = not target.isatty() if as_json is None else as_json
-    processors: list[Callable[[Any, str, MutableMapping[str, Any]], Any]] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if json_lines else "timestamp"),
-        _name_of_logger,
-        _TRACEBACKS if json_lines else structlog.processors.format_exc_info,
-        _redact,
-    ]
-    if json_lines:
-        processors.append(structlog.processors.JSONRenderer())
-    else:
-        traceback = structlog.dev.plain_traceback  # the default shows local variables, which may be keys
-        processors.append(structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=traceback))
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=lambda *names: _Lines(target, names[0] if names else ""),
-        cache_logger_on_first_use=False,  # module-level loggers are made before this runs
-    )
     root = logging.getLogger()
-    root.handlers = [_Bridge()]
+    root.handlers = [_Lines(target, as_json=not target.isatty() if as_json is None else as_json)]
     root.setLevel(logging.WARNING)
+    set_level(level)
 
 
 def set_level(level: str) -> None:
     """Change the level of all loggers from now on (SIGHUP)."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]))
+    logging.getLogger(_OURS).setLevel(LEVELS[level])
+    for handler in logging.getLogger().handlers:
+        handler.setLevel(LEVELS[level])
 
 
-class _Lines:
-    """Writes whole lines; they are lost when the stream refuses them."""
+class _Lines(logging.Handler):
+    """Writes whole lines; they are lost when the stream refuses them. A line of a library is written at most once a
+    minute: without this, trio logs a traceback ten times a second while the process is out of descriptors.
+    """
 
-    def __init__(self, stream: TextIO, name: str) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+        super().__init__()
         self._stream = stream
-        self.name = name
+        self._as_json = as_json
+        self._told_s: dict[tuple[str, str], float] = {}
 
-    def msg(self, message: str) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler, which holds a lock meanwhile."""
+        is_ours = record.name.startswith(f"{_OURS}.")
+        if not is_ours and self._is_repeated(record):
+            return
+        fields = {
+            "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(), "event": record.getMessage(),
+            "logger": record.name.removeprefix(f"{_OURS}."), **getattr(record, "fields", {}),
+        }  # fmt: skip
+        if record.exc_info and record.exc_info[1] is not None:
+            # Without local variables, which may be keys and tokens.
+            fields["exception"] = _TRACEBACKS.formatException(record.exc_info)
+        safe = {name: _safe(value) for name, value in fields.items()}
+        line = json.dumps(safe, default=repr) if self._as_json else _for_people(safe)
         try:
-            self._stream.write(message + "\n")
+            self._stream.write(line + "\n")
             self._stream.flush()
         except (OSError, ValueError):
             return
 
-    debug = info = warning = error = critical = exception = log = fatal = warn = failure = err = msg
-
-
-class _Bridge(logging.Handler):
-    """Lines of the standard library's logging, in our form, each at most once a minute. Without this, trio logs a
-    traceback ten times a second while the process is out of descriptors.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told_s: dict[tuple[str, str], float] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def _is_repeated(self, record: logging.LogRecord) -> bool:
         line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])
         if record.created < self._told_s.get(line, -REPEAT_S) + REPEAT_S:
-            return
+            return True
         self._told_s[line] = record.created
         if len(self._told_s) > LINES_REMEMBERED_MAX:
             del self._told_s[next(iter(self._told_s))]
-        logger = structlog.get_logger(record.name)
-        # The levels of a filtering logger are those of the standard library.
-        logger.log(min(record.levelno, logging.ERROR), record.getMessage(), exc_info=record.exc_info)
+        return False
 
 
-def _name_of_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if name := getattr(logger, "name", ""):
-        event.setdefault("logger", name)
-    return event
+def _for_people(fields: Mapping[str, Any]) -> str:
+    left = dict(fields)
+    when, level, event, logger = (left.pop(name) for name in ("ts", "level", "event", "logger"))
+    traceback = left.pop("exception", "")
+    told = " ".join(f"{name}={_word(value)}" for name, value in left.items())
+    return f"{when} [{level:7}] {event if event.isprintable() else repr(event)} [{logger}] {told}\n{traceback}".rstrip()
 
 
-def _redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    for key, value in event.items():
-        event[key] = _safe(value)
-    return event
+def _word(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if text.isprintable() and " " not in text else repr(text)
 
 
 def _safe(value: Any) -> Any:

@@ -20,13 +20,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-import structlog
-
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.thread_priority import lower_priority
 
 IDLE_S = 30.0  # longer than the pauses within a deployment
 _Job: TypeAlias = tuple[Callable[..., None], tuple[object, ...]]
-log = structlog.get_logger("worker_pool")
+log = get_logger("worker_pool")
 
 
 class _Reporting:

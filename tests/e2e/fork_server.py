@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from gossipd.cli import run
 from gossipd.cli.main import main as gossipd_main
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -131,7 +130,6 @@ def main(descriptor: int) -> int:
 
 
 def _import_all() -> None:
-    run._import_structlog_alone()
     importlib.import_module("gossipd.daemon.main")
     gc.collect()
     gc.freeze()  # else the first full collection in each daemon copies every page

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
 import trio
 
 from tests.fuzz.findings import keep
@@ -81,7 +80,6 @@ def is_clean(row: dict[str, object]) -> bool:
 def _run_here(name: str, options: argparse.Namespace) -> dict[str, object]:
     make = SURFACES[name]
     began_s = time.monotonic()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
     until_s = None if options.seconds is None else began_s + options.seconds
 

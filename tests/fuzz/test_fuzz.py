@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import structlog
 
 from gossipd.core.errors import GossipdError
 from tests.fuzz.__main__ import RSS_BYTES_MAX, is_clean, total
@@ -28,12 +27,9 @@ INPUTS = 1000
 @pytest.fixture(autouse=True)
 def _silence() -> Iterator[None]:
     """What the daemon logs about bad input is not looked at here."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
-    structlog.configure(**before)
 
 
 @pytest.mark.parametrize("name", SURFACES)
