@@ -14,7 +14,7 @@ _CONTROL_REFUSALS = frozenset(
     {
         "zap_refused", "zap_refused_now", "zap_malformed", "entrance_malformed", "entrance_extra_parts",
         "control_not_a_member", "control_refused_to_client", "control_unknown_kind", "control_unasked_reply",
-        "bad_holdings", "bad_delta", "misplaced", "unasked",
+        "control_bad_holdings", "control_bad_delta", "control_misplaced", "follow_unasked",
     }
 )  # fmt: skip
 _CONTROL_REFUSAL_PREFIXES = ("control_refused_", "control_undecodable_")

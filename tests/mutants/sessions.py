@@ -14,6 +14,14 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "what-a-peer-must-not-send-counts-as-traffic",
+        "The counters of control messages that were turned away have other names in the table of refusals.",
+        "gossipd/api/refusals.py",
+        '        "control_bad_holdings", "control_bad_delta", "control_misplaced", "follow_unasked",\n',
+        '        "bad_holdings", "bad_delta", "misplaced", "unasked",\n',
+        ("tests/gossipd/control/test_control_plane.py",),
+    ),
+    Mutant(
         "waits-as-long-for-a-member-that-is-made-up",
         "A member that never answered has the time of a dial, and roles meanwhile.",
         "gossipd/sessions/peer_channel.py",

@@ -8,7 +8,8 @@ from gossipd.api.refusals import control_bytes, control_events, refused, uploads
 
 CONTROL = {
     "link_sent_bytes": 7805, "entrance_received_bytes": 16244, "zap_accepted": 14, "link_dialed": 5, "link_sent": 9,
-    "zap_refused": 2, "control_refused_stranger": 3, "gaps": 1, "bad_delta": 4,
+    "zap_refused": 2, "control_refused_stranger": 3, "follow_gaps": 1,
+    "control_bad_delta": 4,
 }  # fmt: skip
 BULK = {"E_HANDSHAKE": 6, "E_RELAY_ENDED": 7}
 
@@ -22,7 +23,7 @@ def test_traffic_and_failures_are_no_refusals() -> None:
 
 def test_every_counter_is_in_exactly_one_metric() -> None:
     assert control_bytes(CONTROL) == {"sent": 7805, "received": 16244}
-    assert control_events(CONTROL) == {"zap_accepted": 14, "link_dialed": 5, "link_sent": 9, "gaps": 1}
+    assert control_events(CONTROL) == {"zap_accepted": 14, "link_dialed": 5, "link_sent": 9, "follow_gaps": 1}
     assert uploads_failed(BULK) == {"E_RELAY_ENDED": 7}
     assert len(refused({}, CONTROL, {})) + len(control_events(CONTROL)) + 2 == len(CONTROL)
 

@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from gossipd.api.refusals import refused
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
 from gossipd.control.settings import ControlSettings
 from gossipd.core import events
@@ -346,6 +347,11 @@ async def test_what_a_peer_must_not_send_is_dropped_and_counted() -> None:
         assert counted["control_misplaced"] == 1
         assert counted["control_undecodable_fields"] == 1
         assert counted["control_bad_holdings"] == 2
+        turned_away = {"undecodable_version", "undecodable_msgpack", "unknown_kind", "misplaced", "undecodable_fields"}
+        turned_away |= {"bad_holdings"}
+        assert {f"control_{reason}" for reason in turned_away} == {
+            reason for reason, count in refused({}, counted, {}).items() if count
+        }
         assert b.of(events.HoldingsHeard) == []
 
 
@@ -358,7 +364,7 @@ async def test_news_past_the_end_of_the_model_is_dropped() -> None:
         b.send_delta(a, added=(999,))
         await until(lambda: a.of(events.DeltaHeard))
         assert [e.added for e in a.of(events.DeltaHeard)] == [(999,)]
-        assert a.plane.statistics()["control_bad_delta"] == 1
+        assert refused({}, a.plane.statistics(), {})["control_bad_delta"] == 1
 
 
 async def test_a_closed_deployment_is_spoken_of_no_more() -> None:
