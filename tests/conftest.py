@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests import servers
 
 _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc, mkfs and nginx in the latter two
 _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
 _OF_DAEMONS = ("tests/e2e/", "tests/chaos/", "tests/gossipd/demo/")
+_LONG = (*_OF_DAEMONS, "tests/sim/", "tests/membership/", "tests/gossipd/store/")
 UNDER_CI = bool(os.environ.get("CI"))
 collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
 
@@ -37,20 +39,24 @@ def missing(what: str) -> str | None:
 
 
 class SchedulingByDaemons(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """For ``-n 2``: one worker takes all tests of real daemons, one after another, as two of them at once would want
-    more than two cores; the other takes the rest, file by file."""
+    """File by file. The first worker takes tests of real daemons as long as there are any, the others all the rest, as
+    two clusters at once would want more than two cores. Then it takes of the others' from the end, and they of its."""
 
-    def _split_scope(self, nodeid: str) -> str:
-        return "daemons" if nodeid.startswith(_OF_DAEMONS) else str(super()._split_scope(nodeid))
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        is_first = node is self.nodes[0]
+        own = (scope for scope in self.workqueue if scope.startswith(_OF_DAEMONS) is is_first)
+        self.workqueue.move_to_end(next(own, next(reversed(self.workqueue))), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SchedulingByDaemons:
+    config.option.loadscopereorder = False
     return SchedulingByDaemons(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_OF_DAEMONS))
+    """What takes longest begins first, so that the workers end together."""
+    items.sort(key=lambda item: next((at for at, one in enumerate(_LONG) if item.nodeid.startswith(one)), len(_LONG)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
