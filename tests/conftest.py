@@ -7,6 +7,7 @@ that a machine that lost a package cannot turn tests off unseen.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Generator, Iterator
@@ -57,6 +58,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that the workers end together."""
     items.sort(key=lambda item: next((at for at, one in enumerate(_LONG) if item.nodeid.startswith(one)), len(_LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """All tests stay to the end: no collection of garbage goes through them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
