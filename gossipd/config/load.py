@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -234,8 +235,10 @@ def _across_limits(config: Config) -> list[tuple[tuple[str, str], str]]:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would keep us waiting
             mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise ConfigError((Problem(str(path), "", "is not a file"),))
             raw = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError((Problem(str(path), "", f"cannot be read: {error.strerror}"),)) from None
@@ -244,7 +247,7 @@ def _read(path: Path) -> str:
     if len(raw) > FILE_BYTES_MAX:
         raise ConfigError((Problem(str(path), "", f"has more than {FILE_BYTES_MAX} bytes"),))
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
         raise ConfigError((Problem(str(path), "", f"is not UTF-8 (byte {error.start})"),)) from None
 

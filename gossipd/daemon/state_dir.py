@@ -41,6 +41,7 @@ from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.durable import PosixDisk, make_root
+from gossipd.store.errors import StorePathError
 from membership.errors import WireError
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
@@ -49,6 +50,7 @@ from membership.tombstones import Tombstone
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
 BUDGETS = "budgets"
+_FILES = (BOOT, REGISTER, ROSTER, PROGRESS, WITNESS, WANTS, HISTORIES, BUDGETS)
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
@@ -66,12 +68,18 @@ class StateDirectory:
     """The files of ``DIR/state``. Blocking; small enough to be called from the loop at start, from a thread later."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises StoreModeError when others may write to the directory, OSError when it cannot be made."""
+        """Raises StoreModeError when others may write to the directory, StorePathError for what is no file or directory
+        where one belongs, OSError when it cannot be made."""
         self.path = directory
         make_root(directory, mode=0o700)
         self._disk = PosixDisk(directory)
-        self._disk.make_directory(MANIFESTS)
-        self._disk.make_directory(PUBLISHING)
+        for name in _FILES:
+            if self._disk.kind(name) is FileKind.DIRECTORY:
+                raise StorePathError(f"{directory / name} is a directory, where a file belongs; move it away")
+        for name in (MANIFESTS, PUBLISHING):
+            if self._disk.kind(name) not in (None, FileKind.DIRECTORY):
+                raise StorePathError(f"{directory / name} is not a directory; move it away")
+            self._disk.make_directory(name)
         self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did
         self._writing = Lock()
         self._keeping_register = Lock()
@@ -249,8 +257,13 @@ class StateDirectory:
         return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(directory) if len(name) == 64]
 
     def _read(self, name: str) -> bytes | None:
-        is_file = self._disk.kind(name) is FileKind.FILE
-        return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX) if is_file else None
+        """None when it is not there; what is no file, as a link, is as one without content."""
+        match self._disk.kind(name):
+            case None:
+                return None
+            case FileKind.FILE:
+                return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+        return b""
 
     def _write(self, name: str, body: bytes) -> None:
         try:

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import ExitCode, LocalError
 from gossipd.deployment.progress_record import BUDGET_BYTES_MAX, KEY_BYTES, Budget
 
 ORDERS_MAX = 1_024  # deployments; the oldest order gives way
+
+
+_CURE = "; move it away, then order the budgets of deployments again (gossipd deploy --budget)"
 
 
 class OrderedBudgetsError(LocalError):
@@ -26,6 +29,7 @@ class OrderedBudgetsError(LocalError):
     moved away; without it this host might read more than was allowed."""
 
     code = "E_BUDGETS"
+    exit_code = ExitCode.VERIFICATION
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -102,12 +106,12 @@ class OrderedBudgets:
         try:
             rows = msgspec.msgpack.decode(kept, type=list[_Row])
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise OrderedBudgetsError(f"state/budgets cannot be read: {error}") from None
+            raise OrderedBudgetsError(f"state/budgets cannot be read: {error}{_CURE}") from None
         found = cls()
         for row in rows:
             is_sound = len(row.key) == KEY_BYTES and (len(row.signer), len(row.signature)) in ((0, 0), (32, 64))
             if not is_sound or not 0 < row.ordered_ms < 2**63 or not 0 <= row.bytes_max <= BUDGET_BYTES_MAX:
-                raise OrderedBudgetsError("state/budgets cannot be read: a number is out of bounds")
+                raise OrderedBudgetsError(f"state/budgets cannot be read: a number is out of bounds{_CURE}")
             budget = Budget(row.ordered_ms, row.bytes_max, row.signer, row.signature)
             found.take(row.key, budget, is_own=row.is_own)
         return found

@@ -53,7 +53,7 @@ class RegisterFormatError(LocalError):
     """
 
     code = "E_STORE_FORMAT"
-    exit_code: ClassVar[ExitCode] = ExitCode.DISK
+    exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -101,7 +101,9 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     """The store that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
     if kept and kept[0] != REGISTER_VERSION:
         raise RegisterFormatError(
-            f"the statements file has version {kept[0]}, supported {REGISTER_VERSION}", code="E_STORE_VERSION"
+            f"the statements file has version {kept[0]}, supported {REGISTER_VERSION}: a later gossipd wrote it, or it "
+            f"is damaged{_CURE}",
+            code="E_STORE_VERSION",
         )
     body = kept[1 + _CHECKSUM_BYTES :]
     if blake3(body).digest(_CHECKSUM_BYTES) != kept[1 : 1 + _CHECKSUM_BYTES]:

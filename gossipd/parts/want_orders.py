@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import ExitCode, LocalError
 from gossipd.parts.want import EVERYTHING, Want, WantError, both, parse_want, read_want
 
 ALL = "all"
@@ -23,6 +23,7 @@ class WantOrdersError(LocalError):
     away; then say the wants again, because without them the host would take everything."""
 
     code = "E_WANT_ORDERS"
+    exit_code = ExitCode.VERIFICATION
 
 
 def parse_order(texts: Iterable[str]) -> Want:
@@ -54,4 +55,5 @@ def orders_from_bytes(kept: bytes) -> dict[str, Want]:
         table = json.loads(kept)
         return {str(name): read_want(text) for name, text in table.items()}
     except (ValueError, AttributeError, RecursionError, WantError) as error:
-        raise WantOrdersError(f"the orders of wants cannot be read: {error}") from None
+        cure = "move it away, then say the wants again (gossipd want)"
+        raise WantOrdersError(f"state/wants cannot be read: {error}; {cure}") from None

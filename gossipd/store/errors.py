@@ -10,7 +10,6 @@ class StoreError(LocalError):
     """Base of the store's own errors. State: unchanged. Retry: after the remedy that the message names."""
 
     code = "E_STORE"
-    exit_code = ExitCode.DISK
 
 
 class StoreLockedError(StoreError):
@@ -25,18 +24,22 @@ class StoreFormatError(StoreError):
     """
 
     code = "E_STORE_FORMAT"
+    exit_code = ExitCode.VERIFICATION
 
 
 class StoreModeError(StoreError):
     """Another user owns the directory or may write to it. Retry: after chown or chmod."""
 
     code = "E_STORE_MODE"
+    exit_code = ExitCode.USAGE
 
 
 class StorePathError(StoreError):
-    """A path leads outside the store or through a symbolic link. Fault: the user who made the link."""
+    """Something else stands where a file or directory of ours belongs, or a path leads outside the store or through a
+    symbolic link. Fault: the user who put it there."""
 
     code = "E_PATH_SYMLINK"
+    exit_code = ExitCode.USAGE
 
 
 class NotWholeError(StoreError):
@@ -63,6 +66,7 @@ class CaseFoldedError(StoreError):
     with the store on another file system."""
 
     code = "E_CASE_FOLDED"
+    exit_code = ExitCode.DISK
 
 
 class StoreClosingError(StoreWriteError):

@@ -117,7 +117,7 @@ class Disk(Protocol):
         """The entries of a directory, in no order."""
 
     def kind(self, path: str) -> FileKind | None:
-        """None when the path does not exist."""
+        """None when the path does not exist, as where a file stands for one of its directories."""
 
     def space(self) -> Space: ...
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from gossipd.store.disk import syscalls
 from gossipd.store.disk.disk import FileKind, Space, parent
-from gossipd.store.errors import StoreModeError
+from gossipd.store.errors import StoreModeError, StorePathError
 
 _RWF_DONTCACHE = 0x80
 _SET_SIGNAL = 10  # F_SETSIG of fcntl.h
@@ -35,15 +35,15 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def make_root(path: Path, *, mode: int) -> None:
-    """Make a directory and its parents, with durable names up to the mount point. Raises OSError. Skipped: parents that
-    we may not read, and file systems that are read-only or cannot sync a directory.
+    """Make a directory and its parents, with durable names up to the mount point. Raises StorePathError, OSError.
+    Skipped: parents that we may not read, and file systems that are read-only or cannot sync a directory.
     """
     try:
         path.mkdir(mode=mode, parents=True)
         path.chmod(mode)  # the umask took bits away
     except FileExistsError:
         if not path.is_dir():
-            raise
+            raise StorePathError(f"{path} is not a directory; move it away, or name another in the settings") from None
     directory = path.absolute()
     while not os.path.ismount(directory):
         directory = directory.parent
@@ -248,7 +248,7 @@ class PosixDisk:
         try:
             with self._parent(path) as (at, name):
                 mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if stat.S_ISREG(mode):
             return FileKind.FILE

@@ -138,9 +138,10 @@ def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
 def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:
     """Find where the files are: a crash may have come between the rename and its record."""
     place = replica.place
-    if context.disk.kind(replica.tree) is not None or context.disk.kind(place) is None:
+    found = context.disk.kind(place)
+    if context.disk.kind(replica.tree) is not None or found is None:
         return
-    if not is_known:
+    if not is_known or found in (FileKind.FILE, FileKind.OTHER):
         raise VersionTakenError(f"{place} exists and is not this model's; move it away")
     replica.tree = place
     replica.published_s = said.published_s if said.published_s is not None else int(context.clock.wall())

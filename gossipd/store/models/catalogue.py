@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
 from gossipd.parts.want import WantError
-from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
 from gossipd.store.journal.journal import replay
 from gossipd.store.models import layout
 from gossipd.store.models.part_note import tree_place
 
 _MARKER = "gossipd-store 1\n"
+_MARKER_BYTES_MAX = 256
 _MARKER_PREFIX = "gossipd-store "
 _HEADER_BYTES = 4096  # a name has at most 257 bytes
 
@@ -56,10 +57,14 @@ def prepare_root(disk: Disk) -> int:
 
 
 def _check_marker(disk: Disk) -> None:
-    try:
-        text = read_file(disk, layout.MARKER, bytes_max=256).decode(errors="replace")
-    except FileNotFoundError:
-        text = ""
+    text = ""
+    if (kind := disk.kind(layout.MARKER)) is FileKind.FILE:
+        with opened(disk, layout.MARKER) as descriptor:
+            body = bytearray(min(_MARKER_BYTES_MAX, disk.size(descriptor)))
+            read_all(disk, descriptor, memoryview(body), 0)
+        text = body.decode(errors="replace")
+    elif kind is not None:
+        text = "no file"
     if not text.strip("\0"):  # as a power failure leaves it; what is here is in the models' books
         write_new_file(disk, layout.MARKER, _MARKER.encode())
         return
@@ -131,5 +136,7 @@ def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     place = layout.version(header.name, header.version)
     with suppress(StoreFormatError, WantError, OSError):
         place = tree_place(disk, deployment, header.name, header.version)
-    is_published = not is_incoming and disk.kind(place) is FileKind.DIRECTORY
+    is_published = False
+    with suppress(OSError):  # a link stands for one of its directories
+        is_published = not is_incoming and disk.kind(place) is FileKind.DIRECTORY
     return StoredModel(deployment, header.name, header.version, is_published, place)

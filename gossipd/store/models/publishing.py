@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.runtime.ports import NotHeldError
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.store.disk.disk import Disk, FileKind, opened, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.journal.claims import renew_journal
@@ -91,8 +91,10 @@ def _make_directories(disk: Disk, path: str) -> None:
     if not path:
         return
     _make_directories(disk, parent(path))
-    if disk.kind(path) is not FileKind.DIRECTORY:
+    if (kind := disk.kind(path)) is None:
         disk.make_directory(path)
+    elif kind is not FileKind.DIRECTORY:
+        raise VersionTakenError(f"{path} is no directory; move it away")
     disk.sync_directory(parent(path))
 
 
@@ -172,6 +174,8 @@ def _point_current(disk: Disk, name: str, version: int) -> None:
 
 def _point(disk: Disk, name: str, text: str, path: str) -> None:
     link = layout.next_current(name)
+    if disk.kind(path) is FileKind.DIRECTORY:
+        raise StoreWriteError(f"{path} is a directory in the place of a link; move it away", code="E_VERSION_TAKEN")
     if disk.kind(link) is not None:
         disk.remove_file(link)
     disk.make_link(text, link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -346,6 +347,14 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
             path.write_bytes(content)
         with pytest.raises(ConfigError, match=reason):
             load_config(path, {})
+
+
+def test_a_pipe_is_refused_at_once_and_the_mark_of_an_editor_is_none_of_its_text(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="is not a file"):
+        load_config(tmp_path / "pipe", {})
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode())
+    load_config(tmp_path / "marked", {})
 
 
 def test_changed_files_are_read_or_refused() -> None:

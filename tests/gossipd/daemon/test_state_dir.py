@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.history import Histories
@@ -19,6 +21,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.parts.want import parse_want
 from gossipd.parts.want_orders import WantOrdersError, orders_to_bytes
+from gossipd.store.errors import StorePathError
 from membership.member import Handle, NodeId, Record
 from membership.record import BOOT_MAX, sign_record
 from membership.tombstones import Tombstone
@@ -80,6 +83,49 @@ def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(t
         state.register()
     assert path.exists(), "it is never deleted by itself"
     state.close()
+
+
+@pytest.mark.parametrize("kept", ["link", "pipe", b"", b"\0" * 40, b"\x09later"], ids=str)
+@pytest.mark.parametrize("name", ["register", "budgets", "wants"])
+def test_what_must_not_be_forgotten_is_refused_with_the_cure_and_no_full_disk(
+    tmp_path: Path, name: str, kept: str | bytes
+) -> None:
+    state = StateDirectory(tmp_path / "state")
+    path = tmp_path / "state" / name
+    if kept == "link":
+        path.symlink_to("elsewhere")
+    elif kept == "pipe":
+        os.mkfifo(path)
+    elif isinstance(kept, bytes):
+        path.write_bytes(kept)
+    with pytest.raises(GossipdError, match=r"remove state/register|move it away, then") as caught:
+        getattr(state, name)()
+    assert caught.value.exit_code is ExitCode.VERIFICATION
+    state.close()
+
+
+@pytest.mark.parametrize("name", ["roster", "histories", "witness", "boot"])
+def test_what_gossip_brings_again_is_not_missed_when_it_is_no_file(tmp_path: Path, name: str) -> None:
+    state = StateDirectory(tmp_path / "state")
+    (tmp_path / "state" / name).symlink_to("elsewhere")
+    assert not state.roster() and not state.tombstones() and state.next_boot(7.0) == 7
+    state.histories(), state.witness(), state.progress(now=0.0, wall_s=0.0)
+    state.keep_roster([record(1)])
+    assert len(state.roster()) == 1
+    state.close()
+
+
+@pytest.mark.parametrize("name", ["boot", "register", "progress", "manifests", "publishing", "."])
+def test_what_is_in_the_way_of_state_is_named_with_the_cure(tmp_path: Path, name: str) -> None:
+    path = (tmp_path / "state" / name).resolve()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if name in ("boot", "register", "progress"):
+        path.mkdir()
+    else:
+        path.write_text("x")
+    with pytest.raises(StorePathError, match=rf"{path}.* move it away") as caught:
+        StateDirectory(tmp_path / "state")
+    assert caught.value.exit_code is ExitCode.USAGE
 
 
 def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ class MemoryDisk:
     def kind(self, path: str) -> FileKind | None:
         try:
             directory, name = self._parent(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         node = directory.names.get(name)
         kinds: dict[type[object], FileKind] = {File: FileKind.FILE, Directory: FileKind.DIRECTORY, Link: FileKind.LINK}

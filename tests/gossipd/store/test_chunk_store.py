@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from gossipd.core.errors import ExitCode, NotFoundError
+from gossipd.core.errors import ExitCode, GossipdError, NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import COPIED, LOCAL, SOURCE
 from gossipd.manifest.equal_chunks import equal_chunks
@@ -299,6 +299,56 @@ def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path, mar
     assert caught.value.code == code
     assert ("remove it: the next start writes it again" in str(caught.value)) == (code == "E_STORE_FORMAT")
     assert (tmp_path / ".store").read_text() == marker
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "longer"])
+def test_a_marker_that_is_none_is_no_fault_of_the_disk(tmp_path: Path, kind: str) -> None:
+    marker = tmp_path / ".store"
+    if kind == "directory":
+        marker.mkdir()
+    elif kind == "link":
+        marker.symlink_to("elsewhere")
+    else:
+        marker.write_text("x" * 5000)
+    with pytest.raises(StoreFormatError, match=r"remove it: the next start writes it again") as caught:
+        Opened(tmp_path)
+    assert caught.value.exit_code is ExitCode.VERIFICATION
+
+
+def _beside(root: Path, path: str) -> Path:
+    """Where something was moved to."""
+    return (root / path).rename(root.parent / "beside")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "code"),
+    [
+        ("m", "file", "E_VERSION_TAKEN"), ("m/1", "file", "E_VERSION_TAKEN"), ("m", "link", "E_PATH_SYMLINK"),
+        ("m/1", "link", "E_PATH_SYMLINK"), ("m/current", "directory", "E_VERSION_TAKEN"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_a_models_place_is_named_and_stops_only_that_model(
+    tmp_path: Path, path: str, kind: str, code: str
+) -> None:
+    (tmp_path / "store").mkdir()
+    opened = Opened(tmp_path / "store")
+    opened.deliver(ONE)
+    opened.store.close()
+    aside = _beside(opened.root, path)
+    if kind == "file":
+        (opened.root / path).write_text("x")
+    elif kind == "link":
+        (opened.root / path).symlink_to(aside)
+    else:
+        (opened.root / path).mkdir()
+    again = Opened(opened.root)
+    assert [model.name for model in again.store.models()] == ["m"]
+    with pytest.raises(GossipdError, match=path) as caught:
+        again.deliver(ONE)
+    assert caught.value.code == code
+    assert not again.store.condition().code, "it says nothing about the disk"
+    again.deliver(small(name="other"))
+    again.store.close()
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 16], ids=["empty", "zeroed"])
