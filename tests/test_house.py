@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "config": STANDS_ON | {"store"},
     "web": frozenset({"core", "api", "diagnosis"}),  # its own process: it asks a daemon as any client does
     "daemon": EVERYTHING_BELOW,
-    "sim": STANDS_ON | BRAINS,
+    "sim": STANDS_ON | BRAINS | {"diagnosis"},  # what limits is the same of a planned cluster and of a real one
     "demo": EVERYTHING_BELOW | {"daemon", "web"},
     "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
     "torch": frozenset({"core", "api", "client"}),

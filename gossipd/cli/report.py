@@ -16,7 +16,7 @@ import click
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
-from gossipd.cli.quantities import FiniteRange
+from gossipd.cli.quantities import FiniteRange, RateParam
 from gossipd.core.units import show_bytes
 
 if TYPE_CHECKING:
@@ -38,16 +38,22 @@ REASONS_NAMED = 3
     help="Write it: NAME.html as a page with the course of the deployment, else as JSON.",
 )  # fmt: skip
 @click.option("--price-per-gb", type=FiniteRange(0, 1e9), help="Of external bytes. Default: sources.money_per_gb.")
+@click.option("--link", type=RateParam(), help="What each host's link carries. Default: the highest rate seen.")
+@click.option("--external", type=RateParam(), help="What storage sends. Default: the highest rate seen.")
 @daemon_options
 def report(
-    *, model: tuple[str, int | None], out: Path | None, price_per_gb: float | None, client: StatusClient, as_json: bool
-) -> int:
+    *, model: tuple[str, int | None], out: Path | None, price_per_gb: float | None, link: float | None,
+    external: float | None, client: StatusClient, as_json: bool,
+) -> int:  # fmt: skip
     """What a deployment did: times, bytes by rack and source, what came from storage and its price, and who was late.
 
+    The last host's time stands beside the least that the links allowed, at the rates that are given or were seen.
     From what the daemon of this host has heard; without a version: of the highest. A page written with --out is one
     file that opens from a disk and asks nothing of anybody.
     """
-    shown = as_object(client.report(*model), price_per_gb)
+    told = client.report(*model)
+    summary = _summary(told, price_per_gb, link, external)
+    shown = as_object(told, summary)
     if out is not None:
         write(out, shown)
     if as_json:
@@ -55,17 +61,21 @@ def report(
     elif out is not None:
         click.echo(f"{out}: {shown['summary']['label']}, as {shown['report']['told_by']} has heard it")
     else:
-        from gossipd.diagnosis.report import summarise
-
-        click.echo("\n".join(lines_of(summarise(shown["report"], money_per_gb=price_per_gb))))
+        click.echo("\n".join(lines_of(summary)))
     return 0
 
 
-def as_object(told: dict[str, Any], price_per_gb: float | None = None) -> dict[str, Any]:
-    """What ``--json`` prints and a file holds. ``told``: the answer of ``GET /v1/report``."""
+def _summary(
+    told: dict[str, Any], price_per_gb: float | None = None, link: float | None = None, external: float | None = None
+) -> Summary:
     from gossipd.diagnosis.report import summarise
 
-    return {"schema_version": 1, "summary": asdict(summarise(told, money_per_gb=price_per_gb)), "report": told}
+    return summarise(told, money_per_gb=price_per_gb, link=link, external=external)
+
+
+def as_object(told: dict[str, Any], summary: Summary | None = None) -> dict[str, Any]:
+    """What ``--json`` prints and a file holds. ``told``: the answer of ``GET /v1/report``."""
+    return {"schema_version": 1, "summary": asdict(summary or _summary(told)), "report": told}
 
 
 def write(out: Path, shown: dict[str, Any]) -> None:
@@ -86,13 +96,14 @@ def lines_of(found: Summary) -> list[str]:
         f"{found.label}  {found.state}  {found.hosts_complete}/{found.hosts_total} hosts  "
         f"{show_bytes(found.bytes_total)}",
         f"complete after  {', '.join(ends)}",
+        f"links allowed   {_bound(found)}",
         f"from storage    {show_bytes(found.source_bytes)} ({found.source_ratio:.3f}x){money}",
         f"between racks   {show_bytes(found.cross_rack_bytes)} ({found.cross_rack_ratio:.3f}x)",
         f"waste           {show_bytes(found.duplicate_bytes)} twice, {found.corrupt_chunks} corrupt chunks",
     ]
     if found.readers:
         lines.append(f"read storage    {_named(found.readers)}")
-    lines += ["", *table(("RACK", "HOSTS", "LAST", "STORAGE", "SAME RACK", "OTHER RACKS"),
+    lines += ["", *table(("RACK", "HOSTS", "FIRST", "LAST", "STORAGE", "SAME RACK", "OTHER RACKS"),
                          [_rack(one) for one in found.racks[:RACKS_SHOWN]])]  # fmt: skip
     if len(found.racks) > RACKS_SHOWN:
         lines.append(f"and {len(found.racks) - RACKS_SHOWN} more; --json has all")
@@ -114,7 +125,18 @@ def why_late(one: Straggler) -> str:
 
 def _rack(one: Moved) -> tuple[str, ...]:
     moved = (one.source_bytes, one.peer_bytes_same_rack, one.peer_bytes_cross_rack)
-    return (one.name or "-", f"{one.complete}/{one.hosts}", _seconds(one.seconds), *map(show_bytes, moved))
+    times = (_seconds(one.first_seconds), _seconds(one.seconds))
+    return (one.name or "-", f"{one.complete}/{one.hosts}", *times, *map(show_bytes, moved))
+
+
+def _bound(found: Summary) -> str:
+    bound = found.bound
+    if bound is None:
+        return "not known; give --link and --external"
+    rates = f"{show_bytes(bound.link_bytes_per_s)}/s a host and {show_bytes(bound.external_bytes_per_s)}/s from storage"
+    seen = ", the highest seen" if bound.is_measured else ""
+    reached = "" if found.reached_ratio is None else f"; it took {found.reached_ratio:.2f} times that"
+    return f"{time_words(bound.seconds)}, by {bound.limiting_resource}, at {rates}{seen}{reached}"
 
 
 def _seconds(at: int | None) -> str:

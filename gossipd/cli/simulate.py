@@ -113,8 +113,10 @@ def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy:
     if world is not None and report is not None:
         from gossipd.cli.report import as_object, write
         from gossipd.cli.simulated_report import simulated_report
+        from gossipd.diagnosis.report import summarise
 
-        write(report, as_object(simulated_report(world)))
+        told = simulated_report(world)
+        write(report, as_object(told, summarise(told, link=scenario.link, external=scenario.external)))
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
 
 

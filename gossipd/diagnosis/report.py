@@ -15,6 +15,8 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from gossipd.diagnosis.fluid_bound import FluidBound, fluid_bound
+
 GB = 1_000_000_000  # what storage vendors charge by
 STRAGGLERS_MAX = 10
 # One host is no straggler for being the last of many: half as long again as the median, and at least some seconds.
@@ -31,6 +33,8 @@ class Moved:
     state: str = ""
     seconds: int | None = None
     """Until it was complete, from the beginning of the first host; of a rack, its last host. None: it is not."""
+    first_seconds: int | None = None
+    """Of a rack, until its first host was."""
     hosts: int = 1
     complete: int = 0
     source_bytes: int = 0
@@ -59,7 +63,7 @@ class Straggler:
 class Summary:
     """All of it. ``quantiles``: seconds until the first host, half of the targets, 95 % and all were complete; None for
     what has not come. ``source_ratio``: copies of the model that storage sent. ``money``: None where no price is
-    known."""
+    known. ``bound``: what the links allowed, for the last host; ``reached_ratio``: how many times that it took."""
 
     label: str
     state: str
@@ -68,6 +72,8 @@ class Summary:
     hosts_complete: int
     began_s: int
     quantiles: dict[str, int | None]
+    bound: FluidBound | None
+    reached_ratio: float | None
     source_bytes: int
     source_ratio: float
     money: float | None
@@ -83,8 +89,12 @@ class Summary:
     stragglers: tuple[Straggler, ...]
 
 
-def summarise(report: Mapping[str, Any], *, money_per_gb: float | None = None) -> Summary:
-    """``report``: the answer of ``GET /v1/report``. ``money_per_gb``: another price than the daemon's."""
+def summarise(
+    report: Mapping[str, Any], *, money_per_gb: float | None = None, link: float | None = None,
+    external: float | None = None,
+) -> Summary:  # fmt: skip
+    """``report``: the answer of ``GET /v1/report``. ``money_per_gb``: another price than the daemon's. ``link``,
+    ``external``: what a host and storage can send, in bytes a second, where that is known."""
     row = report["deployment"]
     traffic = {one["name"]: one for one in report["traffic"]}
     began_s = min((one["started_s"] for one in report["traffic"] if one["started_s"]), default=0)
@@ -93,11 +103,14 @@ def summarise(report: Mapping[str, Any], *, money_per_gb: float | None = None) -
     price = report["money_per_gb"] if money_per_gb is None else money_per_gb
     size, source, cross = max(1, row["bytes_total"]), row["source_bytes"], row["peer_bytes_cross_rack"]
     done = sorted(one.seconds for one in hosts if one.seconds is not None and one.name in targets)
+    quantiles, bound = _quantiles(done, len(targets)), fluid_bound(report, link=link, external=external)
+    last, least_s = quantiles["last"], 0.0 if bound is None else bound.seconds
     readers = sorted((one for one in hosts if one.source_bytes), key=lambda one: (-one.source_bytes, one.name))
     return Summary(
         label=f"{row['name']}@{row['version_label'] or row['version']}", state=row["state"],
         bytes_total=row["bytes_total"], hosts_total=row["hosts_total"], hosts_complete=row["hosts_complete"],
-        began_s=began_s, quantiles=_quantiles(done, len(targets)), source_bytes=source,
+        began_s=began_s, quantiles=quantiles, bound=bound,
+        reached_ratio=round(last / least_s, 2) if last is not None and least_s else None, source_bytes=source,
         source_ratio=round(source / size, 4), money=round(source / GB * price, 4) if price else None,
         money_per_gb=price, cross_rack_bytes=cross, cross_rack_ratio=round(cross / size, 4),
         duplicate_bytes=row["duplicate_bytes"], corrupt_chunks=row["corrupt_chunks"],
@@ -136,7 +149,7 @@ def _rack(rack: str, hosts: Sequence[Moved], targets: Mapping[str, Any]) -> Move
     }
     return Moved(
         name=rack, rack=rack, hosts=len(ends), complete=sum(one.complete for one in hosts),
-        seconds=max(told) if told and len(told) == len(ends) else None, **sums,
+        seconds=max(told) if told and len(told) == len(ends) else None, first_seconds=min(told, default=None), **sums,
     )  # fmt: skip
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 
-from gossipd.sim.scenario import EQUAL_SHARE, Scenario
+from gossipd.diagnosis.fluid_bound import EQUAL_SHARE
+from gossipd.sim.scenario import Scenario
 
 STRATEGIES = ("sequential", "parallel", "tree", "chain")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gossipd.core.timing import TOLD_SHARE
+from gossipd.diagnosis.fluid_bound import slowest
 from gossipd.manifest.chunk_layout import default_chunk_bytes
 from gossipd.swarm.settings import PlannerSettings
-
-EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): no run could tell apart what is closer
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,8 @@ class Scenario:
 
     @property
     def limiting_resource(self) -> str:
-        """The resources that decide the bound, in words: every one within a hundredth of it. A cluster is often planned
-        so that several are equal; making one of them faster then gains nothing."""
-        bounds = self.bounds()
-        names = [name for name, seconds in bounds.items() if seconds >= (1 - EQUAL_SHARE) * self.bound_s]
-        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        """The resources that decide the bound, in words."""
+        return slowest(self.bounds())
 
 
 def lab_delays(scenario: Scenario) -> Scenario:

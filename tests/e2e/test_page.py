@@ -228,6 +228,7 @@ def test_a_report_of_a_thousand_hosts_is_one_file_that_replays(
         page.goto(f"file://{tmp_path}/report.html")
         page.get_by_role("heading", name="Replay of org/llama@3").wait_for()
         page.get_by_text("1m 4s of 1m 4s").wait_for()
+        assert page.get_by_text("The links allowed").count() == 1
         assert page.get_by_role("table", name="Late hosts").get_by_text(HOSTILE).count() == 2
         assert page.title() != "taken"
         took = page.evaluate("performance.getEntriesByName('paint')[0].duration")

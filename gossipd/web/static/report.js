@@ -12,20 +12,27 @@ export class ReportView {
   constructor(root, shown, words) {
     this.report = shown.report;
     this.words = words;
-    const sum = shown.summary, price = sum.money === null ? [] : [["Price of that", sum.money.toFixed(2)]];
+    const sum = shown.summary, bound = sum.bound, price = sum.money === null ? [] : [["Price of that", sum.money.toFixed(2)]];
     const ends = { first: "First host after", half: "Half after", p95: "95 % after", last: "Last after" };
     const pairs = [["Hosts complete", `${sum.hosts_complete} / ${sum.hosts_total}`],
       ...Object.entries(ends).map(([key, name]) => [name, seconds(sum.quantiles[key])]),
+      ["Links allowed", bound ? seconds(bound.seconds) : "–"],
       ["From storage", `${bytes(sum.source_bytes)} (${times(sum.source_ratio)})`], ...price,
       ["Between racks", `${bytes(sum.cross_rack_bytes)} (${times(sum.cross_rack_ratio)})`],
       ["Fetched twice", bytes(sum.duplicate_bytes)], ["Corrupt chunks", String(sum.corrupt_chunks)]];
     root.replaceChildren(el("h1", {}, `Report of ${sum.label}`),
       el("p", { class: "note" }, `${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it, ${this.report.told_at}`),
-      el("dl", { class: "figures" }, figures(pairs)),
+      el("dl", { class: "figures" }, figures(pairs)), ...(bound ? [el("p", { class: "note" }, this.allowed(sum, bound))] : []),
       part("Late hosts", this.late(sum.stragglers)), part("By rack", this.moved("Racks", sum.racks, true)),
       el("details", {}, el("summary", {}, "By host"), this.moved("Hosts of the report", sum.hosts, false)));
     if (this.report.timeline !== null) root.append(...this.replay(sum));
     else root.append(el("p", { class: "note" }, "This host heard of the deployment only when it had ended: its course is not known."));
+  }
+
+  allowed(sum, bound) {
+    const rates = `${bytes(bound.link_bytes_per_s)}/s a host and ${bytes(bound.external_bytes_per_s)}/s from storage`;
+    const took = sum.reached_ratio === null ? "" : `; it took ${sum.reached_ratio.toFixed(2)} times that`;
+    return `The links allowed ${seconds(bound.seconds)}, by ${bound.limiting_resource}, at ${rates}${bound.is_measured ? ", the highest seen" : ""}${took}.`;
   }
 
   late(rows) {
@@ -43,10 +50,10 @@ export class ReportView {
   }
 
   moved(caption, rows, isRacks) {
-    const heads = [head(isRacks ? "Rack" : "Host"), isRacks ? figure("Complete") : head("State"), figure("After"),
+    const heads = [head(isRacks ? "Rack" : "Host"), isRacks ? figure("Complete") : head("State"), ...(isRacks ? [spareFigure("First")] : []), figure(isRacks ? "Last" : "After"),
       figure("Storage"), figure("Same rack"), figure("Other racks"), spareFigure("Twice")];
     return table(caption, heads, rows.map((one) => ({ cells: [one.name || "–", isRacks ? `${one.complete}/${one.hosts}` : one.state || "–",
-      seconds(one.seconds), bytes(one.source_bytes), bytes(one.peer_bytes_same_rack), bytes(one.peer_bytes_cross_rack),
+      ...(isRacks ? [seconds(one.first_seconds)] : []), seconds(one.seconds), bytes(one.source_bytes), bytes(one.peer_bytes_same_rack), bytes(one.peer_bytes_cross_rack),
       bytes(one.duplicate_bytes)] })));
   }
 

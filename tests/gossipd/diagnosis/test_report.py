@@ -9,6 +9,7 @@ import pytest
 from gossipd.diagnosis.report import STRAGGLERS_MAX, summarise
 
 GB = 1_000_000_000
+NO_COURSE: dict[str, Any] = {"step_s": 1.0, "moved": [], "shares": {}}
 
 
 def report(hosts: list[dict[str, Any]], *, timeline: dict[str, Any] | None = None, **row: Any) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def test_external_bytes_have_the_daemons_price_or_the_one_that_is_given(
 
 def test_late_hosts_come_with_their_reasons_and_silences() -> None:
     timeline = {
-        "told_s": 40.0, "silences": {"late": [12.0, 3.0]},
+        **NO_COURSE, "told_s": 40.0, "silences": {"late": [12.0, 3.0]},
         "reasons": {"late": [[2.0, "all_busy"], [5.0, "source_auth"], [25.0, ""], [30.0, "all_busy"]]},
     }  # fmt: skip
     hosts: list[dict[str, Any]] = [
@@ -87,7 +88,7 @@ def test_late_hosts_come_with_their_reasons_and_silences() -> None:
 
 
 def test_a_host_that_was_away_and_came_back_in_time_is_named_with_its_gap() -> None:
-    timeline = {"told_s": 20.0, "silences": {"h1": [7.1, 3.4]}, "reasons": {}}
+    timeline = {**NO_COURSE, "told_s": 20.0, "silences": {"h1": [7.1, 3.4]}, "reasons": {}}
     found = summarise(report([{"name": f"h{n}"} for n in range(4)], timeline=timeline)).stragglers
     assert [(one.name, one.silent_s, one.silent_from_s) for one in found] == [("h1", 7.1, 3.4)]
 
