@@ -49,7 +49,8 @@ def watch(
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
     last = client.last_version(name)
-    steps = StepWatch(marker=marker, last_step=None if last is None else split_version(last)[0])
+    last_step = None if last is None else split_version(last)[0]
+    steps = StepWatch(marker=marker, last_step=last_step, keep_last=keep_last, keep_every=keep_every)
     lister = StepLister(directory, pattern)
     begun = time.monotonic()
     while True:

@@ -131,7 +131,10 @@ class StepWatches:
         if watched.steps is None:
             last = self._publishing.last_version(entry.name)
             last_step = None if last is None else split_version(last)[0]
-            watched.steps = StepWatch(marker=entry.marker or None, last_step=last_step)
+            watched.steps = StepWatch(
+                marker=entry.marker or None, last_step=last_step, keep_last=entry.keep_last or None,
+                keep_every=entry.keep_every or None,
+            )  # fmt: skip
         steps = watched.steps
         steps.looked(listings, trio.current_time())
         while commands := steps.drain():

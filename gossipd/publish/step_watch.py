@@ -13,9 +13,10 @@ A step is finished when its writer says so and its files agree:
 * two looks, at least ``SETTLED_S`` apart, see the same sizes, times and inodes.
 
 A directory whose sign is newer than when it was published was overwritten, and is published again; one that only loses
-files is being cleared away. Steps are
-published one at a time, the one finished first goes first. At the start the directory of the last version known tells
-what was done before: all that was finished no later than it. Where it is gone, all steps that are not above it.
+files is being cleared away. Steps are published one at a time, the one finished first goes first; those that newer ones
+which wait too would delete at once are left out, or a job that saves faster than its steps are published would never
+see its newest. At the start the directory of the last version known tells what was done before: all that was finished
+no later than it. Where it is gone, all steps that are not above it.
 """
 
 from __future__ import annotations
@@ -111,9 +112,14 @@ def signed_ns(listing: StepListing, marker: str | None = None) -> int:
 class StepWatch:
     """Told of each look, it says what to publish. One owner; times are arguments."""
 
-    def __init__(self, *, marker: str | None = None, last_step: int | None = None) -> None:
-        """``last_step``: the step of the last version that is known; see the top."""
+    def __init__(
+        self, *, marker: str | None = None, last_step: int | None = None, keep_last: int | None = None,
+        keep_every: int | None = None,
+    ) -> None:  # fmt: skip
+        """``last_step``: the step of the last version that is known; see the top. The others: what the versions are
+        published with."""
         self._marker = marker
+        self._keep_last, self._keep_every = keep_last, keep_every
         self._last_step = last_step
         self._is_first = True
         self._last_ns: int | None = None
@@ -172,10 +178,28 @@ class StepWatch:
             for name, step in self._steps.items()
             if not self._is_done(step) and now >= step.retry_s and self._is_finished(step, now)
         ]
+        ready.sort()
+        if self._keep_last is not None:
+            ready = self._left_of(ready, self._keep_last)
         if ready:
-            _, number, name = min(ready)
+            _, number, name = ready[0]
             self._publishing = name
             self._commands.append(PublishStepDirectory(name, number))
+
+    def _left_of(self, ready: list[tuple[int, int, str]], keep_last: int) -> list[tuple[int, int, str]]:
+        """Those that will live when all of them are published; the others count as published, and are told."""
+        lives = ready[-keep_last:]
+        for one in ready[:-keep_last]:
+            _, number, name = one
+            if self._keep_every and number % self._keep_every == 0:
+                lives.append(one)
+                continue
+            step = self._steps[name]
+            step.published_ns = signed_ns(step.listing, self._marker)
+            self._said.pop(name, None)
+            words = f"is left out: {keep_last} newer ones wait already, and would delete it"
+            self._commands.append(ReportTrouble(name, words))
+        return sorted(lives)
 
     def _is_done(self, step: _Step) -> bool:
         return step.published_ns is not None and signed_ns(step.listing, self._marker) <= step.published_ns

@@ -382,6 +382,7 @@ ROWS = (
         50, "training", "a job that publishes faster than the cluster carries", ("superseded",),
         (
             f"{_JOBS}::test_publications_in_a_hurry_keep_the_newest",
+            f"{_STEPS}::test_of_steps_that_wait_only_those_that_will_live_are_published_and_the_rest_is_told",
             "tests/gossipd/deployment/test_supersession.py::test_all_of_a_superseded_version_goes_bytes_before_words",
             "tests/gossipd/swarm/test_planner.py::test_the_newest_version_of_a_name_is_fetched_before_all_others",
         ),

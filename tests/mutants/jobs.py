@@ -160,6 +160,14 @@ MUTANTS = (
         ("tests/gossipd/publish/test_step_watch.py",),
     ),
     Mutant(
+        "publishes-steps-that-newer-ones-delete",
+        "A job that saves faster than its steps are published never sees its newest.",
+        "gossipd/publish/step_watch.py",
+        "        if self._keep_last is not None:\n",
+        "        if False:\n",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
         "takes-over-the-cache-entry-of-a-download",
         "Links are put into somebody's real download of the same repository.",
         "gossipd/store/hub_cache.py",

@@ -82,6 +82,31 @@ def test_a_hundred_steps_are_published_once_each_in_the_order_they_were_saved() 
     assert done == list(range(1, 101))
 
 
+def test_of_steps_that_wait_only_those_that_will_live_are_published_and_the_rest_is_told() -> None:
+    watch, now = StepWatch(keep_last=2, keep_every=4), 2 * SETTLED_S
+    first = {"step-1": dcp(1, 1, 2)}
+    watch.looked(first, 0.0)
+    watch.looked(first, SETTLED_S)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)], "a step that is alone is published at once"
+    listings = first | {f"step-{number}": dcp(number, number * 10, number * 10 + 1) for number in range(2, 8)}
+    watch.looked(listings, now)
+    watch.looked(listings, now + SETTLED_S)
+    assert watch.drain() == [], "one after the other"
+    done, told = [], []
+    watch.published("step-1", now + SETTLED_S)
+    while commands := watch.drain():
+        for command in commands:
+            if isinstance(command, PublishStepDirectory):
+                done.append(command.step)
+                watch.published(command.directory, now + SETTLED_S)
+            else:
+                told.append((command.directory, command.sentence.partition(":")[0]))
+    assert done == [4, 6, 7]
+    assert told == [(f"step-{number}", "is left out") for number in (2, 3, 5)]
+    watch.looked(listings, now + 2 * SETTLED_S)
+    assert watch.drain() == [] and watch.troubles() == {}, "they count as done"
+
+
 def test_a_directory_that_is_written_over_is_published_again_and_one_that_is_cleared_is_not() -> None:
     watch = StepWatch()
     watch.looked({"last-1": dcp(1)}, 0.0)
