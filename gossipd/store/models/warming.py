@@ -76,7 +76,7 @@ class Warmer:
         self._look_s = -math.inf
         self._left_bytes = 0
         self._hindrance: WarmState | None = None
-        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._buffer: memoryview | None = None  # while there is something to read
         self.rows: tuple[Warmth, ...] = ()
 
     def step(self) -> float:
@@ -91,6 +91,7 @@ class Warmer:
             self._look_s = clock.monotonic() + max(_LOOK_S, _LOOK_SHARE * (clock.monotonic() - began_s))
         found = next((one for one in self._readings.items() if not one[1].is_done), None)
         if found is None or self._hindrance is not None:
+            self._buffer = None
             return self._look_s - clock.monotonic()
         read_bytes = self._read(*found)
         self._left_bytes -= read_bytes
@@ -159,6 +160,8 @@ class Warmer:
         with opened(disk, path) as descriptor:
             if disk.cached(descriptor, offset, length) == length:
                 return
+            if self._buffer is None:
+                self._buffer = memoryview(bytearray(_READ_BYTES))
             while offset < end and (found := disk.read_some(descriptor, self._buffer[: end - offset], offset)):
                 offset += found
                 reading.read_bytes += found
