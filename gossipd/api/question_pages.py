@@ -6,6 +6,9 @@ What lives here: which of the daemon's facts each path shows, and health. What d
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+
 import msgspec
 import trio
 from starlette.requests import Request
@@ -14,11 +17,13 @@ from starlette.responses import Response
 from gossipd.api.answers import json_answer
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.long_poll import LongPoll
-from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import StatusPort
 from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.core.errors import NotFoundError
+from gossipd.runtime.worker_threads import run_blocking
+
+_METRICS = "gossipd.api.metrics"
 
 
 class QuestionPages:
@@ -97,7 +102,10 @@ class QuestionPages:
         return json_answer({"deployment": newest(rows, given["name"], where, self._view.host_name())})
 
     async def metrics(self, request: Request) -> Response:
-        return Response(await render(self._view), media_type=CONTENT_TYPE)
+        if _METRICS not in sys.modules:
+            await run_blocking(import_module, _METRICS)  # with prometheus_client 1 MB, which a scraper alone needs
+        page = sys.modules[_METRICS]
+        return Response(await page.render(self._view), media_type=page.CONTENT_TYPE)
 
     async def alive(self, request: Request) -> Response:
         # Reaching this line proves that the loop runs.
