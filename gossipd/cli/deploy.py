@@ -13,7 +13,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.options import daemon_options, echo_json, examples, label_words, table, tell, time_words
-from gossipd.cli.quantities import RateParam
+from gossipd.cli.simulate_options import RateParam
 from gossipd.core.errors import ExitCode
 from gossipd.core.units import show_bytes
 

@@ -1,6 +1,6 @@
 """Which hosts of a deployment a page shows: those with a problem first, then the slowest; the others as counts.
 
-What lives here: values for the plain and for the live page. What does not: drawing (``status``, ``watch``).
+What lives here: values for the plain and for the live page. What does not: drawing (``status``, ``live_status``).
 """
 
 from __future__ import annotations

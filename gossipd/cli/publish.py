@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.options import parsed
-from gossipd.cli.quantities import RateParam
+from gossipd.cli.simulate_options import RateParam
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ import click
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
-from gossipd.cli.quantities import FiniteRange, RateParam
+from gossipd.cli.simulate_options import FiniteRange, RateParam
 from gossipd.core.units import show_bytes
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """``gossipd simulate``: a cluster of any size on a virtual clock, with the daemon's own planner.
 
-What lives here: a scenario made of the options, and its run. What does not: simulating (``sim``), text (``figures``).
+What lives here: a scenario made of the options, and its run. What does not: simulating (``sim``), text
+(``simulated_figures``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.options import echo_json, examples, time_words
-from gossipd.cli.quantities import FiniteRange, RateParam, Share, SizeParam
+from gossipd.cli.simulate_options import FiniteRange, RateParam, Share, SizeParam
 from gossipd.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy:
 
     Deterministic: the same options and --rng give the same figures on any machine.
     """  # fmt: skip
-    from gossipd.cli.figures import lines_of
+    from gossipd.cli.simulated_figures import lines_of
     from gossipd.sim import world as simulator
     from gossipd.sim.closed_form import limit_words
     from gossipd.sim.outcome import closed_form, simulated

@@ -1,6 +1,6 @@
 """``gossipd status``: the whole cluster as the local daemon knows it, for people, for scripts, or live.
 
-What lives here: the plain page. What does not: the live page (``watch``, which needs rich), and the fields
+What lives here: the plain page. What does not: the live page (``live_status``, which needs rich), and the fields
 (``api.schema``).
 """
 
@@ -57,7 +57,7 @@ def status(
     """
     name, version = model if model is not None else (None, None)
     if watch:
-        from gossipd.cli.watch import watch_status
+        from gossipd.cli.live_status import watch_status
 
         return watch_status(lambda: client.status(name, version), as_json=as_json)
     page = client.status(name, version)

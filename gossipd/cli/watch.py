@@ -1,170 +1,79 @@
-"""The live page of ``gossipd status --watch``: a bar for each host and the totals, once a second, within the terminal.
+"""``gossipd watch``: finished steps of a training run become versions by themselves.
 
-What lives here: drawing with rich, which only ``status --watch`` imports.
+What lives here: the loop, and what it prints. What does not: when a step is finished (``publish.step_watch``), and
+publishing (the daemon, through ``gossipd.client``).
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
 
 import click
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.text import Text
 
-from gossipd.api.client import DaemonUnreachableError
-from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import chunks_wanted, label_words, reason_words, time_words, traffic_words
-from gossipd.core.units import percent_words, show_bytes
+from gossipd.cli.options import examples
+from gossipd.client.client import Client
+from gossipd.core.errors import GossipdError, UsageError
 
-INTERVAL_S = 1.0  # the records behind the page change at most once a second
-LINES_LEAST = 6  # of a deployment that is under way: title, three hosts, totals, traffic
-BAR_WIDTH_MAX, BAR_WIDTH_LEAST = 40, 5
-_DONE_WIDTH = 6
-_OVER = ("complete", "cancelled")
-_STYLES = {"complete": "green", "failed": "red", "cancelled": "yellow", "expired": "yellow"}
+LOOK_S = 0.5
 
 
-def watch_status(
-    ask: Callable[[], dict[str, Any]], *, as_json: bool, interval_s: float = INTERVAL_S, rounds: int | None = None
-) -> int:
-    """Draw until Ctrl-C; with ``as_json`` print one object a line. Waits for a daemon that restarts."""
-    page = ask()  # a refusal here ends the command
-    if as_json:
-        while True:
-            click.echo(json.dumps(page))
-            sys.stdout.flush()
-            time.sleep(interval_s)
-            page = ask()
-    console = Console()
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        drawn = 0
-        lost: str | None = None
-        while True:
-            live.update(view(page, lost, columns=console.width, lines_max=console.height - 1), refresh=True)
-            drawn += 1
-            if drawn == rounds:
-                return 0
-            time.sleep(interval_s)
-            try:
-                page, lost = ask(), None
-            except DaemonUnreachableError as error:
-                lost = str(error)
+@click.command(
+    epilog=examples("gossipd watch /scratch/run-7 --name train/run-7", "gossipd watch . --name m --marker DONE")
+)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="The model's name; steps become its versions.")
+@click.option("--pattern", default="*", show_default=True, help="Only directories of such names; digits must end them.")
+@click.option("--marker", metavar="FILE", help="The file that is written last.  [default: .metadata, or safetensors]")
+@click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N versions live on every host.")
+@click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
+@click.option("--once", is_flag=True, help="Publish what is finished, and end.")
+@click.option("--socket", metavar="PATH", help="The daemon's.  [default: $GOSSIPD_SOCKET, ./gossipd.sock]")
+@click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
+def watch(
+    *, directory: Path, name: str, pattern: str, marker: str | None, once: bool, socket: str | None, config: str | None,
+    keep_last: int | None, keep_every: int | None,
+) -> int:  # fmt: skip
+    """Publish each step that a trainer has finished below DIR, through this host's daemon, which signs for this user.
 
+    A step is finished when its writer's last file is there, nothing is newer, no shard is missing, and two looks a
+    second apart agree. What was there before and is not above the last version is left alone; a directory that is
+    written over is published again. Prints a line for each version.
+    """
+    from gossipd.core.versions import split_version
+    from gossipd.publish.step_listing import StepLister
+    from gossipd.publish.step_watch import SETTLED_S, PublishStepDirectory, StepWatch
 
-def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int) -> RenderableType:
-    """At most ``lines_max`` lines of at most ``columns``. A deployment that is over has one line; the others share the
-    rest, and a bar has what name, rack, percent and reason leave of its line."""
-    node = page["node"]
-    alive = sum(member["state"] == "alive" for member in page["members"])
-    parts = [Text(f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}")]
-    if lost is not None:
-        parts.append(Text(f"not answering: {lost}", style="red"))
-    parts += [Text(f"ALARM {alarm['code']}: {alarm['sentence']}", style="bold red") for alarm in page["alarms"]]
-    if not page["deployments"]:
-        parts.append(Text("nothing is deployed"))
-    over = [row for row in page["deployments"] if row["state"] in _OVER]
-    live = [row for row in page["deployments"] if row["state"] not in _OVER]
-    left = lines_max - len(parts)
-    shown_live = live[: max(1, left // (LINES_LEAST + (len(over) > 0)))]
-    shown_over = over[: max(0, left - LINES_LEAST * len(shown_live))]
-    not_shown = len(page["deployments"]) - len(shown_live) - len(shown_over)
-    left -= len(shown_over) + (not_shown > 0)
-    for number, row in enumerate(shown_live):
-        lines = _deployment(row, columns, left // (len(shown_live) - number))
-        left -= len(lines)
-        parts += lines
-    parts += [_one_line(row) for row in shown_over]
-    if not_shown > 0:
-        parts.append(Text(f"... and {not_shown} more deployments", style="dim"))
-    for part in parts:
-        part.no_wrap, part.overflow = True, "crop"
-    return Group(*parts[:lines_max])
-
-
-def _title(row: dict[str, Any]) -> Text:
-    title = Text(f"{label_words(row)}  ", style="bold")
-    title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
-    return title
-
-
-def _one_line(row: dict[str, Any]) -> Text:
-    return _title(row).append(f"  {row['hosts_complete']}/{row['hosts_total']} hosts  {show_bytes(row['bytes_total'])}")
-
-
-def _deployment(row: dict[str, Any], columns: int, lines_max: int) -> list[Text]:
-    title = _title(row)
-    if row["rate_in_bytes_per_s"]:
-        title.append(f"  {show_bytes(row['rate_in_bytes_per_s'])}/s")
-    if row["eta_s"] is not None:
-        title.append(f"  {time_words(row['eta_s'])} to go")
-    if row["stall"]:
-        title.append(f"  stalled here: {row['stall']}", style="yellow")
-    rows_max = max(1, lines_max - 3)  # the title, the totals, the traffic
-    if len(row["hosts"]) > rows_max:
-        selection = select(row["hosts"], max(1, rows_max - 1))
-        hosts, more = list(selection.shown), words_left_out(selection)
-    else:
-        hosts, more = row["hosts"], ""
-    total = f"{row['hosts_complete']}/{row['hosts_total']} hosts complete"
-    cells = [
-        _Cells(host["name"], host["rack"], host["chunks_verified"], chunks_wanted(host, row), *_state(host))
-        for host in hosts
-    ]
-    cells.append(_Cells("all", "", row["bytes_verified"], row["bytes_total"], total, "bold"))
-    lines = [title, *_grid(cells, columns)]
-    if more:
-        lines.insert(-1, Text(f"... not shown: {more}", style="dim"))
-    return [*lines, Text(traffic_words(row), style="dim")]
-
-
-class _Cells(NamedTuple):
-    """What a line of the grid holds."""
-
-    name: str
-    rack: str
-    part: int
-    whole: int
-    words: str
-    style: str
-
-
-def _state(host: dict[str, Any]) -> tuple[str, str]:
-    if host["reason"]:
-        return f"{host['state']} ({reason_words(host)})", "red" if host["state"] == "failed" else "yellow"
-    return host["state"], _STYLES.get(host["state"], "cyan")
-
-
-def _grid(cells: list[_Cells], columns: int) -> list[Text]:
-    """Where a line is too narrow, first the bar shrinks, then the state before a reason goes, then whom it is about."""
-    name_width = max(len(each.name) for each in cells)
-    rack_width = max(len(each.rack) for each in cells)
-    fixed = name_width + 2 + rack_width + 2 + _DONE_WIDTH + 2
-    words = [each.words for each in cells]
-    for shorter in (_without_state, _without_subject):
-        if fixed + max(map(len, words)) > columns:
-            words = [shorter(one) for one in words]
-    bar_width = min(BAR_WIDTH_MAX, columns - fixed - max(map(len, words)) - 2)
-    lines = []
-    for each, word in zip(cells, words, strict=True):
-        line = Text(f"{each.name:<{name_width}}  {each.rack:<{rack_width}}  ")
-        if bar_width >= BAR_WIDTH_LEAST:
-            full = bar_width if each.part >= each.whole else each.part * bar_width // each.whole
-            line.append("━" * full, style="green").append("╌" * (bar_width - full), style="dim").append("  ")
-        line.append(f"{percent_words(each.part, each.whole):>{_DONE_WIDTH}}  ").append(word, style=each.style)
-        lines.append(line)
-    return lines
-
-
-def _without_state(words: str) -> str:
-    """``downloading (source_auth, says node-1)`` becomes ``source_auth, says node-1``."""
-    state, bracket, reason = words.partition(" (")
-    return reason.removesuffix(")") if bracket else state
-
-
-def _without_subject(words: str) -> str:
-    return words.partition(", says ")[0].partition(" key=")[0]
+    if keep_every is not None and keep_last is None:
+        raise UsageError("--keep-every goes with --keep-last")
+    client = Client(socket, config=config)
+    last = client.last_version(name)
+    last_step = None if last is None else split_version(last)[0]
+    steps = StepWatch(marker=marker, last_step=last_step, keep_last=keep_last, keep_every=keep_every)
+    lister = StepLister(directory, pattern)
+    begun = time.monotonic()
+    while True:
+        try:
+            steps.looked(lister.look(), time.monotonic())
+        except OSError as error:
+            raise UsageError(f"{directory}: {error.strerror}") from None
+        while commands := steps.drain():
+            for command in commands:
+                if isinstance(command, PublishStepDirectory):
+                    try:
+                        made = client.publish(
+                            directory / command.directory, name=name, step=command.step, keep_last=keep_last,
+                            keep_every=keep_every,
+                        )  # fmt: skip
+                    except GossipdError as error:
+                        steps.failed(command.directory, error.sentence, time.monotonic())
+                    else:
+                        click.echo(f"{made.name}@{made.version}  {command.directory}  id {made.id[:12]}")
+                        sys.stdout.flush()
+                        steps.published(command.directory, time.monotonic())
+                else:
+                    click.echo(f"{command.directory}: {command.sentence}", err=True)
+        if once and time.monotonic() - begun > 2 * SETTLED_S:
+            return 0
+        time.sleep(LOOK_S)

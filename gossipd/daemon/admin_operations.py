@@ -20,7 +20,7 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.job_publishing import read_envelope
-from gossipd.daemon.judging import judge_by_trust
+from gossipd.daemon.manifest_judging import judge_by_trust
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.want_orders import WantOrders

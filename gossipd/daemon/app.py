@@ -35,11 +35,13 @@ from gossipd.control.listener import BindError
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
+from gossipd.daemon.alarms import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.clock_watch import ClockWatch
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.copies_watch import CopiesWatch
@@ -47,9 +49,7 @@ from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.drift_watch import DriftWatch
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.event_feed import EventFeed
-from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.free_space import FreeSpace
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.hooks import Hooks
@@ -65,11 +65,11 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.peer_wants import PeerWants
+from gossipd.daemon.planner_driver import PlannerDriver
+from gossipd.daemon.planner_executor import CommandExecutor
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reloading import Reloader
-from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver

@@ -17,10 +17,10 @@ import trio
 
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import AuditHead, Witness
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.daemon.reports import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from membership.events import PayloadHeard

@@ -16,8 +16,8 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import UsageError
 from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.budget_check import BudgetCheck
-from gossipd.daemon.judging import judge_by_trust
-from gossipd.daemon.roster import ClusterRoster
+from gossipd.daemon.cluster_roster import ClusterRoster
+from gossipd.daemon.manifest_judging import judge_by_trust
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import Budget, progress_key

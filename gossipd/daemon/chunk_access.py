@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.runtime.ports import NotHeldError, OpenChunk

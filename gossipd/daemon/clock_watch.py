@@ -6,9 +6,9 @@ What lives here: the alarm ``E_CLOCK``, and telling the deployment brain. What d
 
 from __future__ import annotations
 
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.gossip_rules import Clocks
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.events import ClockJudged
 from gossipd.runtime.logs import get_logger

@@ -20,11 +20,11 @@ from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import Targets
-from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.alarms import NOT_A_TARGET
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.daemon.reports import NOT_A_TARGET
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.self_checks import SelfChecks
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens

@@ -15,14 +15,14 @@ from gossipd.control.requests import PeerSilentError, PeerUnreachableError, Requ
 from gossipd.core.events import SlotsChanged
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
+from gossipd.daemon.alarms import NOT_A_TARGET, Reports
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
 from gossipd.daemon.control_delegate import BulkTokens
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.limits_schedule import LimitsSchedule
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.rechecks import Rechecks
-from gossipd.daemon.reports import NOT_A_TARGET, Reports
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
@@ -32,7 +32,7 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.assembly import Delivery
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk.durable import make_root
+from gossipd.store.disk.posix_disk import make_root
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError

@@ -20,7 +20,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId, short
-from gossipd.daemon.judging import judge_by_trust, judge_manifest
+from gossipd.daemon.manifest_judging import judge_by_trust, judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.swarm_actions import SwarmActions

@@ -16,8 +16,8 @@ from typing import Protocol
 import trio
 
 from gossipd.api.schema import MemberRow
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.diagnosis.drift import ASPECTS, Aspect, compare
 from gossipd.runtime.look_interval import until_next_look
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.audit_gossip import HeadRules
-from gossipd.daemon.roster import ClusterRoster
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress

@@ -20,9 +20,9 @@ from pathlib import Path
 import trio
 
 from gossipd.api.schema import HooksRow
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.hook_queue import HookFact, HookQueue
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import HostState

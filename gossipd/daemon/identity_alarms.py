@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import trio
 
+from gossipd.daemon.alarms import Reports
 from gossipd.daemon.identity_watch import IdentityFinding, IdentityWatch
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.reports import Reports
 from gossipd.runtime.look_interval import until_next_look
 from membership import events as membership_events
 

@@ -31,9 +31,9 @@ from gossipd.api.readiness import HostsNeeded
 from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards

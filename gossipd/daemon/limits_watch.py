@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from gossipd.daemon.reports import Alarms
+from gossipd.daemon.alarms import Alarms
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import calls_without_a_thread
 

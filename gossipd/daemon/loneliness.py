@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import trio
 
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from membership.swim import Swim

@@ -13,12 +13,12 @@ import trio
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Event, PeerLost
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.audit_gossip import AuditGossip
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.events import RosterChanged, StatementHeard
 from gossipd.deployment.progress_record import ProgressFormatError
 from gossipd.runtime.logs import get_logger

@@ -18,8 +18,8 @@ import trio
 from gossipd.core.dscp import parse_dscp
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.statement import Statement
 from gossipd.runtime.traffic_marks import mark
 from gossipd.runtime.turn_loop import Phase, TurnLoop

@@ -18,8 +18,8 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import PeerWantHeard
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.states import FINAL

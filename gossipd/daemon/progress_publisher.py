@@ -22,10 +22,10 @@ import trio
 from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.gossip_rules import progress_amount, progress_quotas
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable

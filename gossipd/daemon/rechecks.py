@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.daemon.reports import BugTrap
+from gossipd.daemon.alarms import BugTrap
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import NotHeldError
 from gossipd.runtime.quotas import Quotas

@@ -20,8 +20,8 @@ from gossipd.config.check import load_checked
 from gossipd.config.keys import Keys
 from gossipd.config.load import ConfigError
 from gossipd.config.sections import Config
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.worker_threads import run_blocking
 

@@ -1,6 +1,6 @@
 """What a daemon keeps on disk besides chunks: boot number, register, roster, progress, manifests.
 
-What lives here: names, sizes and formats of these files. What does not: renames and syncs (``store.disk.durable``).
+What lives here: names, sizes and formats of these files. What does not: renames and syncs (``store.disk.posix_disk``).
 
 ::
 
@@ -40,7 +40,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
-from gossipd.store.disk.durable import PosixDisk, make_root
+from gossipd.store.disk.posix_disk import PosixDisk, make_root
 from gossipd.store.errors import StorePathError
 from membership.errors import WireError
 from membership.member import Record

@@ -16,7 +16,7 @@ import trio
 
 from gossipd.audit.witness import Witness
 from gossipd.core.ids import short
-from gossipd.daemon.reports import Alarms
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.history import Histories
 from gossipd.deployment.ordered_budgets import OrderedBudgets

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from gossipd import __version__
-from gossipd.api import refusals, schema
+from gossipd.api import refusal_counters, schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.local_server import LocalServers
@@ -25,12 +25,12 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import DeploymentId, short
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
+from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Reports
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -265,13 +265,14 @@ class DaemonStatus:
         data_plane = self.data_plane
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
         control = self.plane.statistics()
-        refused = refusals.refused(sent.errors, control, self.swim.statistics())
+        refused = refusal_counters.refused(sent.errors, control, self.swim.statistics())
         refused["status"] = self.local_servers.refused
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
             source_requests=dict(data_plane.reader.statistics().results),
-            refused=refused, uploads_failed=refusals.uploads_failed(sent.errors),
-            control_bytes=refusals.control_bytes(control), control_events=refusals.control_events(control),
+            refused=refused, uploads_failed=refusal_counters.uploads_failed(sent.errors),
+            control_bytes=refusal_counters.control_bytes(control),
+            control_events=refusal_counters.control_events(control),
             uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),

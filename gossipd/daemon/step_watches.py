@@ -23,8 +23,8 @@ from gossipd.api.ports import PublishStep
 from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import GossipdError
 from gossipd.core.versions import split_version
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.daemon.reports import Alarms
 from gossipd.publish.step_listing import StepLister
 from gossipd.publish.step_watch import PublishStepDirectory, StepListing, StepWatch
 from gossipd.runtime.directory_safety import open_directory

@@ -10,7 +10,7 @@ import trio
 from gossipd.audit.log import AuditLog
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.deployment.events import DiskConditionChanged, EvictionBegun, VersionEvicted
 from gossipd.runtime.logs import get_logger
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import DeploymentClosed, DeploymentOpened, DeploymentPaused, ProbeSource
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.driver import PlannerDriver
-from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.peer_wants import PeerWants
+from gossipd.daemon.planner_driver import PlannerDriver
+from gossipd.daemon.planner_executor import CommandExecutor
 from gossipd.deployment.commands import OpenSwarm, PauseSwarm
 from gossipd.deployment.statement import Statement
 from gossipd.sources.reader import SourceReader

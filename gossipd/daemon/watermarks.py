@@ -16,9 +16,9 @@ from gossipd.api.schema import PrunedRow, WatermarkRow
 from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.units import show_bytes, timestamp
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.rack_copies import RackCopies
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.eviction_plan import DEPLOYING, REPLICA, EvictionCandidate, EvictionPlan, plan_eviction
 from gossipd.runtime.logs import get_logger

@@ -1,6 +1,6 @@
 """A deployment on one machine: real daemons as processes on loopback, a toy model, a storage server that counts bytes.
 
-``model`` writes safetensors shards and the files beside them; ``storage`` is the HTTP server; ``hosts`` sets up,
+``toy_model`` writes safetensors shards and the files beside them; ``storage`` is the HTTP server; ``hosts`` sets up,
 starts, asks and kills daemons; ``rot`` flips bytes on a disk; ``compare`` checks every byte of every host; ``play``
 runs all of it.
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Protocol
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
 from gossipd.demo.compare import differences
 from gossipd.demo.hosts import DemoHost, make_hosts
-from gossipd.demo.model import write_toy_model
 from gossipd.demo.rot import Rot
 from gossipd.demo.storage import StorageServer
+from gossipd.demo.toy_model import write_toy_model
 from gossipd.identity.key_files import write_key_pair
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.manifest.manifest import Manifest, open_manifest

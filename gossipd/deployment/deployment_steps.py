@@ -25,7 +25,7 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
-from gossipd.deployment.holders import Holders
+from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState
 from gossipd.deployment.pull_turns import PullTurns
 from gossipd.deployment.statement import STOPS, Verb

@@ -22,7 +22,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.current_versions import CurrentVersions
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_steps import DeploymentSteps
-from gossipd.deployment.holders import Holders
+from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import STOPS, Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX

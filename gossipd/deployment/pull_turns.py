@@ -1,15 +1,15 @@
 """When the manifest of one deployment is asked for, and of whom: turns, growing pauses, and an end of refusals.
 
 What lives here: the next host and size to ask for, and the time of the next turn. What does not: the order of hosts
-(``holders``), each signer's share of pulls (``unproven.PullShares``), and what is done with a manifest that has come
-(``deployment_steps``).
+(``manifest_holders``), each signer's share of pulls (``unproven.PullShares``), and what is done with a manifest that
+has come (``deployment_steps``).
 """
 
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.context import BrainContext
-from gossipd.deployment.holders import Holders
+from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.statement import Statement
 from membership.member import NodeId
 

@@ -1,7 +1,7 @@
 """How much of a deployment the cluster may read from external storage, in bytes and in money.
 
 What lives here: the budget, what is spent of it, and whether a read still fits. What does not: reading
-(``daemon.executor``, which asks before each read), and the counters (``progress_table``).
+(``daemon.planner_executor``, which asks before each read), and the counters (``progress_table``).
 
 What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, and what
 this host has read since it told. Another host's last seconds are not in it, so the budget may be passed by what is read

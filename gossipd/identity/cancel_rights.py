@@ -1,7 +1,7 @@
 """Who may cancel a deployment: the roles, and whether a signer has one that this host allows.
 
-What lives here: the rule. What does not: who is who (``daemon.roster``), and when it is asked (``statement_rules``).
-Each host judges by its own configuration, which should be the same everywhere.
+What lives here: the rule. What does not: who is who (``daemon.cluster_roster``), and when it is asked
+(``statement_rules``). Each host judges by its own configuration, which should be the same everywhere.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import allows_clear_text
 from gossipd.sources.obstore_errors import from_obstore
 from gossipd.sources.proxies import ProxyError, client_options
-from gossipd.sources.refusals import bucket_of
+from gossipd.sources.refusal_documents import bucket_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions

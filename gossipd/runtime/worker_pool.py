@@ -1,7 +1,7 @@
 """A pool of threads that grows while work waits and shrinks to one thread at rest.
 
-What lives here: handing out work, starting and ending threads. What does not: the work (``daemon.executor``), and the
-blocking calls of the event loop (``worker_threads``).
+What lives here: handing out work, starting and ending threads. What does not: the work (``daemon.planner_executor``),
+and the blocking calls of the event loop (``worker_threads``).
 
 A thread is started by a worker and never by the submitter, which is the event loop: starting a thread waits until that
 thread runs, which takes long under full load. One idle thread is kept ready for that. Each idle thread waits for a lock

@@ -1,6 +1,6 @@
 """Blocking calls of the event loop, in trio's worker threads, also while the system refuses new threads.
 
-What lives here: one call. What does not: the threads that move bytes (``transfer``, ``daemon.executor``).
+What lives here: one call. What does not: the threads that move bytes (``transfer``, ``daemon.planner_executor``).
 
 trio keeps idle threads for ten seconds, so a daemon often needs a new one. Under a limit of processes (``ulimit -u``, a
 pids cgroup, systemd's TasksMax) the system may refuse, which would end the daemon. The call has not begun then, so it

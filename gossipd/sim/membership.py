@@ -2,8 +2,8 @@
 
 What lives here: the brains, their datagrams (delayed like any message of the world, counted with their headers), and
 the translation of their verdicts for the planner, as ``daemon.member_directory`` does it: a member that is alive, has
-changed or is suspected is seen, a dead one is lost. What does not: verdicts where the brains do not run (``verdicts``),
-evidence of broken connections (``world``).
+changed or is suspected is seen, a dead one is lost. What does not: verdicts where the brains do not run
+(``death_verdicts``), evidence of broken connections (``world``).
 
 The cluster is converged when time begins, as after
 ``tests.membership.simulated_cluster.SimulatedCluster.start_all_known``. Seals and signatures are stand-ins of the same

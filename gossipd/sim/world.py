@@ -33,12 +33,12 @@ from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
 from gossipd.manifest.chunk_layout import extent_chunks
 from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.sim.course import Course
+from gossipd.sim.death_verdicts import Verdicts
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
 from gossipd.sim.traffic_model import ControlSent, control_sent
-from gossipd.sim.verdicts import Verdicts
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from membership.simulation import VirtualClock

@@ -15,7 +15,7 @@ from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
-from gossipd.sources.requests import Job
+from gossipd.sources.range_request import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gossipd.manifest.source_url import WEB_SCHEMES
 from gossipd.sources.errors import SourceRegionError
 from gossipd.sources.location import endpoint
 from gossipd.sources.proxies import storage_proxy
-from gossipd.sources.refusals import bucket_of, in_region, region_in
+from gossipd.sources.refusal_documents import bucket_of, in_region, region_in
 
 TIMEOUT_S = 5.0  # it only improves a sentence
 _HEADER = "x-amz-bucket-region"

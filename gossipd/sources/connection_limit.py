@@ -1,6 +1,6 @@
 """How many requests to one host may be under way at once: as many as it answers.
 
-Values only. What does not live here: pauses after failures (``pace``), requests per second (``request_rate``).
+Values only. What does not live here: pauses after failures (``host_pace``), requests per second (``request_rate``).
 
 A request's *level* is the number of requests that are under way with it. The limit begins at two and goes up by one
 when a request at that level is answered. For each level the share of answers, not refusals, is smoothed; the limit is

@@ -1,7 +1,7 @@
 """Failures of external storage, one class for each.
 
 What lives here: the classes, and what a bare HTTP status means. What does not: what a storage says in the document of
-its refusal (``refusals``), obstore's exceptions (``obstore_errors``), repeats (``pace``, ``reader``).
+its refusal (``refusal_documents``), obstore's exceptions (``obstore_errors``), repeats (``host_pace``, ``reader``).
 
 Every error names the object, or the bucket when the bucket is at fault, by its address without userinfo, query or
 fragment. From the server it quotes only a status number, a region, the plain name of an error, two version tags and

@@ -1,6 +1,6 @@
 """Which mirror a read goes to, and when a request is so slow that it is better made again.
 
-Values only, one ``MirrorRates`` for all hosts. What does not live here: whether a host may be asked (``pace``).
+Values only, one ``MirrorRates`` for all hosts. What does not live here: whether a host may be asked (``host_pace``).
 
 Of each mirror two rates are smoothed: what one request brought per second, and that times the requests that were under
 way, which is what the mirror has for all. The next request is expected to get the lesser of the first and its part of

@@ -1,6 +1,6 @@
 """The translation of obstore's exceptions into SourceErrors.
 
-What lives here: reading obstore's texts. What does not: the documents that these quote (``refusals``).
+What lives here: reading obstore's texts. What does not: the documents that these quote (``refusal_documents``).
 
 Only obstore's text tells the status number, the storage's document and the kind of a connection failure; the tests in
 ``tests/gossipd/sources`` detect changes of that text. Every call that may end in obstore's code is inside
@@ -19,7 +19,7 @@ from obstore import exceptions
 from gossipd.sources import errors
 from gossipd.sources.credential_places import none_found, where_looked
 from gossipd.sources.errors import SourceError
-from gossipd.sources.refusals import from_refusal
+from gossipd.sources.refusal_documents import from_refusal
 
 # obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b[^:\n]{0,64}:? ?")

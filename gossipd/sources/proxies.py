@@ -2,9 +2,9 @@
 
 What lives here: the rule, by values. What does not: talking to a proxy (``first_request``).
 
-Programs differ about these variables, so the rule is written down, and the libraries beside our own reader are told
-its outcome (``clients``). The variable of the scheme (``HTTPS_PROXY``, ``HTTP_PROXY``) comes before ``ALL_PROXY``, and
-lower case before upper case. An empty one counts as not set. ``NO_PROXY`` is a list by commas or blanks:
+Programs differ about these variables, so the rule is written down, and the libraries beside our own reader are told its
+outcome (``obstore_clients``). The variable of the scheme (``HTTPS_PROXY``, ``HTTP_PROXY``) comes before ``ALL_PROXY``,
+and lower case before upper case. An empty one counts as not set. ``NO_PROXY`` is a list by commas or blanks:
 
 - ``*``: every host.
 - ``example.org``, ``.example.org``, ``*.example.org``: this host and every host below it.

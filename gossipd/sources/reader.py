@@ -2,7 +2,7 @@
 
 Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
 each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before
-it writes (``assembly``). A request (``requests``) first passes the admission: the policy on schemes, hosts and
+it writes (``assembly``). A request (``range_request``) first passes the admission: the policy on schemes, hosts and
 addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
@@ -45,8 +45,8 @@ from gossipd.sources.errors import (
     SourceWholeOnlyError,
 )
 from gossipd.sources.location import Location
+from gossipd.sources.range_request import Job, SourceRequests
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
-from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.web_connection import resolve
 

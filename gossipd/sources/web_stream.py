@@ -1,7 +1,7 @@
 """Ranges of web objects, read with the standard library: no redirect is followed, and no name is resolved again.
 
 What lives here: kept connections, and the stream of one range. What does not: the head's checks (``first_request``),
-making connections (``web_connection``), sources of other schemes (``clients``).
+making connections (``web_connection``), sources of other schemes (``obstore_clients``).
 
 obstore follows redirects to any host, has no option against that, and resolves names by itself. So ranges of ``http``
 and ``https`` sources are read here, from addresses that were checked against ``sources.allow``. Bytes go from the

@@ -28,8 +28,8 @@ from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, 
 from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker, StoreCondition
 from gossipd.store.disk.disk import Disk, Space, read_file, write_all
-from gossipd.store.disk.durable import PosixDisk
 from gossipd.store.disk.handles import Handles
+from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError
 from gossipd.store.journal.windows import commit, write_chunk

@@ -65,7 +65,7 @@ ROWS = (
         10, "disk", "a symbolic link planted in the tree", ("E_PATH_SYMLINK",),
         (
             f"{_STORE}::test_a_symlink_planted_in_the_tree_is_never_followed",
-            "tests/gossipd/store/disk/test_durable.py::test_nothing_is_opened_outside_or_through_a_link",
+            "tests/gossipd/store/disk/test_posix_disk.py::test_nothing_is_opened_outside_or_through_a_link",
         ),
     ),
     Row(11, "manifest", "the store's own names", ("E_PATH_RESERVED",), (_PATHS,)),
@@ -195,7 +195,7 @@ ROWS = (
             f"{_HOSTILE}::test_a_reply_for_another_chunk_is_the_peers_fault",
             f"{_HOSTILE}::test_bytes_that_nobody_asked_for_end_the_connection",
             "tests/contracts/test_chunk_ports.py::test_putting_a_chunk_again_changes_nothing",
-            "tests/gossipd/daemon/test_executor.py::"
+            "tests/gossipd/daemon/test_planner_executor.py::"
             "test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told",
         ),
     ),

@@ -22,7 +22,7 @@ from typing import Any
 import msgpack
 import trio
 
-from gossipd.daemon.judging import judge_manifest
+from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN, CHUNKS_MAX, Layout
 from gossipd.manifest.envelope import seal

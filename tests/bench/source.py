@@ -34,7 +34,7 @@ import obstore
 from blake3 import blake3
 from obstore.store import HTTPStore
 
-from gossipd.demo.model import write_toy_model
+from gossipd.demo.toy_model import write_toy_model
 from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
 from gossipd.manifest.manifest import FileEntry, Manifest
 from gossipd.manifest.source_policy import SourcePolicy

@@ -29,12 +29,12 @@ from typing import Any, cast
 
 from gossipd.core.events import ChunkStored, Event, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.daemon.alarms import Reports
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.driver import PlannerDriver
-from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.reports import Reports
+from gossipd.daemon.planner_driver import PlannerDriver
+from gossipd.daemon.planner_executor import CommandExecutor
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.logs import configure

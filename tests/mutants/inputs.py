@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "a-tag-of-another-replica-ends-the-read",
         "An object whose tag differs from the one first seen is refused, though its bytes are right.",
-        "gossipd/sources/requests.py",
+        "gossipd/sources/range_request.py",
         "        check_size(location.shown, found=seen.size,",
         "        if self._versions.change(job.manifest.id, location):\n"
         "            raise SourceChangedError(location.shown, 'changed')\n"
@@ -272,10 +272,10 @@ MUTANTS = (
     Mutant(
         "asks-a-failing-source-without-a-budget",
         "Repeated requests are not counted.",
-        "gossipd/sources/pace.py",
+        "gossipd/sources/host_pace.py",
         "        if self._budget < 1.0:\n            return False\n",
         "",
-        ("tests/gossipd/sources/test_pace.py",),
+        ("tests/gossipd/sources/test_host_pace.py",),
     ),
     Mutant(
         "a-full-storage-is-asked-by-all",
@@ -410,10 +410,10 @@ MUTANTS = (
     Mutant(
         "blames-the-sender-for-our-disk",
         "A chunk that our own disk refused is its sender's fault.",
-        "gossipd/daemon/executor.py",
+        "gossipd/daemon/planner_executor.py",
         "        except StoreWriteError:\n            return FailReason.DISK\n",
         "        except StoreWriteError:\n            return FailReason.CORRUPT\n",
-        ("tests/gossipd/daemon/test_executor.py",),
+        ("tests/gossipd/daemon/test_planner_executor.py",),
     ),
     Mutant(
         "reads-back-whatever-is-complained-about",
@@ -450,7 +450,7 @@ MUTANTS = (
     Mutant(
         "an-alarm-is-in-status-only",
         "What an operator must act on is no event of the audit log.",
-        "gossipd/daemon/reports.py",
+        "gossipd/daemon/alarms.py",
         '        self.audit.record("alarm", code=code, reason=sentence)\n',
         "",
         (f"{_DAEMON}/test_alarms.py",),
@@ -570,7 +570,7 @@ MUTANTS = (
     Mutant(
         "ranges-are-read-by-what-follows-redirects",
         "After the first look obstore reads web objects, wherever it is led.",
-        "gossipd/sources/requests.py",
+        "gossipd/sources/range_request.py",
         "        if location.is_on_web:\n            small =",
         "        if location.is_on_web and part.length < 2:\n            small =",
         ("tests/gossipd/sources/test_web_stream.py",),
@@ -714,10 +714,10 @@ MUTANTS = (
     Mutant(
         "a-page-speaks-through-us",
         "A refusal repeats whatever the storage wrote where the name of an error stands.",
-        "gossipd/sources/refusals.py",
+        "gossipd/sources/refusal_documents.py",
         "next(filter(_PLAIN_NAME.fullmatch, names), None)",
         "next(iter(names), None)",
-        ("tests/gossipd/sources/test_refusals.py",),
+        ("tests/gossipd/sources/test_refusal_documents.py",),
     ),
     Mutant(
         "an-old-token-for-ever",

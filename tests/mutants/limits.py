@@ -80,10 +80,10 @@ MUTANTS = (
     Mutant(
         "a-budget-that-is-spent-is-read-over",
         "Reads go on, and the bill with them.",
-        "gossipd/daemon/executor.py",
+        "gossipd/daemon/planner_executor.py",
         "        elif refusal is not None:\n",
         "        elif refusal is None and refusal is not None:\n",
-        ("tests/gossipd/daemon/test_executor.py",),
+        ("tests/gossipd/daemon/test_planner_executor.py",),
     ),
     Mutant(
         "limits-change-only-at-borders-of-entries",

@@ -394,7 +394,7 @@ MUTANTS = (
     Mutant(
         "asks-anybody-for-the-manifest",
         "The host that told of a deployment is not the first to be asked for its manifest.",
-        "gossipd/deployment/holders.py",
+        "gossipd/deployment/manifest_holders.py",
         "        if known and is_first:\n",
         "        if known and not known:\n",
         ("tests/gossipd/deployment/test_dissemination.py",),

@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "what-a-peer-must-not-send-counts-as-traffic",
         "The counters of control messages that were turned away have other names in the table of refusals.",
-        "gossipd/api/refusals.py",
+        "gossipd/api/refusal_counters.py",
         '        "control_bad_holdings", "control_bad_delta", "control_misplaced", "follow_unasked",\n',
         '        "bad_holdings", "bad_delta", "misplaced", "unasked",\n',
         ("tests/gossipd/control/test_control_plane.py",),

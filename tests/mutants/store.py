@@ -140,7 +140,7 @@ MUTANTS = (
             sync_names(context, replica)
         replica.ledger""",
         "        replica.ledger",
-        (f"{_STORE}/models/test_names.py",),
+        (f"{_STORE}/models/test_name_syncs.py",),
     ),
     Mutant(
         "makes-a-file-again-that-is-still-claimed",
@@ -148,7 +148,7 @@ MUTANTS = (
         "gossipd/store/journal/recovery.py",
         "        start_journal(context, replica)\n        replica.busy.clear()\n",
         "        replica.busy.clear()\n",
-        (f"{_STORE}/models/test_names.py",),
+        (f"{_STORE}/models/test_name_syncs.py",),
     ),
     Mutant(
         "writes-behind-a-cut",
@@ -282,7 +282,7 @@ MUTANTS = (
         "gossipd/store/disk/syscalls.py",
         "_RESOLVE = 0x02 | 0x04 | 0x08",
         "_RESOLVE = 0x02 | 0x08",
-        ("tests/gossipd/store/disk/test_durable.py",),
+        ("tests/gossipd/store/disk/test_posix_disk.py",),
     ),
     Mutant(
         "a-dead-host-keeps-a-copy-for-its-rack",

@@ -460,10 +460,10 @@ MUTANTS = (
     Mutant(
         "asks-for-the-deadline-anew",
         "A deadline that counts from now is asked for again at every turn, and so never comes.",
-        "gossipd/daemon/driver.py",
+        "gossipd/daemon/planner_driver.py",
         "        if not heard and now < self._due_s:\n",
         "        if not heard and now < self.planner.next_deadline(now):\n",
-        ("tests/gossipd/daemon/test_driver.py",),
+        ("tests/gossipd/daemon/test_planner_driver.py",),
     ),
     Mutant(
         "sleeps-over-a-last-word",

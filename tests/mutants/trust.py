@@ -327,7 +327,7 @@ MUTANTS = (
     Mutant(
         "lets-a-key-sign-any-name",
         "The patterns of names that a key may sign are not looked at.",
-        "gossipd/daemon/judging.py",
+        "gossipd/daemon/manifest_judging.py",
         "    if may_sign(trusted[manifest.signer], manifest.name):\n",
         "    if manifest.signer in trusted:\n",
         ("tests/gossipd/daemon/test_deployment_driver.py",),
@@ -415,10 +415,10 @@ MUTANTS = (
     Mutant(
         "judges-all-large-manifests-at-once",
         "Large manifests are judged at once, each with its memory.",
-        "gossipd/daemon/judging.py",
+        "gossipd/daemon/manifest_judging.py",
         "    limiter = _one_at_a_time if len(envelope) > LARGE_BYTES else None\n",
         "    limiter = None\n",
-        ("tests/gossipd/daemon/test_judging.py",),
+        ("tests/gossipd/daemon/test_manifest_judging.py",),
     ),
     Mutant(
         "reads-a-metadata-address",

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.gossip_rules import GossipRules
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress, sign_progress

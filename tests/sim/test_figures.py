@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossipd.cli.figures import lines_of
+from gossipd.cli.simulated_figures import lines_of
 from gossipd.sim.outcome import simulated
 from gossipd.sim.scenario import Kill, Scenario, Slowdown
 from gossipd.sim.world import World

@@ -10,9 +10,9 @@ from statistics import median
 import pytest
 
 from gossipd.core.events import Event, PeerLost, PeerSeen
+from gossipd.sim.death_verdicts import Verdicts
 from gossipd.sim.host import SimHost
 from gossipd.sim.scenario import Kill, Scenario
-from gossipd.sim.verdicts import Verdicts
 from gossipd.sim.world import World
 from membership.settings import SwimSettings
 

@@ -1,7 +1,7 @@
 """The port between the store and a file system: every call of the store, so that tests can make each one fail.
 
 What lives here: the protocol, and loops that complete short reads and writes. What does not: the real disk
-(``durable``) and the one in memory that loses unsynced writes (``tests/gossipd/store/memory_disk.py``).
+(``posix_disk``) and the one in memory that loses unsynced writes (``tests/gossipd/store/memory_disk.py``).
 
 Paths are relative to the store's directory, with ``/`` between components, and come from ``layout`` only. Errors are
 ``OSError`` with the kernel's number; ``condition`` names them. All methods are thread-safe.

@@ -4,7 +4,7 @@ What lives here: the order of changes to books and disk when a chunk was found w
 (``windows``), the format (``journal``), the file (``ledger``).
 
 A claim is taken back durably before the chunk may be written again. A journal is started only when the names of the
-model's files are durable (``names``). Missing books are made again.
+model's files are durable (``name_syncs``). Missing books are made again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gossipd.core.events import ChunkLost
 from gossipd.store.disk.disk import FileKind, write_new_file
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.names import sync_names
+from gossipd.store.models.name_syncs import sync_names
 from gossipd.store.models.replica import ModelReplica
 
 

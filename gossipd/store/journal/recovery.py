@@ -175,7 +175,7 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
 
 
 def make_directories(context: Context, replica: ModelReplica) -> None:
-    """Make the tree and every directory in it; existing ones stay. Nothing is synced (``names``)."""
+    """Make the tree and every directory in it; existing ones stay. Nothing is synced (``name_syncs``)."""
     for directory in sorted(replica.directories() - {""}):  # parents first
         if context.disk.kind(directory) is None:
             context.disk.make_directory(directory)

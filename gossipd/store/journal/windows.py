@@ -5,7 +5,7 @@ What lives here: writing one chunk, making a window of chunks durable. What does
 
 The life of a window::
 
-    names of the model's files are durable            before the journal is started (``names``)
+    names of the model's files are durable            before the journal is started (``name_syncs``)
     WINDOW n is durable in the journal                before anything of it is written
     for each chunk:  record WRITING c                 not synced: after a kill the page cache has it
                      write c at its offsets           every byte; a short write is completed
@@ -52,7 +52,7 @@ from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.disk.handles import Handle
 from gossipd.store.journal.claims import renew_journal
 from gossipd.store.models.context import Context
-from gossipd.store.models.names import sync_names
+from gossipd.store.models.name_syncs import sync_names
 from gossipd.store.models.replica import ModelReplica, Window
 from gossipd.store.settings import PageCache
 

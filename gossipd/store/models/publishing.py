@@ -28,7 +28,7 @@ from gossipd.store.journal.claims import renew_journal
 from gossipd.store.journal.recovery import file_mode
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.names import SINGLE_SYNCS_MAX, sync_names
+from gossipd.store.models.name_syncs import SINGLE_SYNCS_MAX, sync_names
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.showing import show_beginnings
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from gossipd.store.journal.claims import drop
 from gossipd.store.journal.recovery import beyond_the_end, make_directories, make_files, wrong_sizes
 from gossipd.store.models.context import Context
-from gossipd.store.models.names import sync_names
+from gossipd.store.models.name_syncs import sync_names
 from gossipd.store.models.replica import ModelReplica
 
 

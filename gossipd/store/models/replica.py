@@ -88,7 +88,7 @@ class ModelReplica:
         self.is_closed = False
         """The model was removed or the store closed; its files are no longer ours. Set under both locks."""
         self.has_durable_names = False
-        """All names of its files are durable (``names``)."""
+        """All names of its files are durable (``name_syncs``)."""
         self.is_renewing = False
         """The journal is being replaced: nothing may be appended to the old one."""
         self.lock = Lock()

@@ -14,7 +14,7 @@ from gossipd.audit.chain_file import AuditError, verify_audit
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.key_files import read_key_ring, read_public_key, read_secret_key
-from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.posix_disk import PosixDisk
 from tests.attacks.stage import Stage
 
 _READERS: dict[str, Callable[[Path], object]] = {

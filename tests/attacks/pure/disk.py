@@ -13,7 +13,7 @@ from gossipd.audit.chain_file import AuditFile
 from gossipd.deployment.statement_file import register_to_bytes
 from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import read_secret_key, write_key_pair, write_key_ring, write_public_key
-from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.posix_disk import PosixDisk
 from tests.attacks.pure.gossip import LIAR, any_stage
 from tests.attacks.stage import Stage
 from tests.gossipd.deployment.scripted_host import KEY, ONE, ScriptedHost

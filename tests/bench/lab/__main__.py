@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gossipd.demo.model import write_toy_model
+from gossipd.demo.toy_model import write_toy_model
 from tests.bench.lab import report
 from tests.bench.lab.fabric import CONGESTION, Fabric, LabError, fabric, host_name, missing
 from tests.bench.lab.prediction import predict

@@ -17,8 +17,8 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment import commands
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.context import BrainContext, HostIdentity

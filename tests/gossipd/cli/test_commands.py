@@ -114,7 +114,7 @@ def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
     from rich.console import Console
 
     from gossipd.api.client import StatusClient
-    from gossipd.cli.watch import view
+    from gossipd.cli.live_status import view
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(view(StatusClient(shell.path).status(), "gone for a moment", columns=120, lines_max=20))
@@ -134,7 +134,7 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
     from rich.console import Console
 
     from gossipd.api.client import StatusClient
-    from gossipd.cli.watch import view
+    from gossipd.cli.live_status import view
 
     shell.daemon.rows = [toy_row(8, hosts=10)]
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -148,7 +148,7 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
 
 def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
     from gossipd.api.client import StatusClient
-    from gossipd.cli.watch import watch_status
+    from gossipd.cli.live_status import watch_status
 
     assert watch_status(StatusClient(shell.path).status, as_json=False, interval_s=0.0, rounds=3) == 0
 

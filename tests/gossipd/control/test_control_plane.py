@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.api.refusals import refused
+from gossipd.api.refusal_counters import refused
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
 from gossipd.control.settings import ControlSettings
 from gossipd.core import events

@@ -15,8 +15,8 @@ from trio.testing import MockClock
 from gossipd.audit.witness import Witness
 from gossipd.core.events import Event, IsolationChanged
 from gossipd.core.targets import Targets
+from gossipd.daemon.alarms import ALARMS_MAX, Alarms
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.reports import ALARMS_MAX, Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.state_saver import KEEP_BYTES_PER_S, LOOK_S, REFRESHED_KEEP_S, StateSaver
 from gossipd.deployment.statement_store import StatementStore

@@ -18,12 +18,12 @@ from gossipd.config.load import parse_config
 from gossipd.config.sections import Config
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import Targets
+from gossipd.daemon.alarms import NOT_A_TARGET
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.control_delegate import BulkTokens
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.reports import NOT_A_TARGET
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import ReadOutcome

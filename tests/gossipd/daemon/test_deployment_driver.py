@@ -21,7 +21,7 @@ from gossipd.core.errors import QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
-from gossipd.daemon import judging
+from gossipd.daemon import manifest_judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
@@ -377,7 +377,7 @@ async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
 
         monkeypatch.setattr(holder, name, count)
 
-    counted(judging, "open_manifest", lambda *_: "open")
+    counted(manifest_judging, "open_manifest", lambda *_: "open")
     counted(StatementStore, "accept", lambda *_: "accept")
     counted(StateDirectory, "_write", lambda _self, name, _body: f"write {name.partition('/')[0]}")
     async with living(tmp_path) as node:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from gossipd.api.schema import MemberRow
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.drift_watch import LASTS_S, VERSION_LASTS_S, DriftWatch
-from gossipd.daemon.reports import Alarms
 
 ALL = ("version", "trust", "clients", "cluster_key", "encryption", "settings")
 

@@ -10,8 +10,8 @@ from gossipd.api import events
 from gossipd.api.events import EventRing
 from gossipd.audit.log import AuditLog
 from gossipd.core.reasons import HostReason
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.event_feed import TYPE_OF_RECORD, EventFeed
-from gossipd.daemon.reports import Alarms
 from gossipd.deployment.progress_record import HostState, Progress
 from membership import events as membership_events
 from membership.member import Member, MemberState

@@ -9,8 +9,8 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.audit_gossip import HeadRules
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.gossip_rules import STATEMENTS_BURST, STATEMENTS_FREE_S, STATEMENTS_PER_S, GossipRules
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.limits_watch import CROWDED_S, LimitsWatch
-from gossipd.daemon.reports import Alarms
 
 
 class Recorded:

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.loneliness import ALONE_S, LOG_EACH_S, Hearing, Loneliness, LonelinessWatch, hearing
-from gossipd.daemon.reports import Alarms
 
 
 def seen(heard: int = 0, *, unsealed: int = 0, others: int = 0, contacts: tuple[str, ...] = ("h1:7946",)) -> Hearing:

@@ -11,9 +11,9 @@ import trio
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.daemon import settings_mapping
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.daemon.reports import Alarms
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership.host_rules import LenientRules

@@ -15,7 +15,7 @@ import trio.testing
 from gossipd.api.ports import PublishStep
 from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import LocalError
-from gossipd.daemon.reports import Alarms
+from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.step_watches import START_S, StepWatches
 
 

@@ -15,10 +15,10 @@ from safetensors import safe_open
 from gossipd.core.errors import UsageError
 from gossipd.demo.compare import differences
 from gossipd.demo.hosts import free_ports
-from gossipd.demo.model import write_toy_model
 from gossipd.demo.play import DemoOrder
 from gossipd.demo.rot import Rot
 from gossipd.demo.storage import StorageServer
+from gossipd.demo.toy_model import write_toy_model
 from tests.gossipd.sources.models import CHUNK_BYTES, sign, write_tree
 
 MIB = 1024 * 1024

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from gossipd.sources.pace import Pace, Turn
+from gossipd.sources.host_pace import Pace, Turn
 from gossipd.sources.settings import SourceSettings
 
 ROUND_TRIP_S = 0.002

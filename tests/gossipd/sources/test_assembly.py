@@ -10,7 +10,7 @@ from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.errors import SourceHashError
-from gossipd.sources.requests import Job
+from gossipd.sources.range_request import Job
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
 
 HALF = CHUNK_BYTES // 2

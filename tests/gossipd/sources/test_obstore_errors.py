@@ -16,7 +16,7 @@ from gossipd.sources import credential_places as places_module
 from gossipd.sources.errors import SourceError
 from tests.gossipd.sources.models import sign, toy_files
 from tests.gossipd.sources.test_reader import Seat
-from tests.gossipd.sources.test_refusals import xml
+from tests.gossipd.sources.test_refusal_documents import xml
 from tests.servers import web_server
 
 FILES = toy_files(Random(11))

@@ -17,7 +17,7 @@ from gossipd.manifest.equal_chunks import equal_chunks
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import Space
-from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.errors import (
     CaseFoldedError,
     NoSpaceError,

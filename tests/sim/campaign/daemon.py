@@ -1,8 +1,8 @@
 """One simulated host: a daemon put together from the real parts, on the virtual clock.
 
-What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.driver``), what commands become
-(``executor``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
-(``deployment_runner``), links (``plane``), fetches (``bulk``), faults.
+What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.planner_driver``), what commands
+become (``executor``), how the table of members hears (``member_directory``, the real one). What does not: a
+deployment's steps (``deployment_runner``), links (``plane``), fetches (``bulk``), faults.
 
 Every action of a host goes through ``after``: it dies with the life that began it, and waits while the process is
 stopped.

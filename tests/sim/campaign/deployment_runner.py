@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import DeploymentPaused, ProbeSource
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.deployment_executor import failure_of
-from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateWriteError
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain

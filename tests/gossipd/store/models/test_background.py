@@ -14,7 +14,7 @@ import pytest
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.models.background import BackgroundThread
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import MIB, StoreSettings

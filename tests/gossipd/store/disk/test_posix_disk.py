@@ -15,7 +15,7 @@ import pytest
 
 from gossipd.store.disk import syscalls
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
-from gossipd.store.disk.durable import PosixDisk, make_root
+from gossipd.store.disk.posix_disk import PosixDisk, make_root
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.daemon.reports import Reports
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.deployment.events import SourceTroubled
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError

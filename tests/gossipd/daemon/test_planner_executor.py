@@ -20,7 +20,7 @@ from gossipd.core.events import (
     StartSourceRead,
 )
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.planner_executor import CommandExecutor
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gossipd.cli.watch import view
+from gossipd.cli.live_status import view
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
 

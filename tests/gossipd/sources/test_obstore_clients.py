@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from gossipd.sources.clients import start_runtime
 from gossipd.sources.errors import SourceUnreachableError
+from gossipd.sources.obstore_clients import start_runtime
 
 
 def test_without_threads_the_library_is_not_begun_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +16,9 @@ def test_without_threads_the_library_is_not_begun_and_tried_again(monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refused)
-        patched.setattr("gossipd.sources.clients._use_once", lambda: pytest.fail("obstore would panic for good"))
+        patched.setattr(
+            "gossipd.sources.obstore_clients._use_once", lambda: pytest.fail("obstore would panic for good")
+        )
         with pytest.raises(SourceUnreachableError, match="refuses new threads"):
             start_runtime()
     start_runtime()

@@ -33,9 +33,9 @@ from gossipd.sources.errors import (
 )
 from gossipd.sources.file_stream import FileStream
 from gossipd.sources.first_request import Touched, Wanted, touch
+from gossipd.sources.host_pace import Turn
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
-from gossipd.sources.pace import Turn
 from gossipd.sources.proxies import answering_proxy
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
@@ -44,7 +44,7 @@ from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnection
 from gossipd.sources.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
-    from gossipd.sources.clients import Clients, Stream
+    from gossipd.sources.obstore_clients import Clients, Stream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
@@ -91,7 +91,7 @@ class _Buckets:
         """Raises SourceError."""
         with self._lock:
             if self._clients is None:
-                from gossipd.sources.clients import Clients, start_runtime
+                from gossipd.sources.obstore_clients import Clients, start_runtime
 
                 start_runtime()
                 self._clients = Clients(self._settings)

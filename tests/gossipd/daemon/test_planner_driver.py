@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gossipd.core.events import Command, Event, SlotsChanged
-from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.swarm.planner import Planner
 

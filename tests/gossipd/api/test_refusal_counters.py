@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.api.refusals import control_bytes, control_events, refused, uploads_failed
+from gossipd.api.refusal_counters import control_bytes, control_events, refused, uploads_failed
 
 CONTROL = {
     "link_sent_bytes": 7805, "entrance_received_bytes": 16244, "zap_accepted": 14, "link_dialed": 5, "link_sent": 9,

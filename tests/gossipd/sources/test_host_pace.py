@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gossipd.sources.pace import FOLLOWER_WAIT_S, Pace, Turn
+from gossipd.sources.host_pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.settings import SourceSettings
 from tests.gossipd.sources.pace_simulation import Host, Simulation
 

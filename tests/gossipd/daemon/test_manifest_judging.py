@@ -8,8 +8,8 @@ import time
 import pytest
 import trio
 
-from gossipd.daemon import judging
-from gossipd.daemon.judging import LARGE_BYTES, judge_manifest
+from gossipd.daemon import manifest_judging
+from gossipd.daemon.manifest_judging import LARGE_BYTES, judge_manifest
 
 
 @pytest.mark.parametrize(("size", "together"), [(LARGE_BYTES + 1, 1), (LARGE_BYTES, 2)])
@@ -28,7 +28,7 @@ async def test_only_small_manifests_are_judged_at_once(
             time.sleep(0.05)
         under_way -= 1
 
-    monkeypatch.setattr(judging, "open_manifest", judge)
+    monkeypatch.setattr(manifest_judging, "open_manifest", judge)
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(judge_manifest, bytes(size), [])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossipd.core.errors import ExitCode
-from gossipd.sources.refusals import DOCUMENT_CHARS_MAX, bucket_of, from_refusal, region_in
+from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, bucket_of, from_refusal, region_in
 
 S3, GS, AZ = "s3://models/llama/a.safetensors", "gs://models/llama/a.safetensors", "az://models/llama/a.safetensors"
 CANARIES = ("AKIACANARY7EXAMPLE", "canary/secret+key", "canary-token==")
