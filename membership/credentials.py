@@ -1,4 +1,4 @@
-"""What a member proves itself with.
+"""The keys that a brain is given: the signer of its words, and the cluster's key ring.
 
 What lives here: the value that a brain is given. What does not: how it signs (``record``) and seals (``seal``).
 """

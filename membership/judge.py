@@ -1,4 +1,4 @@
-"""Accusations, contradictions, suspicion deadlines, death.
+"""Who is suspected, and who is dead: accusations, contradictions, deadlines.
 
 What lives here: what is heard about whether a member lives, and the verdicts. What does not: which record wins and who
 is on the roster (``record_merger``), probing (``prober``), the formula for the wait and its theory (``suspicion``).

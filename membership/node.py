@@ -1,4 +1,4 @@
-"""What all parts of one brain share: identity, table, rumours, outbox, timers, counters.
+"""The state that all parts of one brain share: identity, roster, rumours, outbox, timers, counters.
 
 What lives here: no decisions, only the state under ``prober``, ``judge``, ``synchroniser``, ``joiner`` and
 ``event_store``. Timers are a heap of (deadline, sequence, callback). A callback looks at the state it finds and does

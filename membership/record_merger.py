@@ -1,4 +1,5 @@
-"""Which nodes are on the roster: records and goodbyes. What does not live here: forgetting (``forgets``).
+"""Takes records and goodbyes into the roster: who is a member, which of two records wins, whose name is free. What does
+not live here: forgetting (``forgets``).
 
 Of two records of a member the higher boot wins, then the higher version, then the larger bytes, so that merging
 commutes even if a member lies. A goodbye is final for its life. A member known by hearsay only (from the roster of an

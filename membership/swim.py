@@ -1,4 +1,5 @@
-"""``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
+"""``Swim``, one member's brain: datagrams and timers are passed to its parts; what a host may call. Datagram or timer
+in with ``now``; datagrams, events and the next deadline out.
 
 What lives here: the entry (unseal, replay check, dispatch by kind of datagram), housekeeping, and what a host may call.
 What does not: what is inside a datagram (``item_dispatcher``), when rumours are told (``gossip_rounds``), and decisions

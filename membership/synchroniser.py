@@ -1,4 +1,4 @@
-"""Anti-entropy: makes two views equal when their digests differ.
+"""The asking side of anti-entropy: makes two views equal when their digests differ.
 
 A session is one node asking one peer. The asker sends the hashes of its 256 buckets. The peer answers with a row (id,
 mark) for all that it believes in the buckets that differ. The asker then asks for exactly what it lacks, in pieces of

@@ -1,4 +1,4 @@
-"""The content of a sealed datagram, as bytes.
+"""The content of a sealed datagram as bytes: kinds, heads and items.
 
 A body is one type byte, the type's fixed part, and then *items* to its end. An item is kind (1 B), length (2 B),
 content. Their author makes them once, and they are relayed byte for byte: a relay needs no encoder, and a receiver that

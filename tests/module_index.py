@@ -1,4 +1,4 @@
-"""The manual's page ``modules``: each module in the first sentence of its docstring.
+"""The manual's page ``modules``: each module in the first sentence of its docstring, and what it defines.
 
     python -m tests.module_index      writes the page
 
@@ -19,9 +19,9 @@ PAGE = ROOT / "gossipd" / "manual" / "modules.md"
 _HEAD = """\
 # Modules: what lives where
 
-Each module says at its top what lives in it and what does not; here is the first sentence of each. Where a decision is
-made, and how the modules work together, is in [architecture](architecture.md). `python -m tests.module_index` writes
-this page.
+Each module says at its top what lives in it and what does not; here is the first sentence of each, and the classes and
+functions that others may use. Where a decision is made, and how the modules work together, is in
+[architecture](architecture.md). `python -m tests.module_index` writes this page.
 """
 
 
@@ -37,7 +37,7 @@ def _modules() -> Iterator[Path]:
 
 
 def _folder(folder: Path, modules: list[Path]) -> str:
-    rows = [f"- `{path.name}`: {_sentence(path)}" for path in modules if path.name != "__init__.py" and _sentence(path)]
+    rows = [f"- `{path.name}`: {_sentence(path)}{_defines(path)}" for path in modules if path.name != "__init__.py"]
     about = _sentence(folder / "__init__.py")
     return "\n".join([f"## {folder.relative_to(ROOT)}", "", *([about, ""] if about else []), *rows, ""])
 
@@ -46,6 +46,13 @@ def _sentence(path: Path) -> str:
     """The first sentence of a docstring, with one backtick where it has two, as Markdown wants."""
     text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
     return re.split(r"(?<=[.]) (?=[A-Z`])", text)[0].replace("``", "`")
+
+
+def _defines(path: Path) -> str:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    names = [one.name for one in ast.parse(path.read_text()).body if isinstance(one, kinds)]
+    shown = [f"`{name}`" for name in names if not name.startswith("_")]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 if __name__ == "__main__":

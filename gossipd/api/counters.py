@@ -1,4 +1,4 @@
-"""Counters and durations of one host, which ``metrics`` shows.
+"""Counters of this host for the metrics page: a cheap histogram, the lag of the event loop, frozen counts.
 
 What lives here: a cheap histogram, the lag of the event loop, and the frozen counters that the daemon returns for a
 scrape. What does not: figures of the whole cluster (``schema``).

@@ -1,4 +1,4 @@
-"""From the table of all hosts' progress to one row of the status page.
+"""One deployment's row of the status page, made from the progress that all hosts have told.
 
 What lives here: a pure function. What does not: the sums (``deployment.progress_table``) and the fields' names
 (``schema``).

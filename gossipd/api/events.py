@@ -1,4 +1,4 @@
-"""What has happened, in order: the closed table of types of events, and the ring that keeps the latest.
+"""Events for readers (``gossipd events``): the closed table of their types, and the ring that keeps the latest.
 
 What lives here: the fields of each type, numbers, and gaps. What does not: what makes an event (``daemon.event_feed``),
 sending (``routes``). There is none for a chunk.

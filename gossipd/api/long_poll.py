@@ -1,4 +1,4 @@
-"""Questions that are answered when something has changed: ``GET /v1/wait``.
+"""``GET /v1/wait``: the answer is held back until a version is where it is needed, or the round is over.
 
 What lives here: looking again, how often, and for how long. What does not: what is enough (``readiness``).
 

@@ -1,4 +1,4 @@
-"""What the status socket needs of a daemon: two protocols, the only way from ``api`` to the rest of the daemon.
+"""The protocols by which the local sockets reach the daemon: ``StatusPort``, ``AdminPort``, ``PublishPort``.
 
 ``StatusPort`` answers from memory and never waits. The methods of ``AdminPort`` act: they may wait for the disk or for
 the planner's loop, raise GossipdError for errors that an operator can cause, and may be repeated. All run on the loop.

@@ -1,4 +1,4 @@
-"""From what a daemon keeps of a deployment to the answer of ``GET /v1/report``.
+"""The answer of ``GET /v1/report``: the course of one deployment, made from what the daemon keeps of it.
 
 What lives here: pure functions. What does not: the course itself (``deployment.history``), and what a report says of it
 (``diagnosis.report``).

@@ -1,4 +1,4 @@
-"""The names of things that cross module borders: deployments, chunks, suppliers.
+"""The types of ids: of deployments and chunks, and suppliers that are no hosts (storage, this host's own disk).
 
 A node is named by ``membership.member.NodeId`` (16 bytes derived from its public key), a deployment by the BLAKE3-256
 hash of its manifest's payload (32 bytes). Sources have no id: a chunk from external storage has the supplier

@@ -1,4 +1,4 @@
-"""What the brains know of a model and of a member.
+"""Two values that the brains are told: the ``Shape`` of a model in chunks, and the ``PeerView`` of a member.
 
 What lives here: the two values. What does not: the manifest and the member record from which adapters make them.
 """

@@ -1,4 +1,4 @@
-"""When a host tells what: numbers of the daemon that the simulators count with too.
+"""Constants that the daemon and the simulators share: when a chunk is announced and its end told, clocks apart.
 
 What lives here: one definition of each. What does not: numbers that only one package needs (its ``settings``).
 """

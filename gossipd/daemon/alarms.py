@@ -1,4 +1,4 @@
-"""What the daemon reports about itself: alarms for the operator, and bugs that stop it.
+"""Alarms for the operator, by code, and bugs that stop the daemon.
 
 What lives here: the two collections and their bundle with the audit log. What does not: what is worth a report.
 """

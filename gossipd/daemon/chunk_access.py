@@ -1,4 +1,4 @@
-"""What the bulk server reads from and what sources write to: the store, and counters of what was read.
+"""The store as the bulk server reads it and as sources write to it, with counts of what was uploaded.
 
 What lives here: ``ChunkAccess``, which finds manifests of deployments that the store has not opened (a host outside the
 targets passes them on too) and counts what is uploaded of which deployment, and how far; ``SourceWriter``, which turns

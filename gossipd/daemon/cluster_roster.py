@@ -1,5 +1,4 @@
-"""Who belongs to the cluster, as the deployment brain asks it: the body of ``deployment.context.RosterPort``, and of
-``deployment.signed_progress.WriterPort``.
+"""Whose keys may sign statements and which hosts are targets, as the deployment brain asks (``RosterPort``).
 
 What lives here: answers from the member directory and the configured clients, taken at each question. What does not:
 the directory itself.

@@ -1,4 +1,4 @@
-"""What the control plane asks of the daemon: whose key a key is, and what to answer.
+"""What the control plane asks of the daemon: whose key and address it is, tokens, answers to requests of manifests.
 
 What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort``. What does not: trigger requests
 (``control.trigger_server``), and sockets.

@@ -1,4 +1,4 @@
-"""From what the daemon's parts tell anyway to events for readers: audit records, alarms, members, progress.
+"""Makes the events for readers (``gossipd events``) of audit records, alarms, members and progress.
 
 What lives here: which type each becomes. What does not: the ring and the types (``api.events``), and what is recorded.
 """

@@ -1,4 +1,4 @@
-"""What membership asks this host about words from the network: the clock, statements, progress.
+"""Which words from the network membership may believe and pass on: clocks, statements, records of progress.
 
 What lives here: the body of ``membership.host_rules.HostRules``. What does not: the judgement of a statement
 (``deployment.statement_rules``) and of progress (``deployment.signed_progress``), and what either does once it is

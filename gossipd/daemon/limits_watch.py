@@ -1,4 +1,4 @@
-"""Looks every second whether this host has run into a limit that an operator can do something about.
+"""Looks every second whether threads or connections have run out: the alarms ``E_THREADS`` and ``E_DOOR_FULL``.
 
 What lives here: the alarms ``E_THREADS`` and ``E_DOOR_FULL``, and a record of each address that floods a port. What
 does not: the limits.

@@ -1,4 +1,4 @@
-"""Whether this host hears anybody, told where an operator looks: an alarm, and a line in the log each minute.
+"""The alarm ``E_ALONE``, and a line in the log each minute, while this host hears no other.
 
 What lives here: the alarm ``E_ALONE`` with what was seen. What does not: verdicts on members, which wait for several
 silent ones (``membership``): a small cluster, a first rack or a new host would not be told otherwise.

@@ -1,4 +1,4 @@
-"""Judging a manifest off the event loop.
+"""Runs the judging of a manifest in a thread, one large manifest at a time, while the event loop goes on.
 
 What lives here: in which thread, and how many at once. What does not: the rules (``manifest``).
 

@@ -1,4 +1,4 @@
-"""The cluster as this host sees it: member records by node and by key, and what their changes mean to the planner.
+"""The members by node, key and address, for all threads; their changes as the planner's events.
 
 What lives here: the answers to "who is that, where is it, may it come in", kept so that worker threads can read
 them, and the translation from membership's events to the planner's. What does not: the verdicts (``membership``).

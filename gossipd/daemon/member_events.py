@@ -1,4 +1,4 @@
-"""What membership's events mean to the rest of the daemon: the body of ``member_directory.MemberListener``.
+"""Which part of the daemon hears each of membership's events: members, statements, progress, wanted probes.
 
 What lives here: which part hears of a member, of a statement, of progress, and of a wanted probe. What does not: the
 table of members (``member_directory``), and verdicts (``membership``).

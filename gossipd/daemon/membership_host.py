@@ -1,4 +1,4 @@
-"""Membership's brain on this host, and what the daemon publishes through it.
+"""Runs membership's brain on this host: its socket, its turns, and what the daemon publishes through it.
 
 What lives here: making the brain, its socket, publishing, the seed claim. What does not: the verdicts
 (``membership``), the table of members (``member_directory``), and what its events mean (``member_events``).

@@ -1,4 +1,4 @@
-"""How this host's progress reaches the others.
+"""When this host signs and tells its progress, of which deployments, and how many records at a time.
 
 What lives here: when a record is published. What does not: the record and the table (``deployment.progress_record``,
 ``signed_progress``, ``progress_table``), and keeping the table on disk (``state_saver``).

@@ -1,4 +1,4 @@
-"""What the store tells, on its way from the store's threads to the brains.
+"""Passes what the store tells from its threads on to the brains: which brain hears what.
 
 What lives here: which brain hears what. What does not: the store, and what its events mean.
 """

@@ -1,4 +1,5 @@
-"""What the rest of the daemon does for deployments. Called on the trio loop; nothing waits.
+"""Opens, pauses and closes a deployment's swarm: which parts of the daemon hear of it, and in which order. Called on
+the trio loop; nothing waits.
 
 What lives here: which parts hear of an open or closed deployment, and in which order. What does not: deciding.
 """

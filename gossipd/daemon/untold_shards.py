@@ -1,4 +1,4 @@
-"""Shards that this host has taken over, and that nobody has told the cluster of yet.
+"""How long shards that this host has taken over may wait for somebody to tell the cluster of them.
 
 What lives here: how long they may wait. What does not: taking them (``job_publishing``), deleting them (``leftovers``).
 

@@ -1,4 +1,4 @@
-"""The order ``want``: what this host takes of a model from now on, also after a restart.
+"""The daemon's side of ``gossipd want``: an order is judged, kept over a restart, put into force.
 
 What lives here: judging an order by the newest version that is known, keeping it, putting it into force. What does not:
 what a want means (``parts.part``), how orders and configuration unite (``parts.want_orders``), and fetching.

@@ -1,4 +1,4 @@
-"""The deployment brain: events in, commands out; it calls nobody and has no clock.
+"""The entry of the deployment brain: each event goes to the part that it concerns; commands are drained.
 
 What lives here: ``DeploymentBrain``, which passes each event to the part that it concerns. What does not: any rule.
 

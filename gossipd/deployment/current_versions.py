@@ -1,4 +1,4 @@
-"""Where ``current`` of each name leads on this host, as far as statements say it.
+"""Which version ``current`` of each name should lead to here, after statements such as a roll back.
 
 What lives here: when the store is asked to move ``current`` for a roll back, one work at a time for a name, and again
 after the disk has refused. What does not: the link itself, and an operator's roll back of this host alone (the store's

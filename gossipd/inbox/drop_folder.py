@@ -1,4 +1,4 @@
-"""The inbox on the disk: which files may be read, and how a file leaves the folder.
+"""The inbox's directory: which files in it may be read, and how a file leaves it.
 
 What lives here: one scan, one careful read, one move with a ``.reason`` beside the file; all blocking, for a worker
 thread. What does not: when to scan, and what a manifest means (``inbox``).

@@ -1,4 +1,4 @@
-"""The inbox: a manifest dropped into a folder becomes a deployment, and the file's place shows the result.
+"""Judges what is dropped into the inbox: a manifest becomes a deployment, and the file's place shows the result.
 
 What lives here: when to look, what to remember between looks, and the messages for people. What does not: reading and
 moving files (``drop_folder``), and judging manifests (the daemon's ``offer``).

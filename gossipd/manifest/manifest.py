@@ -1,4 +1,4 @@
-"""What a publisher has signed: one version of one model, every byte of it by hash.
+"""``Manifest``, a version whose signature and rules were checked, and the only ways to make and to open one.
 
 What lives here: ``Manifest``, and the only ways to make and to open one. What does not: the payload's format and rules
 (``payload``), the envelope around it, and whether a version may follow the ones before it (``statement_store``).

@@ -1,4 +1,4 @@
-"""The brain of the control connections: what this host and each of its peers have told each other about deployments.
+"""The entry of the sessions brain: which part an event concerns, which connections are wanted, who can be reached.
 
 What lives here: which part an event concerns, which connections are wanted, and evidence of who can be reached. What
 does not: what is said of deployments (``exchange``), dialing (``channel_table``), sockets and frames

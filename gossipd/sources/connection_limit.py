@@ -1,4 +1,4 @@
-"""How many requests to one host may be under way at once: as many as it answers.
+"""How many requests to one host of storage may be under way at once: as many as it answers.
 
 Values only. What does not live here: pauses after failures (``host_pace``), requests per second (``request_rate``).
 

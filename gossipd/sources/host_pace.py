@@ -1,4 +1,4 @@
-"""When a host may be asked: one pace for all requests to it.
+"""When a host of storage may be asked: pauses after failures, for all requests to that host together.
 
 Values only: ``now`` and the generator are passed in; ``admission`` owns the lock, and the reading threads wait. What
 does not live here: which of several mirrors is asked (``mirror_rates``).

@@ -1,4 +1,4 @@
-"""Reads chunks from external storage into the store: the work of a seed.
+"""Reads runs of chunks from external storage, and again or from another mirror after a failure: the work of a seed.
 
 Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
 each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before

@@ -1,4 +1,4 @@
-"""How many requests per second a host takes, learned from its refusals (status 429).
+"""How many requests per second a host of storage takes, learned from its refusals (status 429).
 
 Values only. There is no limit until the first refusal. Then requests go out at even distances, first at the rate that
 the host had taken in the second before. Where it had taken one or two, that second says nothing: one request asks

@@ -1,4 +1,4 @@
-"""The interface of the store for the daemon and the other adapters.
+"""The interface of the store: every call of the daemon and of other adapters, with input checked and refusals named.
 
 What lives here: ``ChunkStore``, which checks its input, finds the replica and names the refusals. What does not: the
 work itself (one module each, see the package), and the decision what to fetch or delete.

@@ -1,4 +1,4 @@
-"""The swarm brain of a node: events in, a plan now and then, commands out.
+"""The entry of the swarm brain: what deployments share, their priorities, and the plan that each turn makes.
 
 What lives here: routing of events to their deployments, what deployments share (peers, election, link, the budget of
 fetches), and the order of a plan. What does not: rules about chunks (``deployment_swarm`` and its parts), any I/O.

@@ -1,4 +1,4 @@
-"""Taking claims back, and replacing the journal.
+"""Takes back the journal's claims on chunks, and writes the journal again from its start.
 
 What lives here: the order of changes to books and disk when a chunk was found wrong. What does not: windows
 (``windows``), the format (``journal``), the file (``ledger``).

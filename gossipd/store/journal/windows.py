@@ -1,4 +1,4 @@
-"""The order of writes, batched: bytes, sync, record, sync, then the claim.
+"""The order of writes in a window of chunks: bytes, sync, record, sync, and only then the claim.
 
 What lives here: writing one chunk, making a window of chunks durable. What does not: checking the bytes
 (``chunk_store``), taking a claim back (``claims``), and opening a model at a start (``recovery``).

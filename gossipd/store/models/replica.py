@@ -1,4 +1,4 @@
-"""The books of one model: which chunks are held, durable, or being written.
+"""What the store has of one model: which chunks are held, durable, or being written.
 
 What lives here: these books and their locks. What does not: bytes, files and the order of writes (``windows``).
 

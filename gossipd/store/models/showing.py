@@ -1,4 +1,4 @@
-"""What users see at the beginning of the files of a part: a header that lists only what is there.
+"""Writes the headers that users see in files of which only a part is here, beside the signed beginnings.
 
 What lives here: reading the signed beginnings and writing the shown ones. What does not: what they say
 (``parts.masked_header``), and when a tree is put in its place (``publishing``).

@@ -1,4 +1,4 @@
-"""What is due: commits of windows, probes of a refusing disk, models that may fit now.
+"""What the background threads do when it is due: commits, probes of a disk that refuses, models that may fit now.
 
 What lives here: one pass over all of it, for the background thread or a test. What does not: the thread.
 """
