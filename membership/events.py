@@ -125,7 +125,8 @@ class JoinRefused:
 
 @dataclass(frozen=True, slots=True)
 class ControlProbeWanted:
-    """A direct probe got no answer: try the control channel, then call ``Swim.control_probe_result``."""
+    """A direct probe got no answer: try the control channel, then, if it answers, call
+    ``Swim.control_probe_answered``."""
 
     node: NodeId
 

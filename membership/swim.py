@@ -182,11 +182,10 @@ class Swim:
             self._pings.ask(claim, now)
             self._after(now)
 
-    def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
-        """Answer to ``ControlProbeWanted``. Only True says anything."""
-        if ok:
-            self._prober.on_control_result(node, now)
-            self._after(now)
+    def control_probe_answered(self, node: NodeId, now: float) -> None:
+        """The member that ``ControlProbeWanted`` named has answered over the control channel."""
+        self._prober.on_control_result(node, now)
+        self._after(now)
 
     def forget(self, node: NodeId, now: float) -> bool:
         """Take a member that is not alive off all rosters. False when it is unknown or alive."""

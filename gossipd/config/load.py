@@ -75,11 +75,11 @@ def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Confi
     return _parse(text, path, environment)[0]
 
 
-def load_with_origins(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Config, dict[str, str]]:
+def load_with_origins(path: Path) -> tuple[Config, dict[str, str]]:
     """As ``load_config``; and where each value comes from, by ``SECTION.KEY``: ``default``, ``FILE:LINE`` or
     ``environment variable NAME``."""
     path = path / FILE_NAME if path.is_dir() else path
-    config, reading = _parse(_read(path), path, os.environ if environment is None else environment)
+    config, reading = _parse(_read(path), path, os.environ)
     keys = [(name, item.name) for name, section in SECTIONS.items() for item in fields(section)]
     return config, {f"{name}.{key}": reading.origin(name, key) for name, key in keys}
 

@@ -79,7 +79,7 @@ class ControlPlane:
             self.dialer.close()
             self.listener.close()
             self.authenticator.close()
-            self._requests.fail_all("the daemon is stopping")
+            self._requests.fail_all()
             self._context.term()  # returns at once: every socket is closed and lingers for nothing
 
     def hear(self, word: SessionWord) -> None:

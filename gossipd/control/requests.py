@@ -109,7 +109,7 @@ class RequestTable:
             if pending.node == node:
                 pending.fail(why)
 
-    def fail_all(self, why: str) -> None:
+    def fail_all(self) -> None:
         """The plane stops."""
         for pending in self._pending.values():
-            pending.fail(why)
+            pending.fail("the daemon is stopping")

@@ -132,7 +132,7 @@ class MembershipHost:
 
     def answered(self, node: NodeId) -> None:
         """The member answered the fall-back probe."""
-        self.swim.control_probe_result(node, True, trio.current_time())
+        self.swim.control_probe_answered(node, trio.current_time())
         self.wake()
 
 

@@ -39,7 +39,6 @@ class DemoHost:
     command: tuple[str, ...] = ()
     """A prefix of the daemon's command line, such as ``ip netns exec``."""
     process: subprocess.Popen[bytes] | None = None
-    starts: int = 0
 
     @property
     def models(self) -> Path:
@@ -58,7 +57,6 @@ class DemoHost:
         return StatusClient(self.directory / "gossipd.sock", timeout_s=ASK_SECONDS_MAX)
 
     def start(self) -> None:
-        self.starts += 1
         config = str(self.directory / "gossipd.toml")
         command = [*self.command, sys.executable, "-m", "gossipd", "run", "--config", config]
         with self.log.open("ab") as log:

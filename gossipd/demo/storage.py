@@ -25,12 +25,12 @@ class StorageServer:
     """Serves the files under ``root`` at ``url`` until ``close``. ``rate``: bytes per second for all connections
     together; None is no limit."""
 
-    def __init__(self, root: Path, *, rate: float | None = None, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, root: Path, *, rate: float | None = None) -> None:
         self.root = root
         self.throttle = RateLimit(rate)
         self._lock = threading.Lock()
         self._body_bytes = self._requests = 0
-        self._server = _Server((address, port), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 

@@ -91,12 +91,12 @@ class Check:
     cure: str
 
 
-def _ok(evidence: str = "") -> CheckFinding:
-    return CheckFinding(CheckVerdict.OK, evidence)
+def _ok() -> CheckFinding:
+    return CheckFinding(CheckVerdict.OK, "")
 
 
-def _problem(text: str | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:
-    return None if text is None else CheckFinding(verdict, text) if text else _ok()
+def _problem(text: str | None) -> CheckFinding | None:
+    return None if text is None else CheckFinding(CheckVerdict.FAIL, text) if text else _ok()
 
 
 def _named(names: tuple[str, ...] | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:

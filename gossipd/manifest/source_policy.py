@@ -127,11 +127,11 @@ class SourcePolicy:
         if literal is not None:
             self.check_addresses(url, [str(literal)])
 
-    def check_hub(self, url: SourceUrl, endpoint: SourceUrl, field: str = "source") -> None:
+    def check_hub(self, url: SourceUrl, endpoint: SourceUrl) -> None:
         """The same for an ``hf`` URL, which an entry for its hub's own address covers, too."""
         if not any(rule.covers(url) or rule.covers(endpoint) for rule in self.rules):
             raise ManifestError(
-                f"{field} {url.shown} is not among sources.allow, nor is its hub {endpoint.shown}",
+                f"source {url.shown} is not among sources.allow, nor is its hub {endpoint.shown}",
                 code="E_SOURCE_FORBIDDEN",
             )
 

@@ -66,11 +66,11 @@ class HubRepository:
     revision: str = "main"
 
 
-def hub_repository(url: SourceUrl, field: str = "source") -> HubRepository:
+def hub_repository(url: SourceUrl) -> HubRepository:
     """The repository of a checked ``hf`` URL. Raises ManifestError ``E_SOURCE_FORBIDDEN``."""
     found = _REPOSITORY.fullmatch(url.path)
     if found is None:
-        _refuse(f"{field} must be hf://ORG/MODEL or hf://ORG/MODEL@REVISION")
+        _refuse("source must be hf://ORG/MODEL or hf://ORG/MODEL@REVISION")
     return HubRepository(f"{url.host}/{found[1]}", found[2] or "main")
 
 

@@ -119,20 +119,19 @@ def _one_proxy_rule(what: str) -> Iterator[None]:
 class HubFiles:
     """Reads extents of the files of a listing, which are in the manifest's order."""
 
-    def __init__(self, listing: HubListing, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, listing: HubListing) -> None:
         self._listing = listing
-        self._sleep = sleep
         self._settings = SourceSettings()
         self._routes = HubRoutes({**os.environ, "HF_TOKEN": listing.token}, _OwnCommand())
         self.threads = THREADS
 
     def hash_extent(self, run: FileExtent) -> bytes:
         """Raises StorageError."""
-        return _repeated(lambda: self._hash_once(run), self._sleep)
+        return _repeated(lambda: self._hash_once(run), time.sleep)
 
     def read_piece(self, index: int, offset: int, length: int) -> bytes:
         """A small part of one file. Raises StorageError."""
-        return _repeated(lambda: self._read_once(Segment(index, offset, length)), self._sleep)
+        return _repeated(lambda: self._read_once(Segment(index, offset, length)), time.sleep)
 
     def _read_once(self, segment: Segment) -> bytes:
         connections = WebConnections(self._settings, time.monotonic)

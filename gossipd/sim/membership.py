@@ -146,5 +146,5 @@ class Membership:
 
     def _answer_control(self, brain: _HostMembership, subject: _HostMembership) -> None:
         if brain.host.alive and subject.host.alive:
-            brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.clock.now)
+            brain.swim.control_probe_answered(node_id(subject.swim.self_record().public_key), self._world.clock.now)
             self._flush(brain)

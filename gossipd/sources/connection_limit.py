@@ -28,13 +28,12 @@ _REST_S_MAX = 1.5  # longer than a starving seed pauses
 
 
 class ConnectionLimit:
-    """For one host. ``most``: the limit never goes beyond, 1 to 64."""
+    """For one host. The limit never goes beyond ``LEVELS_MAX``."""
 
-    def __init__(self, most: int = LEVELS_MAX) -> None:
-        self._most = most
-        self._share = [1.0] * (most + 2)
-        self._count = [0] * (most + 2)
-        self.limit = min(START, most)
+    def __init__(self) -> None:
+        self._share = [1.0] * (LEVELS_MAX + 2)
+        self._count = [0] * (LEVELS_MAX + 2)
+        self.limit = START
         self.under_way = 0
         self._trial_s = _TRIAL_S_MIN
         self._next_trial_s: float | None = None  # None: the next level has never been refused
@@ -47,7 +46,7 @@ class ConnectionLimit:
         if now < self._rest_until:
             return self.limit - 1
         is_due = self._next_trial_s is not None and now >= self._next_trial_s and not self._trial
-        return self.limit + 1 if is_due and self.limit < self._most else self.limit
+        return self.limit + 1 if is_due and self.limit < LEVELS_MAX else self.limit
 
     def begin(self) -> int:
         """A request goes out. Returns its level; ``ended`` must follow."""
@@ -64,7 +63,7 @@ class ConnectionLimit:
 
     def answered(self, level: int) -> None:
         """The host began to send what was asked for."""
-        level = min(level, self._most)
+        level = min(level, LEVELS_MAX)
         for lower in range(1, level + 1):  # what is answered at a level would be at a lower one
             self._learn(lower, 1.0)
         if level > self.limit:
@@ -75,7 +74,7 @@ class ConnectionLimit:
             if level == self._tried and self._count[level] >= _PROVEN:
                 self._trial_s = _TRIAL_S_MIN
             if self._next_trial_s is None:
-                self.limit = min(self._most, level + 1)
+                self.limit = min(LEVELS_MAX, level + 1)
 
     def refused(self, level: int, now: float, retry_after_s: float = 0.0) -> None:
         """The host answered that it has too much to do."""
@@ -92,7 +91,7 @@ class ConnectionLimit:
             self.limit = max(1, level - 1)
             if level == self._tried:
                 self._trial_s = min(_TRIAL_S_MAX, 2 * self._trial_s)
-            for higher in range(level, self._most + 1):
+            for higher in range(level, LEVELS_MAX + 1):
                 self._count[higher], self._share[higher] = 0, 1.0
             self._try_later(now, retry_after_s)
 

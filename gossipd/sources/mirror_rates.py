@@ -27,6 +27,7 @@ _LOWERED = 0.8
 _ALONE_S_MIN = 5.0
 _ALONE_S_MAX = 300.0
 _LIED_S = 60.0
+_KEYS_MAX = 1024
 _KNOWN_S = 60.0  # a rate is known for this long; then one request finds it out again
 
 
@@ -45,10 +46,9 @@ class _Rates:
 
 
 class MirrorRates:
-    """By the key of a mirror. ``keys_max``: the oldest is forgotten beyond."""
+    """By the key of a mirror."""
 
-    def __init__(self, keys_max: int = 1024) -> None:
-        self._keys_max = keys_max
+    def __init__(self) -> None:
         self._rates: dict[str, _Rates] = {}
 
     def choose(self, places: dict[str, int], now: float) -> str | None:
@@ -133,7 +133,7 @@ class MirrorRates:
     def _of(self, key: str) -> _Rates:
         found = self._rates.get(key)
         if found is None:
-            while len(self._rates) >= self._keys_max:
+            while len(self._rates) >= _KEYS_MAX:
                 del self._rates[next(iter(self._rates))]
             found = self._rates[key] = _Rates()
         return found

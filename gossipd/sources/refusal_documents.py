@@ -174,15 +174,15 @@ _VAGUE = frozenset(
 )  # fmt: skip
 
 
-def from_refusal(document: str, status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
+def from_refusal(document: str, status: int, what: str) -> SourceError:
     """The error for an answer with this status and document. Its subject is ``what``, the object's address, or the
     bucket's part of that."""
-    error = _judged(document, status, what, retry_after_s=retry_after_s)
+    error = _judged(document, status, what)
     error.is_too_many = status == errors.TOO_MANY
     return error
 
 
-def _judged(document: str, status: int, what: str, *, retry_after_s: float | None) -> SourceError:
+def _judged(document: str, status: int, what: str) -> SourceError:
     document = document[:DOCUMENT_CHARS_MAX]
     names = [*_XML_NAME.findall(document), *_JSON_NAME.findall(document)]
     known = next((name for name in names if name in _MEANINGS), None)
@@ -190,17 +190,17 @@ def _judged(document: str, status: int, what: str, *, retry_after_s: float | Non
     if row is None and known is not None:
         row = _MEANINGS[known]
     if row is None:
-        error = errors.from_status(status, what, retry_after_s=retry_after_s)
+        error = errors.from_status(status, what)
         if (name := next(filter(_PLAIN_NAME.fullmatch, names), None)) is None:
             return error
-        return type(error)(what, f"the storage refused: {name} (status {status})", retry_after_s=retry_after_s)
+        return type(error)(what, f"the storage refused: {name} (status {status})")
     why = row.why
     if row.kind is errors.SourceRegionError and (region := region_in(document)):
         why = in_region(region)
     if what.startswith("s3"):
         why += _S3_CURES.get(row.kind, "")
     label = known if known is not None and _is_shown(known) else f"status {status}"
-    return row.kind(bucket_of(what) if row.about_bucket else what, f"{why} ({label})", retry_after_s=retry_after_s)
+    return row.kind(bucket_of(what) if row.about_bucket else what, f"{why} ({label})")
 
 
 def region_in(document: str) -> str | None:

@@ -362,7 +362,7 @@ class SimulatedCluster:
         # A TCP connection mends loss, but neither a cut nor a stopped process.
         host, other = self.hosts[index], self.hosts[target]
         if host.up and other.up and host.group == other.group and not other.frozen and not host.frozen:
-            self.swim(index).control_probe_result(node, True, self.now + host.clock_offset)
+            self.swim(index).control_probe_answered(node, self.now + host.clock_offset)
             self._flush(index)
 
     def _transmit(self, host: SimulatedHost, index: int, output: SendDatagram) -> None:

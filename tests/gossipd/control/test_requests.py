@@ -56,4 +56,4 @@ async def test_requests_under_way_are_bounded() -> None:
     with requests.opened(PEER, control.Pong), pytest.raises(PeerUnreachableError), requests.opened(PEER, control.Pong):
         pass
     with requests.opened(PEER, control.Pong):
-        requests.fail_all("the daemon is stopping")
+        requests.fail_all()
