@@ -1,6 +1,6 @@
 """The keys that a brain is given: the signer of its words, and the cluster's key ring.
 
-What lives here: the value that a brain is given. What does not: how it signs (``record``) and seals (``seal``).
+What lives here: ``Credentials``. What does not: how a brain signs (``record``) and seals (``seal``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from membership.verified_cache import VerifiedCache
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One member's. ``sign``: makes an Ed25519 signature with the key whose public half is in the member's record.
+    """Of one member. ``sign``: makes an Ed25519 signature with the key whose public half is in the member's record.
     ``keyring``: of the cluster. ``verified_cache``, ``make_seal``: only for simulators, which share the one and leave
     the cipher out of the other."""
 

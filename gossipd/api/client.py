@@ -1,4 +1,4 @@
-"""The client side of the status socket, by which the commands ask the daemon; standard library only.
+"""The client side of the status socket, by which the commands ask the daemon: one method each; standard library only.
 
 What lives here: finding the socket, one request, one answer. What does not: the fields of answers (``schema``) and
 their display (``cli``). Importing is quick, because ``gossipd status`` runs in scripts and loops.

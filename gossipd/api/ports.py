@@ -97,8 +97,8 @@ class StatusPort(Protocol):
 
     def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
         """The deployments of that name and version, by default all, by name and then version, highest first. Each row
-        is made when it is asked for, from the records of all its targets: who takes many gives the loop to others in
-        between."""
+        is made when it is asked for, from the records of all its targets: a caller that takes many lets other tasks
+        run in between."""
 
     def deployment_count(self) -> int:
         """How many rows ``deployments`` has."""
@@ -144,17 +144,17 @@ class AdminPort(Protocol):
         """Pause a deployment in the whole cluster, or resume it. Raises NotFoundError."""
 
     async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
-        """Remove it from this host; it stays removed. Or from every host, until it is deployed again; then raises
-        ManifestError ``E_MAY_NOT_CANCEL`` where this host may not. Raises NotFoundError."""
+        """Remove a version from this host, for good; with ``everywhere`` from every host, until it is deployed again.
+        Raises NotFoundError; with ``everywhere`` ManifestError ``E_MAY_NOT_CANCEL`` where this host may not."""
 
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
-        """Keep a version, or the current one of a name, from eviction on this host; or no longer. Raises NotFoundError;
-        GossipdError when the disk refuses, or there are too many."""
+        """Keep a version, or the current one of a name, from eviction on this host; ``undo``: no longer. Raises
+        NotFoundError; GossipdError when the disk refuses, or there are too many."""
 
     async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
-        """Take these parts of a model, too, from now on. ``clear``: and none that was ordered before; ``free``: delete
-        what is here and wanted no longer. Raises WantError, ManifestError: it means nothing in the newest version;
-        GossipdError when the disk refuses."""
+        """Take these parts of a model from now on, beside what was ordered before, or, with ``clear``, instead of it.
+        ``free``: delete what is here and wanted no longer. Raises WantError, ManifestError: it means nothing in the
+        newest version; GossipdError when the disk refuses."""
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         """Evict what is not current, and more down to the low watermark, if there is one. Raises GossipdError when the

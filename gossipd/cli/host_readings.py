@@ -88,7 +88,7 @@ def _places(config: Config) -> dict[str, Any]:
 
 
 def _is_unwritable(path: Path) -> bool:
-    """By this user; a directory that is not made yet is its parent's matter."""
+    """Whether this user may not write there. Of a directory that is not made yet, the parent is looked at."""
     if not path.exists():
         return not os.access(path.parent, os.W_OK)
     return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
@@ -145,7 +145,7 @@ def _clock_is_kept() -> bool | None:
 
 
 def why_unreadable(models: Path, user: str) -> str:
-    """By the modes of the directories down to ``models``; empty when that user may enter and list them."""
+    """Why ``user`` cannot read the models, by the modes of the directories down to them; empty when the user can."""
     try:
         entry = pwd.getpwnam(user)
     except KeyError:

@@ -64,7 +64,7 @@ def _json(page: dict[str, Any], now: Look) -> dict[str, Any]:
 
 
 def _live(client: StatusClient, sort: str) -> int:
-    """Until q. Waits for a daemon that restarts."""
+    """Draw a frame each second until ``q`` is typed; a daemon that restarts is waited for."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -94,7 +94,7 @@ def _live(client: StatusClient, sort: str) -> int:
 
 @contextmanager
 def _keys() -> Iterator[Any]:
-    """Keys without Enter; gives a function that waits at most so many seconds for one and is empty without."""
+    """The terminal gives each key at once. Yields a function that waits some seconds for one; empty for none."""
     import select
     import termios
     import tty

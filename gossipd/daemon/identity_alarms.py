@@ -1,4 +1,4 @@
-"""Identities that are seen twice, as alarms and audit records.
+"""Looks at the members for identities that are seen twice, and tells them as alarms and audit records.
 
 What lives here: membership's events and the roster on their way to the watch, and its findings on their way to the
 operator. What does not: what is worth one (``identity_watch``).

@@ -1,4 +1,5 @@
-"""Which identities this host sees twice: one key at two addresses, one name or one address with two keys. Pure.
+"""Finds identities that are seen twice, and says what to correct: a key at two addresses, a name or an address with two
+keys. Pure.
 
 What lives here: what is noted of members' records, and when it is worth an alarm. What does not: the alarm, and which
 record of a member counts (``membership.record_merger``: the higher boot, on every host).

@@ -81,7 +81,7 @@ class NotDeployedError(LocalError):
 
 
 def _keep(last: int | None, every: int | None) -> Retention | None:
-    """Raises ManifestError ``E_LIMIT``."""
+    """The two numbers of a job as its manifest has them. Raises ManifestError ``E_LIMIT``."""
     if last is None:
         return None
     keep = Retention(last=last, every=every or 0)
@@ -110,7 +110,7 @@ class _Job:
         self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
 
     def sign(self, envelope: bytes) -> None:
-        """What the caller gets."""
+        """A signed envelope goes with the next line to the caller."""
         self.step = msgspec.structs.replace(self.step, envelope=b64encode(envelope).decode())
 
     def hashed(self, count: int) -> None:
@@ -243,7 +243,7 @@ class JobPublishing:
         return manifest
 
     def _choose(self, job: _Job, name: str, *, version: int | None, step: int | None) -> int:
-        """The version, when it is the job's turn."""
+        """The version of a job, whose turn among those of the name has come."""
         chosen = next_version(name, self.last_version(name), version=version, step=step)
         job.step = msgspec.structs.replace(job.step, version=chosen)
         return chosen
@@ -327,7 +327,8 @@ class JobPublishing:
         return self.statements.statement(deployment) is not None
 
     def _note_new(self, manifest: Manifest) -> bool:
-        """Whether nothing of it is here, so that the copy may be deleted, also by the next start, if it ends early."""
+        """Note, for the next start too, that the copy may be deleted if it ends early. False, and nothing noted,
+        where the version is here already."""
         is_held = any(model.deployment == manifest.id for model in self.store.models())
         if is_held or self.driver.lifecycle.get(manifest.id) is not None:
             return False
@@ -340,7 +341,7 @@ class JobPublishing:
         self.state.forget_publication(manifest.id)
 
     async def _complete(self, manifest: Manifest) -> None:
-        """Until it is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError."""
+        """Wait until the version is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError."""
         while True:
             record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
             if record is None:

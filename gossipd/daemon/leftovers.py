@@ -3,8 +3,8 @@
 What lives here: which of them, from what was written down. What does not: deleting (``store``), and the chunks of a
 cancelled deployment, which are kept until their space is needed (``deployment``).
 
-Nothing is deleted because no statement tells of it: the register forgets the oldest, and those books may be of a model
-that an operator keeps. A publication is noted before its copy is begun (``job_publishing``).
+Nothing is deleted because no statement tells of it: the statement store forgets the oldest, and those books may be of a
+model that an operator keeps. A publication is noted before its copy is begun (``job_publishing``).
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
 What lives here: the estimate. What does not: whose words count (``daemon.gossip_rules``), the alarm
 (``daemon.clock_watch``), and what follows for a deployment (``deployment_steps``).
 
-A host signs with each record of progress when it wrote it, and gossip brings a record within seconds. So what a host
-has told, less a clock of ours that never goes back, is where its wall clock stands; a step of our own wall clock shows
-at once and takes back nothing that was heard. Of all hosts, this one among them, the middle one counts: as long as most
-tell the truth it lies among what these tell, so a few liars neither ring nor silence. Of two hosts none can say which
-is wrong. Rejected: to set the difference off in every judgement, because others could then revive what has expired.
+A host signs with each record of progress the time at which it wrote the record, and gossip brings a record within
+seconds. So the told time, less a clock of this host that never goes back, says where the other's wall clock stands. A
+step of this host's own wall clock shows at once and takes back nothing that was heard. Of all hosts, this one among
+them, the middle one counts: while most tell the truth, the middle lies among what these tell, so a few liars can
+neither raise the alarm nor silence it. Of two hosts none can say which is wrong. Rejected: to set the difference off in
+every judgement, because others could then revive what has expired.
 """
 
 from __future__ import annotations

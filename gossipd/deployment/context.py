@@ -125,7 +125,7 @@ class BrainContext:
     progress: ClusterProgress
     """From which this host's own counters are restored."""
     budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
-    """Those of other hosts that are followed are put into it here."""
+    """The brain puts into them those of other hosts that are followed."""
     clock: ClusterClock = field(default_factory=ClusterClock)
     """Only read here."""
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)

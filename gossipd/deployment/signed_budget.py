@@ -1,4 +1,4 @@
-"""A budget that another host tells for the member or client that ordered it: signed by that one.
+"""A budget for reads of storage under the signature of the member or client that ordered it, for hosts that tell it on.
 
 What lives here: signing and checking, and the bytes that ``gossipd trigger`` sends. What does not: whether the signer
 may give it (``followed_budgets``, ``daemon.budget_orders``), and the record that tells it (``progress_record``).
@@ -23,7 +23,7 @@ _DOMAIN = b"gossipd-budget-1 "
 
 
 def sign_budget(secret: SecretKey, deployment: DeploymentId, budget: Budget) -> Budget:
-    """The same order, signed."""
+    """The budget, signed with this key for this deployment."""
     signature = secret.sign(_DOMAIN + deployment + budget.to_bytes())
     return replace(budget, signer=secret.public.ed25519, signature=signature)
 
@@ -35,12 +35,12 @@ def has_its_signature(budget: Budget, deployment: DeploymentId) -> bool:
 
 
 def order_bytes(budget: Budget) -> bytes:
-    """For ``read_order``; the signer goes without saying."""
+    """The budget as ``gossipd trigger`` sends it, without the signer: that is the key of the statement beside it."""
     return budget.to_bytes() + budget.signature
 
 
 def read_order(order: bytes, signer: bytes, deployment: DeploymentId) -> Budget:
-    """Raises ManifestError ``E_TRIGGER_FIELD``."""
+    """What ``order_bytes`` made, checked. Raises ManifestError ``E_TRIGGER_FIELD``."""
     if len(order) != ORDER_BYTES:
         raise ManifestError(f"budget: {len(order)} bytes instead of {ORDER_BYTES}", code="E_TRIGGER_FIELD")
     budget = replace(Budget.from_bytes(order[:BUDGET_NUMBERS_BYTES]), signer=signer, signature=order[-SIGNATURE_BYTES:])

@@ -121,7 +121,8 @@ class ProgressJudge:
         return Belief.YES if is_signed else Belief.NO
 
     def told_s(self, wire_key: bytes, version: int, payload: bytes) -> tuple[NodeId, float] | None:
-        """Whose clock said what when it signed a record, whatever this host's own clock says of that; else None."""
+        """The host that signed a record, and the time that its clock had then, however far from this host's clock; None
+        for a record that its host has not signed."""
         try:
             key = ProgressKey.decode(wire_key)
             writer = self._writers.progress_writer(key.node)
@@ -136,8 +137,9 @@ class ProgressJudge:
     def _is_believed_unsigned(
         self, key: ProgressKey, version: int, progress: Progress, writer: ProgressWriter
     ) -> bool:  # fmt: skip
-        """Of a host that signs: what its signed record of the same moment says. Of another: anything, unless it has
-        signed since its life began, so that its member record is the older word.
+        """An unsigned record of a host that signs its progress is believed where the signed record of the same moment
+        says the same. One of another host is believed, unless that host has signed since its life began: then its
+        member record, which says that it does not sign, is out of date.
         """
         row = self._table.host(key.node, key.deployment)
         if writer.signs:

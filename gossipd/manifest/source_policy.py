@@ -119,7 +119,7 @@ class SourcePolicy:
         return url
 
     def check_url(self, url: SourceUrl, field: str = "source") -> None:
-        """The same for a URL that is parsed already: every request asks. Raises ManifestError
+        """As ``check``, for a URL that is parsed already: asked before every request. Raises ManifestError
         ``E_SOURCE_FORBIDDEN``."""
         if not any(rule.covers(url) for rule in self.rules):
             raise ManifestError(f"{field} {url.shown} is not among sources.allow", code="E_SOURCE_FORBIDDEN")
@@ -128,7 +128,7 @@ class SourcePolicy:
             self.check_addresses(url, [str(literal)])
 
     def check_hub(self, url: SourceUrl, endpoint: SourceUrl) -> None:
-        """The same for an ``hf`` URL, which an entry for its hub's own address covers, too."""
+        """As ``check``, for an ``hf`` URL, which an entry for its hub's own address covers, too."""
         if not any(rule.covers(url) or rule.covers(endpoint) for rule in self.rules):
             raise ManifestError(
                 f"source {url.shown} is not among sources.allow, nor is its hub {endpoint.shown}",

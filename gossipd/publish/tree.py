@@ -149,7 +149,7 @@ def _blobs_of(root: Path) -> Path | None:
 
 
 def _refuse_whole_repository(root: Path) -> None:
-    """A repository of the cache holds every revision, and each file twice."""
+    """Refuse a repository of the cache as a whole: it holds every revision, and each file twice."""
     if root.name.startswith(_REPOSITORIES) and (root / "snapshots").is_dir() and (root / "blobs").is_dir():
         revisions = sorted(entry.name for entry in (root / "snapshots").iterdir())
         raise PublishError(

@@ -19,7 +19,7 @@ from gossipd.sources.location import endpoint
 from gossipd.sources.proxies import storage_proxy
 from gossipd.sources.refusal_documents import bucket_of, in_region, region_in
 
-TIMEOUT_S = 5.0  # it only improves a sentence
+TIMEOUT_S = 5.0  # the answer only improves the sentence of an error
 _HEADER = "x-amz-bucket-region"
 
 

@@ -1,4 +1,4 @@
-"""Opens a bulk connection to a node, and tells whether a host answers at all.
+"""Opens a bulk connection to a node, and tells whether a host answers at all, or this host cannot open any.
 
 What lives here: from an address to an authenticated connection. What does not: keeping connections.
 

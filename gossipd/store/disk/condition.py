@@ -1,4 +1,4 @@
-"""The condition of the disk: whether it takes writes, and when to try again.
+"""The condition of the disk: whether it takes writes, how a refused write is named, and when to try again.
 
 What lives here: the states, names for the kernel's refusals, the intervals between probes. What does not: the probe
 itself (``maintenance`` writes it), and the consequences: the daemon stops fetching and goes on serving.
