@@ -132,7 +132,7 @@ class Forgets:
                     self.tombstones.inscribe(stone.handle, self._word_of(stone.handle, stone.boot))
 
     def kept(self) -> list[Tombstone]:
-        """For the next life of this node: the tombstones, and the lives that ended with a goodbye."""
+        """The tombstones, and the lives that ended with a goodbye, for the next life of this node."""
         roster = self._roster
         left = [handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT]
         ended = [Tombstone(handle, roster.claims[handle].record.boot, False) for handle in left]

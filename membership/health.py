@@ -25,5 +25,5 @@ class LocalHealth:
 
     @property
     def factor(self) -> int:
-        """By how much to stretch intervals and time-outs."""
+        """The factor by which intervals and time-outs are stretched."""
         return 1 + self.score

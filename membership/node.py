@@ -196,7 +196,7 @@ class MembershipNode:
             self._send_sealed(claim, body)
 
     def send_some(self, count: int, body: bytes) -> None:
-        """The same datagram to up to ``count`` living members at random, nothing added."""
+        """Send one datagram to up to ``count`` living members at random, nothing added."""
         for claim in self.pick_reachable(count):
             self._send_sealed(claim, body)
 

@@ -56,7 +56,7 @@ class Pings:
         return sequence
 
     def repeat(self, subject: Claim, sequence: int, now: float, *, is_probe: bool = True) -> bool:
-        """The same ping (again). False when it is withheld."""
+        """Send a ping again. False when it is withheld."""
         is_sent = self._node.send(subject, self.head(wire.PING, sequence, now), now, is_probe=is_probe)
         self._node.counts["pings"] += is_sent
         return is_sent

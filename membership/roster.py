@@ -100,7 +100,7 @@ class Roster:
         return handle in self._answered
 
     def note_answered(self, handle: Handle, has: bool = True) -> None:
-        """It has spoken from that address; or has another address now."""
+        """A member has spoken from its address; ``has`` false: it has another address now."""
         if has is not (handle in self._answered):
             if self._is_answered_shared:
                 self._answered, self._is_answered_shared = self._answered.copy(), False
@@ -156,7 +156,7 @@ class Roster:
         return None
 
     def probe_next(self, handle: Handle) -> None:
-        """Its turn comes before that of all others in this round."""
+        """A member's turn comes before that of all others in this round."""
         order = self._order
         at = order.index(handle)
         if at < self._at:  # it has had its turn, and has another

@@ -84,7 +84,8 @@ class SwimRuntime:
         self._reconsider()
 
     async def run(self, *, task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; ``nursery.start`` gives this object, whose ``wake`` follows direct calls of the brain."""
+        """Run until cancelled; ``nursery.start`` gives this object, whose ``wake`` follows direct calls of the
+        brain."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive)
             nursery.start_soon(self._keep_time)

@@ -84,7 +84,7 @@ class Seal(Protocol):
 
     @property
     def key_tags(self) -> Collection[bytes]:
-        """Of the keys that open; each authentic datagram bears one of them in clear."""
+        """The tags of the keys that open; each authentic datagram bears one of them in clear."""
         ...
 
 

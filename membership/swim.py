@@ -156,7 +156,7 @@ class Swim:
 
     @property
     def key_tags(self) -> Collection[bytes]:
-        """Of the keys that open a datagram (``Seal.key_tags``)."""
+        """The tags of the keys that open a datagram (``Seal.key_tags``)."""
         return self._node.seal.key_tags
 
     @property
@@ -308,7 +308,8 @@ class Swim:
         self._after(now)
 
     def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
-        """Its header is only a claim: the seal proves the cluster's key, and the sender's signed record its boot."""
+        """An authentic datagram. Its header is only a claim: the seal proves the cluster's key, and the sender's signed
+        record its boot."""
         node = self._node
         handle = opened.node[:HANDLE_BYTES]
         known = node.roster.claims.get(handle)

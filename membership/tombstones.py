@@ -39,7 +39,7 @@ class Tombstones:
         self._stones: OrderedDict[Handle, _Stone] = OrderedDict()
 
     def add(self, handle: Handle, boot: int, now: float) -> None:
-        """This life is off the roster here."""
+        """A life is off the roster here."""
         self._stones[handle] = _Stone(boot, now)
         self._stones.move_to_end(handle)
         if len(self._stones) > self._count_max:

@@ -79,7 +79,7 @@ class VerifiedCache:
         return self._keep(Claim(record, record_bytes, incarnation, proof))
 
     def raised(self, claim: Claim, incarnation: int, proof: bytes) -> Claim:
-        """The same record at another incarnation, whose proof the caller has checked."""
+        """A record at another incarnation, whose proof the caller has checked."""
         known = self._claims.get((claim.record_bytes, incarnation))
         if known is not None:
             return known

@@ -85,12 +85,14 @@ class HttpExchange:
         return self._request.target.partition(b"?")[0].decode("ascii")
 
     async def answer(self, app: ASGIApp) -> None:
-        """Until the whole answer is sent or the client has gone. Passes on what the application raises."""
+        """Serve one request: returns when the whole answer is sent or the client has gone. Passes on what the
+        application raises."""
         with self._answering:
             await app(self._scope(), self._receive, self._send)
 
     def _scope(self) -> dict[str, Any]:
-        """As ASGI has it. With 2.4 an application that streams need not look for a client that has gone."""
+        """The request as ASGI describes it. With 2.4 an application that streams need not look for a client that has
+        gone."""
         path, _, query = self._request.target.partition(b"?")
         return {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"},

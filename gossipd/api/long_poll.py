@@ -54,8 +54,8 @@ class LongPoll:
         """Since when so many hosts cannot come, and when that was seen last: for longer than a round."""
 
     async def wait(self, name: str, version: int | None, needed: HostsNeeded, round_s: float) -> WaitRow:
-        """Until the hosts needed are complete, at most ``round_s``. Without a version: the newest one known. Raises
-        DeploymentEndedError at once when they will not be."""
+        """Wait until the hosts needed are complete, at most ``round_s``. Without a version: the newest one known.
+        Raises DeploymentEndedError at once when they will not be."""
         key = (name, version)
         look = self._looks.setdefault(key, _Look(None, -1.0, 0.0))
         look.waiting += 1

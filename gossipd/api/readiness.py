@@ -288,6 +288,6 @@ def _part(host: HostRow) -> str:
 
 
 def _by_share(row: DeploymentRow, hosts: Iterable[HostRow]) -> list[HostRow]:
-    """Those that are not complete, the furthest behind first."""
+    """The hosts that are not complete, the furthest behind first."""
     behind = (host for host in hosts if host.state != "complete")
     return sorted(behind, key=lambda host: host.chunks_verified / max(1, _wanted(host, row)))

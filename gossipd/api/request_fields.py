@@ -17,7 +17,7 @@ from gossipd.core.errors import UsageError
 
 
 async def command_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
-    """The arguments of a command: all ``names``, and any of the ``optional`` ones."""
+    """The arguments of a command, from the query and the body: all ``names``, and any of the ``optional`` ones."""
     given: dict[str, str] = dict(request.query_params)
     if body := await request.body():
         try:
@@ -29,7 +29,7 @@ async def command_fields(request: Request, *names: str, optional: tuple[str, ...
 
 
 def question_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
-    """The same for a question, which has no body."""
+    """The arguments of a question, which has no body: all ``names``, and any of the ``optional`` ones."""
     return _checked(dict(request.query_params), names, optional)
 
 

@@ -114,11 +114,11 @@ class Witness:
         return [(records, kept) for host in hosts for _, records, kept in host.heads]
 
     def names(self) -> list[str]:
-        """Of the hosts that told something."""
+        """The hosts that have told the head of their chain."""
         return sorted({host.name for host in self._hosts.values()})
 
     def to_bytes(self) -> bytes:
-        """For the disk; it holds nothing secret."""
+        """All heads for the disk; they hold nothing secret."""
         rows = [[node, host.name, host.issued_ms, host.heads, host.cut] for node, host in self._hosts.items()]
         return json.dumps({"version": 1, "hosts": rows}, separators=(",", ":")).encode()
 

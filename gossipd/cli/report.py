@@ -89,7 +89,7 @@ def write(out: Path, shown: dict[str, Any]) -> None:
 
 
 def lines_of(found: Summary) -> list[str]:
-    """For people."""
+    """The report as lines for people."""
     ends = [f"{word} {_seconds(at)}" for word, at in found.quantiles.items()]
     money = "" if found.money is None else f", {found.money:.2f} in money at {found.money_per_gb:g} a GB"
     lines = [

@@ -21,7 +21,7 @@ NAME = "simulated"
 
 
 def simulated_report(world: World) -> dict[str, Any]:
-    """Of a run that has kept its course."""
+    """The report of a run that has kept its course."""
     assert world.course is not None
     known = {host.node: (f"host-{host.index}", f"rack-{host.rack}") for host in world.hosts}
     row = ReportRow(

@@ -55,7 +55,7 @@ def support(*, config_file: str, out: str, as_json: bool) -> int:
 
 
 def secrets_of_host(config_file: Path, environment: Mapping[str, str]) -> list[str]:
-    """Of the environment, of the files that it names, and of every key beside the configuration."""
+    """The secrets in the environment, in the files that it names, and of every key beside the configuration."""
     found = secrets_of_environment(environment, os.path.exists)
     named = [Path(environment[name]) for name in _SECRET_FILES if name in environment]
     for path in (*sorted(config_file.parent.glob("*.key")), *named):

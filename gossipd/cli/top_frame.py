@@ -95,7 +95,7 @@ def by_rack(peers: Iterable[PeerFigures]) -> list[tuple[str, float, float, int]]
 
 
 def ordered(peers: Iterable[PeerFigures], sort: str) -> list[PeerFigures]:
-    """By ``sort``, one of ``SORTS``; equal ones by name."""
+    """The rows by ``sort``, one of ``SORTS``; equal ones by name."""
     keys: dict[str, Any] = {
         "in": lambda one: (-one.bytes_in, -one.bytes_out, one.name),
         "out": lambda one: (-one.bytes_out, -one.bytes_in, one.name),

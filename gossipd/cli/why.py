@@ -63,7 +63,7 @@ def as_object(found: Diagnosis) -> dict[str, Any]:
 
 
 def lines_of(found: Diagnosis) -> list[str]:
-    """For people."""
+    """The causes as lines for people."""
     lines = [f"{found.label}  {found.state}  {found.hosts_complete}/{found.hosts_total} hosts"]
     if not found.causes:
         lines.append("nothing is wrong")

@@ -348,7 +348,7 @@ def _given(about: Mapping[str, Any] | None, **numbers: int | None) -> dict[str, 
 
 
 def _told(about: Mapping[str, Any]) -> str:
-    """As it is sent."""
+    """``about`` as it is sent."""
     try:
         text = json.dumps(about, ensure_ascii=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:

@@ -48,7 +48,8 @@ def _accounts(config: Config) -> list[Problem]:
 
 
 def _exchangeable(config: Config) -> list[Problem]:
-    """Also of the configuration itself: audit log and state lie beside it, and it says what is trusted."""
+    """Problems of places that other users could exchange, the configuration's own too: audit log and state lie beside
+    it, and it says what is trusted."""
     problems = []
     store = config.store
     places = (("", config.file), ("store.models", store.models), ("store.inbox", store.inbox))

@@ -66,7 +66,7 @@ class AcceptLimit:
         return self._flooding.is_counting
 
     def dropped_addresses(self, now: float) -> tuple[str, ...]:
-        """Those from which the kernel drops new connections."""
+        """The addresses from which the kernel drops new connections."""
         return self._flooding.dropped(now)
 
     def listening(self, descriptor: int) -> None:

@@ -225,7 +225,8 @@ def trigger(
 def _signed_budget(
     secret: SecretKey, deployment: DeploymentId, state: control.TriggerState, budget_bytes: int, now_s: float
 ) -> bytes:
-    """Of the time that the node has told, if that is about the time here: a later order would not count before it."""
+    """The budget, dated with the time that the node has told, if that is about the time here: a later order would not
+    count before it."""
     if not state.budget_ms:
         raise TriggerRefusedError("the node is of a version without budgets; upgrade it", code="E_SCHEMA_VERSION")
     if abs(state.budget_ms / 1000 - now_s) > CLOCKS_APART_MAX_S:

@@ -166,7 +166,7 @@ def _done(answer: Answer) -> Done:
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:
-    """As many as fit into one step of progress; none at the end. In a worker thread."""
+    """As many chunks as fit into one step of progress; none at the end. In a worker thread."""
     until = time.monotonic() + VERIFY_STEP_S
     batch: list[Checked] = []
     for one in checks:

@@ -168,7 +168,8 @@ def failure_of(error: GossipdError) -> Failure:
 
 
 async def _to_the_end(call: Awaitable[T]) -> T:
-    """Also while the daemon stops: publishing may evict, and waits then for the statements to be kept."""
+    """Await a call that goes on while the daemon stops: publishing may evict, and waits then for the statements to be
+    kept."""
     with trio.CancelScope(shield=True):
         result = await call
     return result

@@ -82,7 +82,7 @@ class HubLinks:
         self._say(tuple(f"{one} is somebody's download" for one in foreign))
 
     def _repositories_of_the_store(self) -> list[str]:
-        """Those that an earlier run may have left links for."""
+        """The repositories for which an earlier run may have left links."""
         names = dict(self._live.config.hf.names)
         found = {record.manifest.name for record in self._lifecycle if record.manifest is not None}
         return [repository for name in found for repository in names.get(name, (name,))]

@@ -68,7 +68,7 @@ class LimitsSchedule:
             self._audit.record("limits changed", subject=None, **told)
 
     def row(self) -> LimitsRow:
-        """For the status."""
+        """The limits in force, for the status."""
         entry, until_s = self.now.timetable.entry, self.now.timetable.until_s
         return LimitsRow(
             entry="" if entry is None else entry.text,

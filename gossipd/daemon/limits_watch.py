@@ -35,7 +35,7 @@ class ListeningPort(Protocol):
 
     @property
     def dropped_addresses(self) -> Collection[str]:
-        """Those from which the kernel drops new connections for now."""
+        """The addresses from which the kernel drops new connections for now."""
 
 
 class LimitsWatch:

@@ -96,12 +96,12 @@ class MemberDirectory:
         return record is not None and targets.include(name=record.name, rack=record.rack)
 
     def name_of(self, node: NodeId) -> str:
-        """Its name; the head of its id when it is unknown."""
+        """The member's name; the head of its id when it is unknown."""
         record = self.records.get(node)
         return record.name if record is not None else node.hex()[:12]
 
     def live(self) -> set[NodeId]:
-        """Those that membership counts on, without ourselves."""
+        """The members that membership counts on, without this host."""
         return set(self._live)
 
     # ---- on the loop -------------------------------------------------------------------------------

@@ -80,7 +80,8 @@ class SelfChecks:
 
 
 async def repeated(check: Check) -> None:
-    """Until there is an answer. Raises what the check raises, CheckUnansweredError after a minute without one."""
+    """Repeat the check until it has an answer. Raises what the check raises, CheckUnansweredError after a minute
+    without one."""
     end_s = trio.current_time() + CHECK_S
     while True:
         try:

@@ -233,7 +233,7 @@ class StateDirectory:
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
 
     def forget_envelopes(self, deployments: Iterable[DeploymentId]) -> None:
-        """The same of several; some may be gone. Raises StateWriteError."""
+        """Delete the kept manifests of several deployments; some may be gone. Raises StateWriteError."""
         try:
             for deployment in deployments:
                 with suppress(FileNotFoundError):

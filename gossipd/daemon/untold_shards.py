@@ -24,16 +24,16 @@ class UntoldShards:
         self._taken_s: dict[DeploymentId, float] = {}
 
     def taken(self, deployment: DeploymentId, now: float) -> None:
-        """This host has copied its files of it, perhaps again."""
+        """This host has copied its files of the version, perhaps again."""
         self._taken_s.pop(deployment, None)
         self._taken_s[deployment] = now
 
     def told(self, deployment: DeploymentId) -> bool:
-        """It waits no longer. Whether it did."""
+        """A statement has come: the shards wait no longer. Returns whether they did."""
         return self._taken_s.pop(deployment, None) is not None
 
     def to_settle(self, is_told: Callable[[DeploymentId], bool], now: float) -> list[DeploymentId]:
-        """Those that a statement names, and those whose time is over, the oldest first."""
+        """The shards that a statement names, and those whose time is over, the oldest first."""
         surplus = max(0, len(self._taken_s) - UNTOLD_MAX)
         return [
             deployment

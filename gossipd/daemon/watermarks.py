@@ -108,7 +108,7 @@ class Watermarks:
         return Done(changed=True, sentence=f"{label} is {word} on this host")
 
     def row(self) -> WatermarkRow:
-        """For the status; as old as the last look."""
+        """The disk and its marks for the status; as old as the last look."""
         settings, space = self._live.config.store, self._space
         used = 100 * (space.total_bytes - space.free_bytes) / space.total_bytes if space.total_bytes else 0.0
         return WatermarkRow(

@@ -42,6 +42,6 @@ class DemoPage:
 
 
 def open_browser(url: str) -> None:
-    """Nothing where no browser has a screen: one in the terminal would take it from the demo."""
+    """Open the page, unless no browser has a screen: one in the terminal would take it from the demo."""
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

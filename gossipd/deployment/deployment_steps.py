@@ -122,7 +122,7 @@ class DeploymentSteps:
         record.changed = True
 
     def current_may_move(self) -> None:
-        """It is here whole, and was rolled back, or is no longer."""
+        """The version is here whole, and was rolled back or is no longer: ``current`` may have to lead elsewhere."""
         record, moved = self.record, self._context.names_moved
         if record.manifest is None or record.state is not HostState.COMPLETE:
             return
@@ -237,7 +237,7 @@ class DeploymentSteps:
             self._context.put(_COMMANDS[step](self._work, *fields))
 
     def retry(self, now: float) -> None:
-        """Its time among the ``retries`` has come."""
+        """The deployment's time among the ``retries`` has come."""
         del self._context.retries[self.id]
         if self.step is Step.PULL:
             self._pull(now)

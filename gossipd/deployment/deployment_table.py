@@ -131,7 +131,7 @@ class DeploymentTable:
             del self._by_key[progress_key(life.id)]
 
     def remove(self, deployment: DeploymentId) -> None:
-        """It is marked as removed from this host."""
+        """The deployment is marked as removed from this host."""
         life = self._lives.get(deployment)
         if life is not None:
             life.close(HostState.REMOVED, HostReason.REMOVED)
@@ -227,7 +227,7 @@ class DeploymentTable:
         return record is not None and record.is_open
 
     def holder_heard(self, deployment: DeploymentId, node: NodeId) -> None:
-        """That host has the deployment's manifest, or is about to."""
+        """A host has the deployment's manifest, or is about to have it."""
         life = self._lives.get(deployment)
         if life is not None and life.record.manifest is None:
             life.holders.add(node)
@@ -377,7 +377,8 @@ class DeploymentTable:
         return bool(holders) and not any(node in context.roster.live() for node in holders)
 
     def count_complete(self, record: DeploymentRecord) -> tuple[int, int, int]:
-        """Of its targets: those that have it, those that have deleted it, and all, as far as this host knows."""
+        """How many targets of a deployment have it, how many have deleted it, and how many there are, as far as this
+        host knows."""
         assert record.manifest is not None
         context, key = self._context, progress_key(record.id)
         targets = context.roster.targets(record.manifest)

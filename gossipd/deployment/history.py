@@ -176,7 +176,7 @@ class Histories:
         return history.began_wall_s + history.changed_s
 
     def to_bytes(self) -> bytes:
-        """For the disk; nothing secret."""
+        """The history for the disk; nothing in it is secret."""
         return msgspec.msgpack.encode(self.by_key)
 
     @classmethod

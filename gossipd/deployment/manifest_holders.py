@@ -23,7 +23,7 @@ class Holders:
         self._choices = 0
 
     def add(self, node: NodeId) -> None:
-        """This host has the manifest."""
+        """A host has the manifest."""
         self._known[node] = None
 
     @property

@@ -70,11 +70,11 @@ class OrderedBudgets:
             self.own.discard(oldest)
 
     def snapshot(self, key: bytes) -> tuple[Budget | None, bool]:
-        """For ``restore``."""
+        """The budget of one deployment as it is now, for ``restore``."""
         return self.latest.get(key), key in self.own
 
     def restore(self, key: bytes, before: tuple[Budget | None, bool]) -> None:
-        """As if an order had not been given."""
+        """Put back what ``snapshot`` gave, as if no order had been given since."""
         budget, is_own = before
         self.latest.pop(key, None)
         self.own.discard(key)
@@ -93,7 +93,7 @@ class OrderedBudgets:
         return self.latest.get(key) if key in self.own else None
 
     def to_bytes(self) -> bytes:
-        """For the disk."""
+        """The budgets for the disk."""
         rows = [
             _Row(key, one.ordered_ms, one.bytes_max, key in self.own, one.signer, one.signature)
             for key, one in self.latest.items()

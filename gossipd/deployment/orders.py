@@ -352,7 +352,7 @@ class _Order:
             raise ended.error
 
     def try_to_keep_statements(self) -> Steps[bool]:
-        """The same; False when the disk refuses."""
+        """Keep the statements on disk; False when the disk refuses."""
         ended = yield self._context.keep_statements(self)
         return not isinstance(ended, events.WorkFailed)
 

@@ -81,7 +81,7 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> bytes:
-        """In form 1."""
+        """The record in form 1."""
         return self.packed[-RECORD_BYTES:]
 
     def age_s(self, now: float) -> float:
@@ -229,7 +229,7 @@ class ClusterProgress:
         self._budgets.get(key, set()).discard(node)
 
     def keys_with_budgets(self) -> list[bytes]:
-        """Of which deployments a budget was told."""
+        """The deployments of which a budget was told."""
         return list(self._budgets)
 
     def had_it_whole(self, key: bytes) -> list[NodeId]:
@@ -246,7 +246,7 @@ class ClusterProgress:
         return {node: _want(rows[node]) for node in chosen if not rows[node].forgotten}
 
     def take_wants_news(self) -> dict[bytes, set[NodeId]]:
-        """By model, hosts whose want was heard first, or changed, since this was asked last. One part may ask."""
+        """Hosts by model whose want was heard first, or changed, since the last call. Only one part may call this."""
         news, self._wants_news = self._wants_news, {}
         return news
 

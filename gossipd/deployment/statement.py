@@ -81,7 +81,8 @@ class Statement:
 
     @property
     def rank(self) -> int:
-        """Of two statements on one deployment the one of higher rank is the later. Also their version under gossip."""
+        """The order of two statements on one deployment: the higher rank is the later word. Also their version under
+        gossip."""
         return self.epoch * 2 + (self.verb is Verb.CANCEL)
 
     def encode(self) -> bytes:

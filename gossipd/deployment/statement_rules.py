@@ -75,10 +75,8 @@ def is_moot(statement: Statement, statements: StatementStore, rights: CancelRigh
 
 
 def check_issued(statement: Statement, wall_s: float) -> None:
-    """Those issued longest ago are forgotten first, so one that is issued later than now would outlive all.
-
-    Raises ManifestError ``E_STATEMENT_BOUNDS``.
-    """
+    """Refuse a statement from the future: those issued longest ago are forgotten first, so it would outlive all. Raises
+    ManifestError ``E_STATEMENT_BOUNDS``."""
     ahead_s = statement.issued_s - wall_s
     if ahead_s > ISSUED_AHEAD_MAX_S:
         raise ManifestError(f"a statement that is issued {ahead_s:.0f} s from now", code="E_STATEMENT_BOUNDS")

@@ -401,7 +401,7 @@ class StatementStore:
         self._keep(self.state.removed, deployment, REMOVED_MAX)
 
     def mark_evicted(self, deployment: DeploymentId) -> None:
-        """The same, but the host did it to make room."""
+        """The host removed the deployment to make room: later statements do not bring it back either."""
         self._keep(self.state.removed, deployment, REMOVED_MAX)
         self._keep(self.state.evicted, deployment, REMOVED_MAX)
 

@@ -184,7 +184,7 @@ class Supersession:
         return any(one.state is HostState.COMPLETE for one in newer)
 
     def _drop(self, record: DeploymentRecord, now: float) -> None:
-        """Nothing of it is left here."""
+        """Nothing of the version is left here: its statement goes too."""
         self._context.statements.drop(record.id)
         self._context.progress.drop(progress_key(record.id))
         self._grace_ends_s.pop(record.id, None)

@@ -102,7 +102,7 @@ class UnprovenStatements:
         return any(one is word for one in self._first(self._signers[word.statement.signer]))
 
     def _first(self, signer: _Signer) -> Iterator[_Word]:
-        """Those that are looked into, if all signers' are not too many."""
+        """The statements that are looked into, if all signers' are not too many."""
         return islice(signer.open.values(), self._per_signer_max)
 
     def _drop_one(self) -> None:
@@ -143,9 +143,8 @@ class UnprovenStatements:
         return [holder for word in self._of(deployment) for holder in word.holders]
 
     def take(self, deployment: DeploymentId) -> list[tuple[Statement, NodeId]]:
-        """The same as ``of``, each with the host that brought it, and forget them: the manifest was verified, or
-        refused for good.
-        """
+        """The statements on a deployment, each with the host that brought it; they are forgotten here: the manifest was
+        verified, or refused for good."""
         words = sorted(self._of(deployment), key=lambda one: one.statement.rank)
         for word in words:
             self._drop(word)
@@ -182,7 +181,7 @@ class PullShares:
         return found
 
     def end(self, signer: bytes) -> None:
-        """That pull has ended."""
+        """A pull has ended."""
         self._held[signer] -= 1
         if not self._held[signer]:
             del self._held[signer]

@@ -66,7 +66,8 @@ def compare(members: Sequence[Mapping[str, Any]]) -> list[Aspect]:
 
 
 def _clock(ahead_s: float | None) -> str:
-    """In steps of ten seconds, as it is known to some seconds only. Null is this host, or one that has told nothing."""
+    """How far a clock is ahead, in steps of ten seconds, as it is known to some seconds only. None is this host, or one
+    that has told nothing."""
     if ahead_s is None or abs(ahead_s) < CLOCK_APART_S:
         return "+0 s"
     return f"{round(ahead_s / CLOCK_APART_S) * CLOCK_APART_S:+.0f} s"

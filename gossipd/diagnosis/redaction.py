@@ -41,7 +41,7 @@ class Redactor:
         }  # fmt: skip
 
     def redact(self, text: str) -> str:
-        """The same length, with ``*`` where a secret was. Linear in the text."""
+        """The text at the same length, with ``*`` where a secret was. Linear in the text."""
         if not self._pieces:
             return text
         hidden = bytearray(len(text))

@@ -12,7 +12,7 @@ from gossipd.manifest.manifest import Manifest
 
 
 def equal_chunks(manifest: Manifest) -> dict[int, tuple[int, ...]]:
-    """By chunk, all that have its digest, itself among them and lowest first; only of chunks that have an equal one."""
+    """For each chunk that has an equal one: all chunks with its digest, itself among them and lowest first."""
     return {chunk: group for group in _groups(manifest) for chunk in group}
 
 

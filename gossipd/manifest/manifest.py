@@ -159,7 +159,7 @@ class Manifest:
         return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent)
 
     def tensors(self) -> Iterator[Tensor]:
-        """Of all files that the publisher could read, in order; none without an index."""
+        """The tensors of all files that the publisher could read, in order; none without an index."""
         return read_index(self.index) if self.index is not None else iter(())
 
     def about_fields(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def unite(configured: Mapping[str, Want], ordered: Mapping[str, Want]) -> dict[s
 
 
 def orders_to_bytes(ordered: Mapping[str, Want]) -> bytes:
-    """For the disk: a JSON object, for each name the canonical text of its want."""
+    """The orders for the disk: a JSON object, for each name the canonical text of its want."""
     return json.dumps({name: want.text for name, want in ordered.items()}, indent=0).encode()
 
 

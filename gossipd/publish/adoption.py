@@ -99,7 +99,7 @@ class AdoptableShards(AdoptableFiles):
 
     @property
     def files_here(self) -> frozenset[int]:
-        """Their places in the manifest."""
+        """The places in the manifest of the files that are here."""
         return frozenset(self._here)
 
     @contextmanager

@@ -255,7 +255,7 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
 
 
 def _from_source(error: SourceError) -> StorageError:
-    """The same words and code as those of a seed; the exit code of a command."""
+    """The error of a source as one of publishing, in the words of a seed and with the exit code of a command."""
     kind: type[StorageError] = StorageError
     if isinstance(error, SourceAuthError):
         kind = StorageAuthError

@@ -82,7 +82,7 @@ class Finding:
 
     @property
     def as_dict(self) -> dict[str, str]:
-        """For ``--json``."""
+        """The finding for ``--json``."""
         return {"kind": self.kind, "path": self.path, "says": self.says}
 
 

@@ -233,7 +233,7 @@ class StepWatch:
             self._commands.append(ReportTrouble(directory, sentence))
 
     def troubles(self) -> dict[str, str]:
-        """By directory, what has been told of those that are still there and not published."""
+        """What has been told, by directory, of those that are still there and not published."""
         return dict(self._said)
 
     def drain(self) -> list[StepCommand]:

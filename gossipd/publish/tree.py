@@ -160,7 +160,7 @@ def _refuse_whole_repository(root: Path) -> None:
 
 
 def not_utf8(path: str) -> ManifestError:
-    """For a name that no manifest can hold."""
+    """The error for a name that no manifest can hold."""
     cure = f"rename it, or leave it out with --exclude {shown(pattern_for(path))}"
     return ManifestError(f"the name of {shown(path)} is not UTF-8; {cure}", code="E_PATH_UNICODE")
 

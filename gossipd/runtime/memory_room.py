@@ -24,8 +24,8 @@ class MemoryRoom:
 
 
 def memory_room(root: Path = Path("/")) -> MemoryRoom:
-    """As the kernel tells it now. ``root``: another place with ``proc`` and ``sys``. Raises OSError, ValueError: there
-    is no readable ``proc/meminfo``."""
+    """The room in memory as the kernel tells it now. ``root``: another place with ``proc`` and ``sys``. Raises OSError,
+    ValueError: there is no readable ``proc/meminfo``."""
     available = _fields(root / "proc/meminfo", ":")["MemAvailable"] * 1024
     waits = _waits_percent(root / "proc/pressure/memory")
     for group in _own_groups(root):
@@ -49,7 +49,8 @@ def _own_groups(root: Path) -> Iterator[Path]:
 
 
 def _room_in(group: Path) -> int:
-    """Its tightest limit, without what is used and cannot be dropped. Raises OSError, ValueError, KeyError."""
+    """What a cgroup's tightest limit leaves, without what is used and cannot be dropped. Raises OSError, ValueError,
+    KeyError."""
     limits = [(group / name).read_text().strip() for name in ("memory.max", "memory.high")]
     limit = min(int(text) for text in limits if text != "max")
     statistics = _fields(group / "memory.stat", " ")

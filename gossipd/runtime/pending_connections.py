@@ -70,7 +70,7 @@ class PendingConnections(Generic[Connection]):
         return Admission(True, evicted)
 
     def remove(self, connection: Connection) -> None:
-        """It is authenticated or has ended; without effect when it was evicted."""
+        """The connection is authenticated or has ended; without effect when it was evicted."""
         address = self._address_of.pop(connection, None)
         if address is None:
             return

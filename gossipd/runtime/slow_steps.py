@@ -46,7 +46,7 @@ class SlowSteps(trio.abc.Instrument):
             self._note(self._part or task.name, took_s, thread_time() - self._cpu_s)
 
     def part_took(self, part: str, seconds: float) -> None:
-        """Of the present step; the longest part of a step names it."""
+        """A part of the present step took this long; the longest one names the step."""
         if not self._part or seconds > self._part_s:
             self._part, self._part_s = part, seconds
 

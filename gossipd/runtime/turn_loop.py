@@ -156,6 +156,6 @@ class TurnLoop:
 
 
 def _name_of(turn: Callable[[float], bool]) -> str:
-    """As trio names tasks."""
+    """The name of a function, as trio names tasks."""
     inner = turn.func if isinstance(turn, partial) else turn
     return f"{inner.__module__}.{inner.__qualname__}"

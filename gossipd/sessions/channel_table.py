@@ -93,7 +93,7 @@ class ChannelTable:
         return outgoing
 
     def put_back(self, peer: NodeId, outgoing: Outgoing) -> None:
-        """It could not be sent now: it is the next one again."""
+        """The message could not be sent now: it is the next one again."""
         channel = self._channels.get(peer)
         if channel is not None:
             channel.queue.put_back(outgoing)

@@ -191,7 +191,7 @@ class DeploymentExchange:
             self._subscribe_heard(peer, deployment)
 
     def peer_changed(self, peer: NodeId, now: float) -> None:
-        """Its record may name it otherwise now: one that is no target any more is told nothing from now on."""
+        """A peer's record has changed: where it is no target any more it is told nothing from now on."""
         for deployment in self.subscribers.of(peer):
             if not self._directory.is_target(peer, self._targets[deployment]):
                 self._unsubscribe_heard(peer, deployment, now)

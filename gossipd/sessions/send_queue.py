@@ -40,7 +40,7 @@ class DeltaPayload:
 
     @property
     def fields(self) -> bytes:
-        """Of the frame; the same for every receiver."""
+        """The fields of the frame; the same for every receiver."""
         if not self._fields:
             self._fields = encode_fields(self.message)
         return self._fields
@@ -162,7 +162,7 @@ class SendQueue:
         return Outgoing(piece, number)
 
     def put_back(self, outgoing: Outgoing) -> None:
-        """It could not be sent: it is the next one again."""
+        """The message could not be sent now: it is the next one again."""
         self._messages.appendleft(outgoing)
         self._message_bytes += message_bytes(outgoing.message)
 

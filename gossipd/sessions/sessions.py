@@ -115,7 +115,7 @@ class Sessions:
         return self._channels.take(peer)
 
     def put_back(self, peer: NodeId, outgoing: Outgoing) -> None:
-        """It could not be sent now: it is the next one again."""
+        """The message could not be sent now: it is the next one again."""
         self._channels.put_back(peer, outgoing)
 
     def statistics(self) -> dict[str, int]:

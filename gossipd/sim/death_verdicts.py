@@ -41,7 +41,7 @@ class Verdicts:
         self._least_s = settings.suspicion_s(hosts)  # no host judges sooner
 
     def draw(self, dead: int) -> Iterator[Iterator[float]]:
-        """For each of ``dead`` hosts that die at once: the time to each host's verdict, without end."""
+        """The times from the death of ``dead`` hosts at once to each host's verdict, without end."""
         medians, spread = _interpolated(dead)
         for _ in range(dead):
             yield self._waits(self._longer_s + self._at(medians), spread)

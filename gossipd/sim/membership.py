@@ -83,7 +83,7 @@ class Membership:
         self._by_address[address] = self._by_node[node_id(public)] = brain
 
     def claim(self, view: PeerView) -> None:
-        """This host has another seed term: its record says so."""
+        """A host has another seed term: its record says so."""
         brain = self._brains[self._world.by_node[view.node].index]
         payload = NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes()
         brain.swim.update_payload(payload, self._world.clock.now)

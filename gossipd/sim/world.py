@@ -192,7 +192,7 @@ class World:
             self.clock.after(self.delay(sender, receiver), receiver.hear, event)
 
     def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
-        """The same message to many. Where queues are short one delay serves for all of them: one event, not forty."""
+        """Send one message to many. Where queues are short one delay serves for all of them: one event, not forty."""
         if self.scenario.queue_s > self._quantum_s:
             for peer in peers:
                 self.send(sender, peer, event)

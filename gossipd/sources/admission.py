@@ -99,9 +99,8 @@ class SourceAdmission:
         return addresses
 
     def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:
-        """The same for a place to which a hub led, where the policy names the repository or its hub. An address that
-        this host's environment names as the hub's needs no entry.
-        """
+        """As ``admit``, for a place to which a hub led, where the policy names the repository or its hub. An address
+        that this host's environment names as the hub's needs no entry."""
         try:
             self._policy.check_hub(location.source, hub.endpoint)
             addresses = self._found(at.source, location.shown)

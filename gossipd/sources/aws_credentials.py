@@ -62,7 +62,7 @@ class AwsCredentials:
         return {"credential_provider": self, **self._config}
 
     def __call__(self) -> S3Credential:
-        """For obstore, in one of its threads."""
+        """The credentials for obstore, which asks in one of its threads."""
         return self._fresh("s3")
 
     def _fresh(self, what: str) -> S3Credential:

@@ -73,7 +73,7 @@ class GoogleCredentials:
         return {"credential_provider": self}
 
     def __call__(self) -> GCSCredential:
-        """For obstore, in one of its threads."""
+        """The token for obstore, which asks in one of its threads."""
         return {"token": self._fresh("gs"), "expires_at": datetime.now(UTC) + timedelta(seconds=ASKED_AGAIN_S)}
 
     def _fresh(self, what: str) -> str:

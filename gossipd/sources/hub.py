@@ -47,7 +47,7 @@ class Hub:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], what: str) -> Hub:
-        """By ``HF_ENDPOINT`` and ``HF_TOKEN``. Raises SourceAuthError, SourceForbiddenError."""
+        """The hub that ``HF_ENDPOINT`` and ``HF_TOKEN`` name. Raises SourceAuthError, SourceForbiddenError."""
         text = environment.get("HF_ENDPOINT", "").strip().rstrip("/") or USUAL_ENDPOINT
         try:
             endpoint = parse_source_url(text, "HF_ENDPOINT")

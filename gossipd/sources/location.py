@@ -40,7 +40,7 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """For messages: as in the manifest, with the file's path not encoded."""
+        """The address for messages: as in the manifest, with the file's path not encoded."""
         return self.base + self.path
 
     @property

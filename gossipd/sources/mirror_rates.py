@@ -100,7 +100,7 @@ class MirrorRates:
         self._leave_alone(key, now, self._of(key).alone_s)
 
     def lied(self, key: str, now: float) -> None:
-        """It sent wrong bytes."""
+        """The mirror sent wrong bytes."""
         rates = self._of(key)
         rates.alone_s = max(_LIED_S, rates.alone_s)
         self._leave_alone(key, now, rates.alone_s)

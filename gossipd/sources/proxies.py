@@ -58,7 +58,7 @@ class Proxy:
 
     @property
     def shown(self) -> str:
-        """For messages."""
+        """The proxy's address for messages."""
         return f"the proxy {self.host}:{self.port} of {self.variable}"
 
     @property
@@ -70,7 +70,7 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """For other libraries, with the credentials."""
+        """The proxy's address for other libraries, with the credentials."""
         pair = "" if self.credentials is None else ":".join(quote(one, safe="") for one in self.credentials) + "@"
         return f"http://{pair}{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
@@ -86,7 +86,7 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
 def storage_proxy(
     scheme: str, bucket: str, environment: Mapping[str, str], profile: Mapping[str, Any] = _NO_PROFILE
 ) -> Proxy | None:
-    """The same for the servers that hold a bucket. ``profile``: what AWS' files say of ``region`` and ``endpoint``,
+    """The proxy for the servers that hold a bucket. ``profile``: what AWS' files say of ``region`` and ``endpoint``,
     where the environment says nothing. Raises ProxyError."""
     return proxy_for(*_storage(scheme, bucket, environment, profile), environment)
 

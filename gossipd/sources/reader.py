@@ -63,7 +63,7 @@ class ReadOutcome:
 
     @property
     def reason(self) -> FailReason | None:
-        """For the planner; None when nothing failed."""
+        """The reason for the planner; None when nothing failed."""
         if self.failed and any(isinstance(error, SourceWholeOnlyError) for error in self.errors):
             return FailReason.WHOLE_ONLY
         return _reason(self.errors[-1]) if self.failed and self.errors else None

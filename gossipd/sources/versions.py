@@ -31,7 +31,7 @@ class ObjectVersion:
 
     @property
     def shown(self) -> str:
-        """For people: the tag, else size and date."""
+        """The version for people: the tag, else size and date."""
         if self.tag is not None and self.tag.isprintable():
             return self.tag[:_TAG_CHARS_MAX]
         return f"{self.size} bytes of {self.modified}" if self.modified else f"{self.size} bytes"

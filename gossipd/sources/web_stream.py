@@ -130,7 +130,7 @@ class WebStream:
         return self._incoming.waited_s
 
     def go_on(self) -> None:
-        """Its time begins again: the next part of a body that is read in parts."""
+        """The time of the body begins again: the next part of one that is read in parts."""
         is_whole, settings = self._pieces.is_whole, self._settings
         timeout_s = settings.whole_timeout_s if is_whole else settings.request_timeout_s
         self._incoming.deadline = time.monotonic() + timeout_s

@@ -37,7 +37,7 @@ class WholeStream:
 
     @property
     def version(self) -> ObjectVersion:
-        """Of the object."""
+        """The version of the object."""
         assert self.stream is not None
         return self.stream.version
 

@@ -225,7 +225,7 @@ class ChunkStore:
             raise self._context.refused(error, 0) from error
 
     def space(self) -> Space:
-        """Of the file system. Raises StoreWriteError: the disk does not say."""
+        """The space of the file system. Raises StoreWriteError: the disk does not say."""
         try:
             return self._disk.space()
         except OSError as error:

@@ -149,7 +149,7 @@ class Availability:
         return holdings is None or not 0 <= chunk < self.size or chunk not in holdings
 
     def lacking(self, nodes: Iterable[NodeId], chunk: int) -> list[NodeId]:
-        """Those of the peers that do not hold the chunk, as far as is known."""
+        """The peers of these that do not hold the chunk, as far as is known."""
         holdings, at, bit = self._holdings, chunk >> 3, 1 << (chunk & 7)
         return [node for node in nodes if (one := holdings.get(node)) is None or not one.raw[at] & bit]
 

@@ -103,7 +103,7 @@ class Peers:
         return {node for node, peer in self.records.items() if not peer.usable(now)}
 
     def usable(self, nodes: Iterable[NodeId], now: float) -> set[NodeId]:
-        """Those of the nodes that are members and may be asked."""
+        """The nodes of these that are members and may be asked."""
         known, found = self.records, set()
         for node in nodes:
             peer = known.get(node) or self.get(node)

@@ -251,7 +251,8 @@ class Planner:
         return due_s if claim_s is None else min(due_s, claim_s)
 
     def _fetches_max(self) -> int:
-        """Of all deployments together; fewer on a link so slow, or limited so low, that each fetch would only drip."""
+        """Fetches of all deployments together; fewer on a link so slow, or limited so low, that each fetch would only
+        drip."""
         most = self.settings.fetches_max
         return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
 
@@ -301,7 +302,7 @@ class Planner:
                 report_stall(swarm, alone=is_alone, now=now)
 
     def _planned(self) -> list[DeploymentSwarm]:
-        """Those that have had roles, by priority; until then nothing is decided for a deployment."""
+        """The deployments that have had roles, by priority; before that nothing is decided for one."""
         return [swarm for swarm in self._by_priority if swarm.upkeep_s > -math.inf]
 
     def _is_alone(self, around: Surroundings, now: float) -> bool:
@@ -370,7 +371,7 @@ class Planner:
 
 
 def newest_of_names(swarms: list[DeploymentSwarm]) -> set[DeploymentSwarm]:
-    """Of each name the highest version that has something to ask for, or, where none has, all."""
+    """For each name the highest version that has something to ask for, or, where none has, all."""
     highest: dict[str, int] = {}
     for swarm in swarms:
         if swarm.wants_fetches:

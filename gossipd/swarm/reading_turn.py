@@ -24,7 +24,7 @@ class ReadingTurn:
         self._since = now
 
     def heard(self, reader: NodeId, now: float) -> None:
-        """That reader reads, or has just ended a read."""
+        """A source reader reads, or has just ended a read."""
         self._last, self._since = reader, now
 
     def is_mine(self, own: NodeId, line: Sequence[NodeId], now: float, wait_s: float) -> bool:

@@ -144,7 +144,7 @@ class BulkClient:
         self._stop(found, Cut.CANCELLED)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
-        """For connections dialed from now on, after a rotation of the cluster key."""
+        """Use these for connections dialed from now on, after a rotation of the cluster key."""
         self._dialer.credentials = credentials
 
     def statistics(self) -> BulkStatistics:

@@ -62,12 +62,12 @@ class KnownConnections(Generic[Connection]):
         return Admission(True, evicted)
 
     def begin(self, connection: Connection) -> None:
-        """It uploads from now on; without effect when it was evicted."""
+        """The connection uploads from now on; without effect when it was evicted."""
         if connection in self._node_of:
             self._busy.add(connection)
 
     def end(self, connection: Connection) -> None:
-        """Its upload is over; without effect when it was evicted."""
+        """The connection's upload is over; without effect when it was evicted."""
         if connection in self._node_of:
             self._busy.discard(connection)
             own = self._by_node[self._node_of[connection]]
@@ -75,7 +75,7 @@ class KnownConnections(Generic[Connection]):
             own[connection] = None
 
     def remove(self, connection: Connection) -> None:
-        """It has ended; without effect when it was evicted."""
+        """The connection has ended; without effect when it was evicted."""
         node = self._node_of.pop(connection, None)
         if node is None:
             return

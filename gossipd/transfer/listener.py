@@ -140,7 +140,7 @@ class BulkListener:
 
     @property
     def dropped_addresses(self) -> tuple[str, ...]:
-        """Those from which the kernel drops new connections."""
+        """The addresses from which the kernel drops new connections."""
         with self._lock:
             return self._flooding.dropped(time.monotonic())
 

@@ -101,7 +101,7 @@ class BulkServer:
         return self._listener.open(host, port)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
-        """For connections accepted from now on, after a rotation of the cluster key."""
+        """Use these for connections accepted from now on, after a rotation of the cluster key."""
         self._credentials = credentials
 
     def limit_uploads(self, slots: int) -> None:

@@ -93,7 +93,7 @@ class Disk(Protocol):
         """Make the file's bytes and size survive a power cut."""
 
     def sync_file(self, descriptor: int) -> None:
-        """The same for bytes, size and mode."""
+        """Make bytes, size and mode of a file durable."""
 
     def sync_everything(self) -> None:
         """Sync all files of the file system, also foreign ones: cheaper than thousands of single syncs."""

@@ -197,7 +197,7 @@ def _cachestat(descriptor: int, offset: int, length: int) -> int | None:
 
 
 def _mincore(descriptor: int, offset: int, length: int) -> int | None:
-    """By a mapping that is never touched, a part at a time."""
+    """What of the range is in memory, by a mapping that is never touched, a part at a time."""
     begin, end = offset - offset % mmap.PAGESIZE, min(offset + length, os.fstat(descriptor).st_size)
     total = 0
     for at in range(begin, end, _MINCORE_BYTES):

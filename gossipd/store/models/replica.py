@@ -131,7 +131,7 @@ class ModelReplica:
         return self.placement.path(self.tree, file_index)
 
     def directories(self) -> set[str]:
-        """Of all its files, and the empty ones, up to the store's own, which is ``""``."""
+        """The directories of all files, and the empty ones, up to the store's own, which is ``""``."""
         found: set[str] = set()
         leaves = [parent(self.path(file_index)) for file_index in self.placement.files()]
         for directory in (*leaves, *(f"{self.tree}/{empty}" for empty in self.manifest.directories)):
