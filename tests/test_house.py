@@ -64,6 +64,7 @@ IMPURE_MODULES = {
     "secrets", "tempfile", "shutil", "mmap", "signal", "ssl", "obstore", "psutil",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "hash", "id"}
+MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 7
 
@@ -162,6 +163,8 @@ def _is_banned(function: ast.expr) -> bool:
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_says_what_it_is_and_functions_fit_a_screen(module: str) -> None:
     assert ast.get_docstring(tree(module)), f"{module} has no docstring"
+    last = tree(module).body[-1].end_lineno or 0
+    assert last <= MODULE_LINES_MAX, f"{module} has {last} lines: split it by the nouns inside it"
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
