@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import shutil
 import signal
 import socket
@@ -86,6 +87,16 @@ class Daemon:
     @property
     def config(self) -> Path:
         return self.home / "gossipd.toml"
+
+    def configure(self, **settings: str) -> None:
+        """Set keys of its file, each of one section only; a daemon that runs has taken them when this returns."""
+        text = self.config.read_text()
+        for key, value in settings.items():
+            text, count = re.subn(f"(?m)^#?{key} = .*", f"{key} = {value}", text)
+            assert count == 1, f"{count} lines of {key} in {self.config}"
+        self.config.write_text(text)
+        if self.process is not None:
+            set_up("reload", "--config", self.config)
 
     def start(self, program: tuple[str, ...] | None = None) -> None:
         """Its process: of that program of Python's; without one, in ``forking``, forked."""

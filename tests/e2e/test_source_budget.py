@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
-from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until
+from tests.e2e.cluster import Cluster, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.test_states import allowed, shown
 from tests.e2e.toy import make_model
 
 BUDGET, MODEL_BYTES = 4_000_000, 12_000_000
+SLOW_BYTES_PER_S = "500000"
 PASSED_BYTES_MAX = 4_000_000  # what two seeds read at once in the seconds until they hear of each other
-
-
-def set_budget(daemon: Daemon, value: str) -> None:
-    text = re.sub("(?m)^#?budget_bytes = .*", f"budget_bytes = {value}", daemon.config.read_text())
-    daemon.config.write_text(text)
 
 
 def test_a_budget_holds_the_reads_of_all_hosts_and_raising_it_goes_on(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model")
-    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "500000"}
-    with cluster(tmp_path / "three", environment=environment) as made:
+    with cluster(tmp_path / "three", environment=allowed(f"file://{tmp_path}")) as made:
         for number, rack in ((1, "rack-1"), (2, "rack-1"), (3, "rack-2")):
-            made.add(f"node-{number}", rack)
-            set_budget(made[number], str(BUDGET))
+            made.add(f"node-{number}", rack).configure(budget_bytes=str(BUDGET), source_bytes_per_s=SLOW_BYTES_PER_S)
             made[number].start()
         made.wait_together()
         made.drop(made.publish(model, "m", 1), made[1])
@@ -41,8 +34,7 @@ def test_a_budget_holds_the_reads_of_all_hosts_and_raising_it_goes_on(tmp_path: 
         audits = [(made[number].home / "audit.jsonl").read_text() for number in (1, 2, 3)]
         assert any("E_SOURCE_BUDGET" in text for text in audits)
         for number in (1, 2, 3):
-            set_budget(made[number], "0")
-            gossipd("reload", "--config", made[number].config)
+            made[number].configure(budget_bytes="0", source_bytes_per_s="0")
         made.wait_complete("m", 1, at=made[1], hosts=3)
         assert same_tree(model, made[3].tree("m", 1))
 
@@ -55,11 +47,11 @@ def limits(made: Cluster, *numbers: int) -> set[object]:
 def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_restarts(tmp_path: Path) -> None:
     model, client = make_model(tmp_path / "model"), tmp_path / "client.key"
     set_up("keygen", client)
-    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "500000"}
-    environment["GOSSIPD_SECURITY__CLIENTS"] = json.dumps([f"{client}.pub"])
+    environment = allowed(f"file://{tmp_path}") | {"GOSSIPD_SECURITY__CLIENTS": json.dumps([f"{client}.pub"])}
     with cluster(tmp_path / "three", environment=environment) as made:
         for number, rack in ((1, "rack-1"), (2, "rack-1"), (3, "rack-2")):
-            made.add(f"node-{number}", rack).start()
+            made.add(f"node-{number}", rack).configure(source_bytes_per_s=SLOW_BYTES_PER_S)
+            made[number].start()
         made.wait_together()
         manifest = made.publish(model, "m", 1)
         refused = gossipd("deploy", manifest, "--budget", "5", "--config", made[1].config, check=False)
@@ -81,6 +73,8 @@ def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_rest
         made.wait_together()
         until("they follow it again", lambda: limits(made, 1, 3) == {BUDGET + 100_000})
         gossipd("deploy", manifest, "--budget", "none", "--config", made[1].config)
+        for number in (1, 2, 3):
+            made[number].configure(source_bytes_per_s="0")
         made.wait_complete("m", 1, at=made[1], hosts=3)
         assert same_tree(model, made[3].tree("m", 1))
         until("nobody has a limit", lambda: limits(made, 1, 2, 3) == {None})

@@ -74,21 +74,25 @@ def test_a_large_file_of_a_server_without_ranges_is_read_once_for_all_hosts(tmp_
 
 def test_a_reader_that_dies_in_a_file_without_ranges_is_followed_by_one_other(tmp_path: Path) -> None:
     write_tree({"big.bin": RNG.randbytes(96 * MIB)}, tmp_path / "www" / "m")
-    with rangeless_server(tmp_path / "www") as server:
-        environment = {
-            "GOSSIPD_SOURCES__ALLOW": json.dumps([server.url]), "GOSSIPD_LIMITS__SOURCE_BYTES_PER_S": "8MiB",
-        }  # fmt: skip
-        with cluster(tmp_path / "c", environment=environment) as made:
-            made.start(3, 1)
-            made.drop(made.publish(tmp_path / "www" / "m", "m", 1, "--source", f"{server.url}/m/"), made[1])
-            until("a quarter is read", lambda: (made[1].deployment("m", 1) or {}).get("source_bytes", 0) > 24 * MIB)
-            seeds = [one["name"] for one in (made[1].try_status() or {"members": []})["members"] if one["seed"]]
-            reading = next(daemon for daemon in made.daemons.values() if daemon.name == seeds[0])
-            reading.kill()
-            left = [daemon for daemon in made.daemons.values() if daemon is not reading]
-            made.wait_complete("m", 1, at=left[0], hosts=2)
-            for daemon in left:
-                assert same_tree(tmp_path / "www" / "m", daemon.tree("m", 1))
+    with (
+        rangeless_server(tmp_path / "www") as server,
+        cluster(tmp_path / "c", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([server.url])}) as made,
+    ):
+        for number in (1, 2, 3):
+            made.add(f"node-{number}", "rack-1").configure(source_bytes_per_s='"8MiB"')
+            made[number].start()
+        made.wait_together()
+        made.drop(made.publish(tmp_path / "www" / "m", "m", 1, "--source", f"{server.url}/m/"), made[1])
+        until("a quarter is read", lambda: (made[1].deployment("m", 1) or {}).get("source_bytes", 0) > 24 * MIB)
+        seeds = [one["name"] for one in (made[1].try_status() or {"members": []})["members"] if one["seed"]]
+        reading = next(daemon for daemon in made.daemons.values() if daemon.name == seeds[0])
+        reading.kill()
+        left = [daemon for daemon in made.daemons.values() if daemon is not reading]
+        for daemon in left:
+            daemon.configure(source_bytes_per_s="0")
+        made.wait_complete("m", 1, at=left[0], hosts=2)
+        for daemon in left:
+            assert same_tree(tmp_path / "www" / "m", daemon.tree("m", 1))
     assert len(seeds) == 1 and server.acknowledged < 2 * 96 * MIB, "the second drops what is there, and no third"
 
 

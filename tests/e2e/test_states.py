@@ -72,9 +72,16 @@ def test_a_cancel_of_what_all_have_is_refused_and_says_so(tmp_path: Path) -> Non
 
 def slow(made: Cluster) -> tuple[Daemon, Daemon]:
     for number in (1, 2):
-        made.add(f"node-{number}", "rack-1", GOSSIPD_LIMITS__DOWNLOAD_BYTES_PER_S=SLOW_BYTES_PER_S).start()
+        made.add(f"node-{number}", "rack-1").configure(download_bytes_per_s=SLOW_BYTES_PER_S)
+        made[number].start()
     made.wait_together()
     return made[1], made[2]
+
+
+def hurry(*daemons: Daemon) -> None:
+    """What follows need not last."""
+    for daemon in daemons:
+        daemon.configure(download_bytes_per_s="0")
 
 
 def test_what_was_cancelled_and_is_deployed_again_goes_on_from_its_chunks(tmp_path: Path) -> None:
@@ -93,6 +100,7 @@ def test_what_was_cancelled_and_is_deployed_again_goes_on_from_its_chunks(tmp_pa
             until("cancelled", lambda it=daemon: [host["state"] for host in shown(it)["hosts"]] == ["cancelled"] * 2)  # type: ignore[misc]
             assert shown(daemon)["state"] == "cancelled"
         made.drop(manifest, one)
+        hurry(one, two)
         made.wait_complete("m", 1, at=two, hosts=2)
         assert same_tree(model, two.tree("m", 1))
         total = sum(map(len, files.values()))
@@ -119,6 +127,7 @@ def test_a_paused_deployment_stands_still_everywhere_and_goes_on(tmp_path: Path)
         two.start()
         until("paused after a restart", lambda: told(host_in(two, "node-2")) == ("paused", "paused"))
         assert "m@1 goes on" in gossipd("resume", "m@1", "--config", one.config).stdout
+        hurry(one, two)
         made.wait_complete("m", 1, at=two, hosts=2)
         assert same_tree(model, two.tree("m", 1))
 

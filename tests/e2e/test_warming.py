@@ -12,14 +12,6 @@ from tests.e2e.test_states import allowed
 from tests.e2e.toy import make_model
 
 
-def set_warm(daemon: Daemon) -> None:
-    text = daemon.config.read_text()
-    for key, value in (("warm", "true"), ("page_cache", '"drop"')):
-        text, count = re.subn(f"(?m)^#?{key} = .*", f"{key} = {value}", text)
-        assert count == 1
-    daemon.config.write_text(text)
-
-
 def restart(daemon: Daemon) -> None:
     daemon.stop()
     daemon.start()
@@ -41,9 +33,9 @@ def is_warm(daemon: Daemon, model: str) -> bool:
 def test_the_current_version_is_in_memory_also_after_a_start(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model", shards=1)
     with cluster(tmp_path / "one", environment=allowed(f"file://{tmp_path}")) as made:
-        made.start(1, 1)
-        set_warm(made[1])
-        restart(made[1])
+        made.add("node-1", "rack-1").configure(warm="true", page_cache='"drop"')
+        made[1].start()
+        made[1].wait_ready()
         for version in (1, 2):
             made.drop(made.publish(model, "m", version), made[1])
             made.wait_complete("m", version, at=made[1], hosts=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +16,7 @@ from tests.e2e.toy import make_model
 
 
 def set_marks(daemon: Daemon, high: int, low: int) -> None:
-    text = daemon.config.read_text()
-    for key, value in (("high_watermark_percent", high), ("low_watermark_percent", low)):
-        text = re.sub(f"(?m)^#?{key} = .*", f"{key} = {value}", text)
-    daemon.config.write_text(text)
-    gossipd("reload", "--config", daemon.config)
+    daemon.configure(high_watermark_percent=str(high), low_watermark_percent=str(low))
 
 
 def alarm(daemon: Daemon) -> str:
