@@ -17,6 +17,7 @@ import pytest
 import gossipd
 import membership
 from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.reasons import _OF_CODES
 from membership.errors import MembershipError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,8 +41,8 @@ _PROMISED = """
     E_KEY_UNKNOWN E_LENGTH E_LIMIT E_MAY_NOT_CANCEL E_MAY_NOT_PUBLISH E_MEMBERSHIP E_MEMBERSHIP_PUBLISH
     E_MEMBERSHIP_RECORD E_MEMBERSHIP_SEAL E_MEMBERSHIP_SETTINGS E_MEMBERSHIP_WIRE E_MEMBER_ALIVE E_NAME
     E_NAME_CONFLICT E_NODE_SILENT E_NODE_UNREACHABLE E_NOT_ALLOWED E_NOT_A_TARGET E_NOT_DEPLOYED E_NOT_FOUND
-    E_NOT_HELD E_NOT_OWNER E_NOT_READY E_NOT_WHOLE E_NO_INDEX E_NO_REFLINK E_NO_SIGNING_KEY E_NO_SPACE E_OS E_OTHER
-    E_OUTPUT E_PARTIAL E_PATH_ABSOLUTE E_PATH_CHAR E_PATH_COLLISION E_PATH_COMPONENT E_PATH_LENGTH E_PATH_PREFIX
+    E_NOT_HELD E_NOT_OWNER E_NOT_READY E_NOT_WHOLE E_NO_INDEX E_NO_INODES E_NO_REFLINK E_NO_SIGNING_KEY E_NO_SPACE E_OS
+    E_OTHER E_OUTPUT E_PARTIAL E_PATH_ABSOLUTE E_PATH_CHAR E_PATH_COLLISION E_PATH_COMPONENT E_PATH_LENGTH E_PATH_PREFIX
     E_PATH_RESERVED E_PATH_SYMLINK E_PATH_UNICODE E_PEER_SILENT E_PEER_UNREACHABLE E_PIN_LIMIT E_POOL
     E_PROGRESS_FORMAT E_PROGRESS_TABLE E_QUEUE_FULL E_READ_SOCKET E_REFUSED E_RELAY_ENDED E_RELOAD E_RESTART_NEEDED
     E_ROLLBACK E_ROOT_HASH E_SCHEMA_VERSION E_SECRET E_SECURITY_CHECK E_SELF_CHECK E_SELF_CHECK_UNANSWERED
@@ -110,6 +111,18 @@ def test_an_error_has_a_stable_code_and_says_whose_fault_it_is_or_when_to_try_ag
     assert CODE.fullmatch(code)
     assert code in CODES
     assert isinstance(getattr(kind, "exit_code", ExitCode.OTHER), ExitCode)
+
+
+def test_every_code_that_gives_a_host_its_reason_is_given_by_something() -> None:
+    """As a constant outside the table of reasons."""
+    said = {
+        node.value
+        for path in _modules()
+        if path.name != "reasons.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {f"E_{name}" for name in _OF_CODES} <= said & CODES
 
 
 def test_a_sentence_is_the_code_and_one_line() -> None:

@@ -58,7 +58,7 @@ def _sockets_of(config: Path) -> tuple[Path, Path]:
     import tomllib  # most callers name a socket
 
     try:
-        tables = tomllib.loads(config.read_text())
+        tables = tomllib.loads(config.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read {config}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ table may be some seconds old after a crash; gossip brings the rest.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -39,6 +40,7 @@ from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
+from gossipd.store.disk.condition import room_words
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
 from gossipd.store.errors import StorePathError
@@ -270,4 +272,11 @@ class StateDirectory:
             with self._writing:  # two writers of one file would rename each other's unfinished one
                 write_new_file(self._disk, name, body, mode=0o600)
         except OSError as error:
-            raise StateWriteError(f"state/{name} cannot be written: {error.strerror}") from error
+            raise StateWriteError(f"state/{name} cannot be written: {error.strerror}{self._cure(error)}") from error
+
+    def _cure(self, error: OSError) -> str:
+        """The end of the sentence."""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with suppress(OSError):
+                return room_words(error, self._disk.space(), 0)
+        return "; make the file system writable" if error.errno == errno.EROFS else ""

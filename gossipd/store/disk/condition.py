@@ -23,12 +23,13 @@ from threading import Lock
 
 from gossipd.core.ids import DeploymentId
 from gossipd.runtime.ports import StoreWriteError
-from gossipd.store.disk.disk import Disk
+from gossipd.store.disk.disk import Disk, Space
 from gossipd.store.errors import NoSpaceError
 
 PROBE_INTERVAL_S = 1.0  # a full disk must go on within 10 s of being freed
 PROBE_INTERVAL_S_MAX = 60.0
 PROBE_BYTES = 4096
+_PLENTY_BYTES = 16 * 1024 * 1024  # more than a few chunks that came at once
 
 
 class StoreHealth(Enum):
@@ -64,6 +65,19 @@ _NAMES = {
 _OTHER = (StoreHealth.FAILING, "E_STORE_IO", "the disk failed")
 
 
+def room_words(error: OSError, space: Space, need_bytes: int) -> str:
+    """The end of a sentence about a disk that is full: of what."""
+    if error.errno == errno.EDQUOT:
+        return ": what is free on the file system is not this user's; raise the quota, or delete files"
+    if space.free_files == 0:
+        return ": no inode is left, so no file can be made; delete files, or make the file system with more inodes"
+    if space.free_bytes > need_bytes + _PLENTY_BYTES:
+        free = f"{space.free_bytes} bytes are free"
+        return f", though {free}: a quota on the directory is used up, or the file system's own books are full"
+    need = f"need {need_bytes} bytes, " if need_bytes else ""
+    return f": {need}{space.free_bytes} are free"
+
+
 class ConditionTracker:
     """Owner of the condition. Thread-safe; ``on_change`` is called without its lock."""
 
@@ -86,11 +100,13 @@ class ConditionTracker:
     def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
         """The kernel refused a write: set the condition. Returns the error to raise."""
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
-        free_bytes = self.free_bytes()
+        space = self._space()
+        if error.errno == errno.ENOSPC and space.free_files == 0:
+            code = "E_NO_INODES"
         detail = f" ({error.strerror or error}{', ' + path if path else ''})"
         if health is StoreHealth.FULL:
-            detail += f": need {need_bytes} bytes, {free_bytes} are free"
-        self._set(StoreCondition(health, code, words + detail, need_bytes, free_bytes), now)
+            detail += room_words(error, space, need_bytes)
+        self._set(StoreCondition(health, code, words + detail, need_bytes, space.free_bytes), now)
         return StoreWriteError(words + detail, code=code)
 
     def sync_failed(self, error: OSError, now: float, *, chunk_count: int) -> None:
@@ -146,7 +162,10 @@ class ConditionTracker:
 
     def free_bytes(self) -> int:
         """Free bytes of the file system; 0 when the kernel does not say."""
+        return self._space().free_bytes
+
+    def _space(self) -> Space:
         try:
-            return self._disk.space().free_bytes
+            return self._disk.space()
         except OSError:
-            return 0
+            return Space(0, 0)

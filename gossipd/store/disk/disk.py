@@ -28,10 +28,12 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Bytes of the file system: what we may still take, and its size."""
+    """Bytes of the file system: what we may still take, and its size. ``free_files``: how many more it can hold, None
+    where it does not count them."""
 
     free_bytes: int
     total_bytes: int
+    free_files: int | None = None
 
 
 class Disk(Protocol):

@@ -258,7 +258,8 @@ class PosixDisk:
 
     def space(self) -> Space:
         status = os.fstatvfs(self._root)
-        return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
+        free_files = status.f_favail if status.f_files else None
+        return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize, free_files)
 
     def memory_file(self) -> int:
         return os.memfd_create("gossipd-chunk", os.MFD_CLOEXEC)

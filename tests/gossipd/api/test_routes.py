@@ -524,7 +524,7 @@ async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path:
 
 
 def test_a_configuration_names_both_sockets_and_a_path_its_neighbour(tmp_path: Path) -> None:
-    (tmp_path / "gossipd.toml").write_text('[status]\nsocket = "a"\nread_socket = "b"\n')
+    (tmp_path / "gossipd.toml").write_bytes(b'\xef\xbb\xbf[status]\r\nsocket = "a"\nread_socket = "b"\n')
     assert find_sockets(None, str(tmp_path)) == (tmp_path / "a", tmp_path / "b")
     assert find_sockets("/run/x.sock", str(tmp_path)) == (Path("/run/x.sock"), Path("/run/gossipd-read.sock"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon import state_dir
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.history import Histories
 from gossipd.deployment.progress_record import HostState, Progress
@@ -126,6 +128,23 @@ def test_what_is_in_the_way_of_state_is_named_with_the_cure(tmp_path: Path, name
     with pytest.raises(StorePathError, match=rf"{path}.* move it away") as caught:
         StateDirectory(tmp_path / "state")
     assert caught.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EROFS, "make the file system writable"), (errno.EDQUOT, "raise the quota")]
+)
+def test_a_refused_write_says_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    state = StateDirectory(tmp_path / "state")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(state_dir, "write_new_file", refuse)
+    with pytest.raises(StateWriteError, match=rf"^state/boot cannot be written: refused.*{words}"):
+        state.next_boot(1.0)
+    state.close()
 
 
 def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:

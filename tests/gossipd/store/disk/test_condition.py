@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gossipd.core.ids import SOURCE
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import PROBE_INTERVAL_S_MAX, ConditionTracker, StoreCondition, StoreHealth
+from gossipd.store.disk.disk import Space
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
@@ -87,6 +90,26 @@ def test_a_refusal_is_named_told_once_and_healed_by_the_probe(number: int, code:
     host.store.upkeep.step()
     assert host.changes == [health, StoreHealth.OK]
     host.put(1)
+
+
+@pytest.mark.parametrize(
+    ("number", "space", "need_bytes", "words"),
+    [
+        (errno.ENOSPC, Space(5, 9), 7, r": need 7 bytes, 5 are free$"),
+        (errno.ENOSPC, Space(5, 9), 0, r": 5 are free$"),
+        (errno.ENOSPC, Space(1 << 30, 1 << 31, 0), 7, r": no inode is left, .*; delete files"),
+        (errno.ENOSPC, Space(1 << 30, 1 << 31, 9), 7, r", though 1073741824 bytes are free: a quota on the directory"),
+        (errno.EDQUOT, Space(1 << 30, 1 << 31, 9), 7, r"quota is used up .*; raise the quota, or delete files$"),
+    ],
+)
+def test_a_full_disk_is_told_with_what_it_is_full_of(number: int, space: Space, need_bytes: int, words: str) -> None:
+    disk = MemoryDisk()
+    disk.space = lambda: space  # type: ignore[method-assign]
+    tracker = ConditionTracker(disk, on_change=lambda condition: None)
+    tracker.refused(OSError(number, "refused"), 0.0, need_bytes=need_bytes)
+    assert re.search(words, tracker.condition.sentence)
+    reason = reason_of_code(tracker.condition.code, HostReason.DISK)
+    assert reason is (HostReason.NO_INODES if space.free_files == 0 else HostReason.NO_SPACE)
 
 
 def test_while_the_disk_refuses_a_put_does_not_touch_it() -> None:
