@@ -181,7 +181,7 @@ class DeploymentExchange:
 
     def is_between(self, peer: NodeId) -> bool:
         """Whether there is a subscription in either direction."""
-        return bool(self.subscriptions.of(peer) or self.subscribers.of(peer))
+        return self.subscriptions.has_any(peer) or self.subscribers.has_any(peer)
 
     def link_up(self, peer: NodeId, now: float) -> None:
         """Ask for everything, and tell everything again to a subscriber that may have missed some of it."""

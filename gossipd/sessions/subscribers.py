@@ -71,6 +71,10 @@ class SubscriberTable:
         """What ``peer`` listens to."""
         return tuple(self._by_peer.get(peer, ()))
 
+    def has_any(self, peer: NodeId) -> bool:
+        """True when ``peer`` listens to any deployment."""
+        return peer in self._by_peer
+
     def has(self, peer: NodeId, deployment: DeploymentId) -> bool:
         """True when ``peer`` listens to ``deployment``."""
         return deployment in self._by_peer.get(peer, ())

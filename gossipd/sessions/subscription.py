@@ -81,6 +81,10 @@ class SubscriptionTable:
         """The deployments that we listen to at ``peer``."""
         return tuple(self._by_peer.get(peer, ()))
 
+    def has_any(self, peer: NodeId) -> bool:
+        """True when we listen to any deployment at ``peer``."""
+        return peer in self._by_peer
+
     def hear_holdings(self, peer: NodeId, deployment: DeploymentId, stream: int, number: int) -> bool:
         """Holdings came; False when they were not asked for."""
         subscription = self._by_peer.get(peer, {}).get(deployment)

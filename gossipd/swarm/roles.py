@@ -166,6 +166,10 @@ class Roles:
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: tuple[tuple[NodeId, ...], ...] = ()  # of our own rack
+        self._rack_order: tuple[str, ...] = ()
+        self._rack_lines: tuple[tuple[str, ...], ...] = ((),) * BUCKETS  # of ``_rack_order``
+        self._drawn_of: tuple[object, ...] = ()
+        self._drawn: tuple[tuple[NodeId, ...], ...] = ()  # the readers' lines, of ``_drawn_of``
         self._firsts: dict[str, tuple[NodeId, ...]] = {}  # of every rack
         self._made_of: dict[str, _Rack] = {}
         self._folds = BUCKETS
@@ -201,6 +205,8 @@ class Roles:
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
         self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._settings.everyone_max
         self._draw_lines()
+        if (racks := tuple(self.racks)) != self._rack_order:
+            self._rack_order, self._rack_lines = racks, rack_lines(racks, self._salt)
         self.places = self._own_places()
         self.rack_places = self._own_rack_places()
         self.neighbours = self._neighbours(len(targets))
@@ -220,13 +226,17 @@ class Roles:
         """Compute the preference lists of source readers and of our own rack, and who is first in those of the others;
         what is known of unchanged racks is kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
-        drawn = _level_first(self.readers, self._behind, self._salt + b"readers", folds)
-        self.reader_lines = drawn * (BUCKETS // folds)
-        first = self._heads(drawn) if self.readers_are_first else {}
+        source_readers = frozenset(self.readers)
+        drawn_of = (self.readers, self._behind & source_readers, folds)
+        if drawn_of != self._drawn_of:
+            self._drawn_of = drawn_of
+            self._drawn = _level_first(self.readers, self._behind, self._salt + b"readers", folds)
+            self.reader_lines = self._drawn * (BUCKETS // folds)
+        first = self._heads(self._drawn) if self.readers_are_first else {}
         before, made_of = self._firsts, self._made_of
         self._firsts, self._made_of, self._lines = {}, {}, ()
         for rack, members in self.racks.items():
-            readers = tuple(node for node in members if node in self.readers)
+            readers = tuple(node for node in members if node in source_readers)
             own = tuple(head for node in readers for head in first.get(node, ()))
             behind = self._behind.intersection(members)
             key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt, behind)
@@ -254,7 +264,7 @@ class Roles:
     def _own_rack_places(self) -> list[int]:
         if self._own.rack not in self.racks:
             return [0] * BUCKETS
-        places = [line.index(self._own.rack) for line in rack_lines(tuple(self.racks), self._salt)]
+        places = [line.index(self._own.rack) for line in self._rack_lines]
         # An importer hears of a chunk from its neighbours on the ring only, so their places are what counts.
         heard, size = len(_ring_steps(len(self.racks))), len(self.racks)
         turns = min(heard + 1, _RACK_TURNS_MAX)
@@ -299,11 +309,10 @@ class Roles:
 
     def _ring_of_racks(self) -> set[NodeId]:
         found: set[NodeId] = set()
-        lines = rack_lines(tuple(self.racks), self._salt)
         for bucket, place in enumerate(self.places[: self._folds]):
             if place:
                 continue
-            ring = lines[bucket]
+            ring = self._rack_lines[bucket]
             at = ring.index(self._own.rack)
             for step in _ring_steps(len(ring)):
                 if (node := self.first_in_line(ring[(at + step) % len(ring)], bucket)) is not None:
