@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +62,7 @@ class AuditFile:
     """Appends to one log. ``head`` and ``records`` describe the part on the disk."""
 
     def __init__(self, path: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
-        self._path = path
+        self.path = path
         self._file_bytes_max = file_bytes_max
         self._files_max = files_max
         self.head = GENESIS
@@ -89,7 +91,7 @@ class AuditFile:
         self.head, self.records = head, seq
 
     def _write(self, data: bytes) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
             # A failed attempt may have left unacknowledged bytes.
             os.ftruncate(descriptor, self._size)
@@ -101,15 +103,18 @@ class AuditFile:
         finally:
             os.close(descriptor)
         if not self._has_durable_name:
-            _sync_directory(self._path.parent)
+            _sync_directory(self.path.parent)
             self._has_durable_name = True
         self._size = offset
 
     def _recover(self, at: str) -> None:
         """Find the end of the chain and cut off a partial line. Raises OSError, AuditError."""
-        content = _content(self._path)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(self.path.lstat().st_mode):  # a pipe would keep the thread for ever
+                raise AuditError(f"{self.path} is no file; move it away")
+        content = _content(self.path)
         whole = content[: content.rfind(b"\n") + 1]
-        last = _last_record(whole) or _last_record(_content(_numbered(self._path, 1)))
+        last = _last_record(whole) or _last_record(_content(_numbered(self.path, 1)))
         if last is not None:
             self.head, self.records = str(last["hash"]), int(last["seq"]) + 1
         self._size = len(whole)
@@ -119,9 +124,9 @@ class AuditFile:
 
     def _rotate(self) -> None:
         for number in range(self._files_max - 1, 0, -1):
-            older = self._path if number == 1 else _numbered(self._path, number - 1)
+            older = self.path if number == 1 else _numbered(self.path, number - 1)
             if older.exists():
-                older.replace(_numbered(self._path, number))
+                older.replace(_numbered(self.path, number))
         self._size = 0
         self._has_durable_name = False
 

@@ -141,7 +141,8 @@ class AuditLog:
             # At the stop the write is abandoned if the disk hangs; the next start cuts off a partial line.
             await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)
         except (OSError, GossipdError) as error:
-            words = error.sentence if isinstance(error, GossipdError) else f"E_AUDIT: {error.strerror}"
+            words = str(error) if isinstance(error, GossipdError) else f"{self._file.path}: {error.strerror}"
+            words += f"; records wait in memory, {QUEUE_MAX} at most"
             if words != self.trouble:
                 log.error("audit log cannot be written", reason=words)
             self.trouble = words

@@ -1,7 +1,7 @@
-"""Looks every second whether threads or connections have run out: the alarms ``E_THREADS`` and ``E_DOOR_FULL``.
+"""Looks every second whether threads or connections have run out, and whether the audit log is written: three alarms.
 
-What lives here: the alarms ``E_THREADS`` and ``E_DOOR_FULL``, and a record of each address that floods a port. What
-does not: the limits.
+What lives here: the alarms ``E_THREADS``, ``E_DOOR_FULL`` and ``E_AUDIT``, and a record of each address that floods a
+port. What does not: the limits, and writing the log (``audit.log``).
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class LimitsWatch:
 
     def look(self, now: float) -> None:
         """Compare with the last look."""
+        if trouble := self._alarms.audit.trouble:
+            self._alarms.ring("E_AUDIT", trouble)
+        else:
+            self._alarms.cured("E_AUDIT")
         for name, port in self._ports.items():
             if port.turned_away != self._turned_away[name]:
                 self._turned_away[name] = port.turned_away

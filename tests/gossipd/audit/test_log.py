@@ -274,6 +274,29 @@ async def test_a_stranger_cannot_fill_the_log_and_what_was_left_out_is_counted(
     assert events(path)[-1]["suppressed"] == 100_000 - SUBJECT_BURST
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory"])
+async def test_what_stands_in_the_logs_place_is_named_and_the_log_goes_on_without_it(
+    path: Path, autojump_clock: MockClock, kind: str
+) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("elsewhere")
+    else:
+        path.mkdir()
+    log = AuditLog(path)
+    async with trio.open_nursery() as nursery:
+        for number in range(QUEUE_MAX + 1):
+            log.record("published", number=number)
+        nursery.start_soon(log.run)
+        words = f"{path} is no file; move it away; records wait in memory, {QUEUE_MAX} at most"
+        assert await becomes(log, words)
+        path.rename(path.with_name("aside"))
+        assert await becomes(log, None)
+        nursery.cancel_scope.cancel()
+    assert verify_audit(path, head=log.head).problem is None
+
+
 async def test_a_disk_that_refuses_keeps_a_bounded_queue_and_goes_on_by_itself(
     path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +311,7 @@ async def test_a_disk_that_refuses_keeps_a_bounded_queue_and_goes_on_by_itself(
         for number in range(QUEUE_MAX + 7):
             log.record("published", number=number)
         nursery.start_soon(log.run)
-        assert await becomes(log, "E_AUDIT: Input/output error")
+        assert await becomes(log, f"{path}: Input/output error; records wait in memory, {QUEUE_MAX} at most")
         monkeypatch.setattr(os, "fsync", real)
         assert await becomes(log, None)
         nursery.cancel_scope.cancel()

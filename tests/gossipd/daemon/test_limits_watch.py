@@ -10,6 +10,8 @@ from gossipd.daemon.limits_watch import CROWDED_S, LimitsWatch
 
 
 class Recorded:
+    trouble: str | None = None
+
     def __init__(self) -> None:
         self.records: list[tuple[str, str, str]] = []
 
@@ -38,6 +40,19 @@ def test_the_alarm_names_the_port_and_ends_a_minute_after_the_last_connection() 
     watch.look(20.0 + CROWDED_S - 1)
     assert alarms.rows
     watch.look(20.0 + CROWDED_S)
+    assert not alarms.rows
+
+
+def test_an_audit_log_that_cannot_be_written_is_an_alarm_until_it_can() -> None:
+    audit = Recorded()
+    alarms = Alarms(cast(Any, audit))
+    watch = LimitsWatch(alarms, {})
+    audit.trouble = "audit.jsonl is no file"
+    watch.look(0.0)
+    watch.look(1.0)
+    assert [(row.code, row.sentence) for row in alarms.rows.values()] == [("E_AUDIT", "audit.jsonl is no file")]
+    audit.trouble = None
+    watch.look(2.0)
     assert not alarms.rows
 
 
