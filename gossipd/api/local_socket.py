@@ -79,7 +79,7 @@ def _refuse_if_taken(path: Path) -> None:
     except OSError as error:
         raise SocketPathError(f"cannot check {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(kind):
-        raise SocketPathError(f"{path} exists and is not a socket")
+        raise SocketPathError(f"{path} exists and is not a socket; move it away")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as name:
         answer = probe.connect_ex(name)
     if answer not in (errno.ECONNREFUSED, errno.ENOENT):

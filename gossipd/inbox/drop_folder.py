@@ -46,6 +46,12 @@ _COPIES_MAX = 10_000  # names to try when one is taken
 _NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
 
 
+_CURES = {
+    errno.ENOENT: "; make it (mode 0750), or change store.inbox",
+    errno.ENOTDIR: ", or a link to one, which is not followed; move it away, or change store.inbox",
+}
+
+
 class DropError(LocalError):
     """The file in the inbox is no manifest file. ``code`` is ``E_WATCH_...``. Fault: the user who dropped it. State:
     nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest.
@@ -179,8 +185,7 @@ class DropFolder:
         except OSError as error:
             if error.errno in _HOST_TROUBLES:
                 raise
-            cure = "; make it (mode 0750), or change store.inbox" if error.errno == errno.ENOENT else ""
-            words = f"the inbox {path}: {error.strerror}{cure}"
+            words = f"the inbox {path}: {error.strerror}{_CURES.get(error.errno or 0, '')}"
             raise DropError(words, code="E_WATCH_DIRECTORY") from None
         try:
             yield descriptor

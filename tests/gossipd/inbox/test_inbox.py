@@ -496,7 +496,9 @@ async def test_a_folder_that_others_have_put_there_is_not_written_to(
     await world.pass_time(20)
     assert len(world.judge.offers) == 1
     assert world.names() == sorted([name, "x"])
-    assert (world.inbox.statistics.trouble or "").startswith(f"E_WATCH_DIRECTORY: the inbox {world.folder / name}: ")
+    trouble = world.inbox.statistics.trouble or ""
+    assert trouble.startswith(f"E_WATCH_DIRECTORY: the inbox {world.folder / name}: ")
+    assert ("move it away" in trouble) == (make is not make_shared)
     assert not list((world.folder.parent / "precious").glob("*"))
     (world.folder / name).rename(world.folder / ".away")
     await world.pass_time(6)
