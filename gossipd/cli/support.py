@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import resource
+import subprocess
 import sys
 import tarfile
 import time
@@ -28,7 +29,10 @@ from gossipd.cli.options import echo_json, examples
 from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
 
-AUDIT_LINES, TEXT_BYTES_MAX = 2000, 4 << 20  # of each part; ten parts stay under 20 MiB by far, packed
+AUDIT_LINES, LOG_LINES = 2000, 5000
+TEXT_BYTES_MAX = 4 << 20  # of each part; eleven parts stay under 20 MiB by far, packed
+UNIT, UNIT_ENVIRONMENT = "gossipd", Path("/etc/gossipd/env")  # as the unit of ``gossipd assets unit`` has them
+JOURNAL_S_MAX = 20.0
 _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
                  "GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE")  # fmt: skip
 
@@ -36,16 +40,20 @@ _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "
 @click.command(epilog=examples("gossipd support --config /var/lib/gossipd/gossipd.toml --out support.tar.gz"))
 @click.option("--config", "config_file", default="gossipd.toml", metavar="FILE", help="This host's configuration.")
 @click.option("--out", required=True, metavar="FILE", help="The archive to write; must not be there.")
+@click.option(
+    "--log", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The daemon's log. Default: the last 5,000 lines of the journal of the unit gossipd.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def support(*, config_file: str, out: str, as_json: bool) -> int:
-    """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, audit log, versions.
+def support(*, config_file: str, out: str, log: Path | None, as_json: bool) -> int:
+    """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, log, audit log, versions.
 
-    Keys, tokens and credentials of this host and of this command's environment are taken out, every piece of eight
-    characters of one. Run it as the daemon's user, or as root. The log is not in it: add `journalctl -u gossipd`.
+    Keys, tokens and credentials of this host, of the daemon's unit and of this command's environment are taken out,
+    every piece of eight characters of one. Run it as root, or as the daemon's user, who may read the journal perhaps.
     """
     file = Path(config_file).absolute()
     file = file / "gossipd.toml" if file.is_dir() else file
-    secrets, parts = secrets_of_host(file, os.environ), gather(file)
+    secrets, parts = secrets_of_host(file, {**unit_environment(UNIT_ENVIRONMENT), **os.environ}), gather(file, log)
     written = write_bundle(Path(out), parts, Redactor(secrets))
     if as_json:
         echo_json({"schema_version": 1, "file": out, "parts": written})
@@ -66,8 +74,18 @@ def secrets_of_host(config_file: Path, environment: Mapping[str, str]) -> list[s
     return found
 
 
-def gather(config_file: Path) -> dict[str, str]:
-    """Text by name. A part that cannot be had is a sentence that says why."""
+def unit_environment(file: Path) -> dict[str, str]:
+    """What the unit gives the daemon, which this command need not have; empty where it cannot be read."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.strip().partition("=") for line in lines if not line.lstrip().startswith(("#", ";")))
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
+
+
+def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:
+    """Text by name. A part that cannot be had is a sentence that says why. ``log``: instead of the journal."""
     path, questions = find_sockets(None, str(config_file)) if config_file.is_file() else find_sockets(None, None)
     client = StatusClient(path, questions=questions)
     return {
@@ -79,7 +97,8 @@ def gather(config_file: Path) -> dict[str, str]:
         "why.json": _try(lambda: _causes(client.status())),
         "doctor.json": _try(lambda: _checks(config_file, client)),
         "gossipd.toml": _try(lambda: config_file.read_text(errors="replace")),
-        "audit.jsonl": _try(lambda: _tail(config_file.parent / "audit.jsonl")),
+        "log.txt": _try(_journal if log is None else lambda: _tail(log, LOG_LINES)),
+        "audit.jsonl": _try(lambda: _tail(config_file.parent / "audit.jsonl", AUDIT_LINES)),
         "host.json": _try(_host),
     }
 
@@ -87,7 +106,7 @@ def gather(config_file: Path) -> dict[str, str]:
 def _try(read: Callable[[], str]) -> str:
     try:
         return read()
-    except (GossipdError, OSError) as error:
+    except (GossipdError, OSError, subprocess.SubprocessError) as error:
         return f"not to be had: {error}\n"
 
 
@@ -110,9 +129,15 @@ def _checks(config_file: Path, client: StatusClient) -> str:
     return _text([{"code": check.code, "verdict": one.verdict.value, "evidence": one.evidence} for check, one in found])
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, count: int) -> str:
     with path.open(errors="replace") as lines:
-        return "".join(deque(lines, maxlen=AUDIT_LINES))
+        return "".join(deque(lines, maxlen=count))
+
+
+def _journal() -> str:
+    words = ["journalctl", "--unit", UNIT, "--lines", str(LOG_LINES), "--no-pager", "--output", "short-iso"]
+    done = subprocess.run(words, capture_output=True, timeout=JOURNAL_S_MAX, check=True)
+    return done.stdout.decode(errors="replace") or f"no lines of the unit {UNIT}\n"
 
 
 def _host() -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossipd.cli.main import main
-from gossipd.cli.support import secrets_of_host, write_bundle
+from gossipd.cli.support import gather, secrets_of_host, unit_environment, write_bundle
 from gossipd.diagnosis.redaction import PIECE, Redactor, secrets_of_environment
 from tests.e2e.cluster import set_up
 from tests.gossipd.api.fake_daemon import FakeDaemon
@@ -53,6 +53,16 @@ def test_no_piece_of_a_planted_secret_is_in_the_archive(secrets: list[str], arou
                 assert not any(piece in text for text in told.values())
 
 
+def test_secrets_of_the_unit_are_no_more_in_it_than_those_of_this_shell(tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(
+        '# S3\nAWS_SECRET_ACCESS_KEY="unit secret of ours"\n\nHTTPS_PROXY=http://proxy:3128\n'
+    )
+    environment = unit_environment(tmp_path / "env")
+    assert environment["HTTPS_PROXY"] == "http://proxy:3128"
+    assert secrets_of_host(tmp_path / "gossipd.toml", environment) == ["unit secret of ours"]
+    assert unit_environment(tmp_path / "none") == {}
+
+
 def test_addresses_lose_their_credentials_and_the_rest_is_kept(tmp_path: Path) -> None:
     text = "https://me:hunter2hunter2@host/a?X-Amz-Signature=abcdefabcdef and gpu-h100-dc1-r1-n07"
     write_bundle(tmp_path / "out", {"a": text}, Redactor([]))
@@ -80,6 +90,9 @@ def test_a_bundle_of_a_real_host_has_every_part_and_none_of_its_keys(
     home = tmp_path / "h"
     set_up("init", home, "--name", "h", "--rack", "r", "--bind", "127.0.0.1", "--port", "7946")
     (home / "audit.jsonl").write_text('{"event": "x", "reason": "hf_SomeTokenOfSomebody"}\n')
+    (tmp_path / "journalctl").write_text('#!/bin/sh\necho "ready, $*"\necho "with hf_SomeTokenOfSomebody"\n')
+    (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with running(home / "gossipd.sock", FakeDaemon()):
         assert main(["support", "--config", str(home), "--out", str(tmp_path / "s.tar.gz")]) == 0
     told = contents(tmp_path / "s.tar.gz")
@@ -87,9 +100,22 @@ def test_a_bundle_of_a_real_host_has_every_part_and_none_of_its_keys(
     assert "gossipd_members" in told["metrics.txt"]
     assert "all_busy" in told["why.json"]
     assert "config" in told["doctor.json"]
+    assert told["log.txt"].startswith("ready, --unit gossipd --lines 5000 ")
     assert not any("SomeToken" in text for text in told.values())
     for key in home.glob("*.key"):
         for word in key.read_text().split():
             assert len(word) < 32 or not any(word in text for text in told.values())
     assert (tmp_path / "s.tar.gz").stat().st_mode & 0o777 == 0o600
     assert main(["support", "--config", str(home), "--out", str(tmp_path / "s.tar.gz")]) == 1
+
+
+def test_a_log_may_be_a_file_and_one_that_cannot_be_had_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "log").write_text("".join(f"line {number}\n" for number in range(6000)))
+    assert gather(tmp_path / "gossipd.toml", tmp_path / "log")["log.txt"].startswith("line 1000\n")
+    for script in ("exit 1", "printf ''"):
+        (tmp_path / "journalctl").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "journalctl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        assert gather(tmp_path / "gossipd.toml")["log.txt"].startswith(("not to be had: ", "no lines of the unit"))
