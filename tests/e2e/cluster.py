@@ -31,6 +31,21 @@ LOOK_S = 0.05
 PATIENCE_S = 180.0  # two cores that run eight daemons and the test, beside other work; a good run needs seconds
 
 
+PROGRAM = ("-m", "gossipd")
+_fork_server: ContextVar[ForkServer | None] = ContextVar("fork server", default=None)
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Daemons and commands of the block are forked, and need no second of imports. Not for what is measured."""
+    with fork_server() as server:
+        before = _fork_server.set(server)
+        try:
+            yield
+        finally:
+            _fork_server.reset(before)
+
+
 def until(what: str, condition: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
     """The first true value of ``condition``."""
     deadline = time.monotonic() + patience_s
@@ -45,10 +60,14 @@ def until(what: str, condition: Callable[[], Any], *, patience_s: float = PATIEN
 def gossipd(
     *words: str | Path, check: bool = True, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One command, as a user runs it."""
-    command = [sys.executable, "-m", "gossipd", *map(str, words)]
-    environment = {**os.environ, **(env or {})}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    """One command, as a user runs it; in ``forking``, forked."""
+    command, environment = [str(word) for word in words], {**os.environ, **(env or {})}
+    server = _fork_server.get()
+    if server is not None:
+        done = server.run(command, environment=environment, timeout_s=PATIENCE_S)
+    else:
+        command = [sys.executable, "-m", "gossipd", *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -58,21 +77,6 @@ def set_up(*words: str | Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as out:
         code = main([str(word) for word in words])
     assert code == 0, f"{words}: {code}\n{out.getvalue()}"
-
-
-PROGRAM = ("-m", "gossipd")
-_fork_server: ContextVar[ForkServer | None] = ContextVar("fork server", default=None)
-
-
-@contextmanager
-def forking() -> Iterator[None]:
-    """Daemons that start in the block are forked, and need no second of imports each. Not for what is measured."""
-    with fork_server() as server:
-        before = _fork_server.set(server)
-        try:
-            yield
-        finally:
-            _fork_server.reset(before)
 
 
 class Daemon:
@@ -106,7 +110,7 @@ class Daemon:
         server = _fork_server.get() if program is None and "LD_PRELOAD" not in environment else None
         with (self.home / "log").open("ab") as log:
             if server is not None:
-                self.process = server.start(words, environment=environment, log=log.fileno())
+                self.process = server.start(words, environment=environment, out=log.fileno(), err=log.fileno())
             else:
                 command = [sys.executable, *(program or PROGRAM), *words]
                 self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)

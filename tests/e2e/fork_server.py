@@ -1,6 +1,6 @@
-"""Daemons without the second of imports that each would begin with: forked from one process that has done them.
+"""Daemons and commands without the imports that each would begin with: forked from one process that has done them.
 
-What lives here: that process, and the daemons as children of this one. What does not: what a daemon is given
+What lives here: that process, and what it forks as children of this one. What does not: what a daemon is given
 (``cluster``). A forked daemon is a process like any other, with its own arguments, environment and log; that the
 command starts by itself is shown where ``Daemon.start`` is told the program.
 
@@ -19,6 +19,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,19 +83,37 @@ class ForkServer:
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
+        self._lock = threading.Lock()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
 
-    def start(self, words: Sequence[str], *, environment: Mapping[str, str], log: int) -> ForkedProcess:
-        """``gossipd`` with these words and this environment; what it prints goes to the descriptor ``log``."""
+    def start(self, words: Sequence[str], *, environment: Mapping[str, str], out: int, err: int) -> ForkedProcess:
+        """``gossipd`` with these words and this environment; ``out`` and ``err`` are descriptors."""
         request = json.dumps({"words": list(words), "environment": dict(environment), "directory": str(Path.cwd())})
-        assert self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-        try:
-            socket.send_fds(self._server, [request.encode()], [log])
-            answer = self._server.recv(64)
-        finally:
-            self._prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        with self._lock:
+            assert self._prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+            try:
+                socket.send_fds(self._server, [request.encode()], [out, err])
+                answer = self._server.recv(64)
+            finally:
+                self._prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         assert answer, "the server has ended"
         return ForkedProcess(int(answer))
+
+    def run(
+        self, words: Sequence[str], *, environment: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """The same to its end, as ``subprocess.run`` does with a command."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            process = self.start(words, environment=environment, out=out.fileno(), err=err.fileno())
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
 
 
 @contextmanager
@@ -118,15 +138,16 @@ def main(descriptor: int) -> int:
     _import_all()
     with socket.socket(fileno=descriptor) as client:
         while True:
-            message, logs, _, _ = socket.recv_fds(client, _REQUEST_BYTES_MAX, 1)
+            message, printed, _, _ = socket.recv_fds(client, _REQUEST_BYTES_MAX, 2)
             if not message:
                 return 0
             daemon = _fork_orphan()
             if daemon == 0:
                 break
-            os.close(logs[0])
+            for one in printed:
+                os.close(one)
             client.send(str(daemon).encode())
-    return gossipd_main(_become(json.loads(message), logs[0]))
+    return gossipd_main(_become(json.loads(message), printed))
 
 
 def _import_all() -> None:
@@ -155,11 +176,11 @@ def _fork_orphan() -> int:
     return orphan
 
 
-def _become(request: dict[str, Any], log: int) -> list[str]:
+def _become(request: dict[str, Any], printed: Sequence[int]) -> list[str]:
     """Take over what ``exec`` would have set; the command's words."""
-    for descriptor in (1, 2):
-        os.dup2(log, descriptor)
-    os.close(log)
+    for at, descriptor in enumerate(printed, 1):
+        os.dup2(descriptor, at)
+        os.close(descriptor)
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
