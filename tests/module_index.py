@@ -37,9 +37,20 @@ def _modules() -> Iterator[Path]:
 
 
 def _folder(folder: Path, modules: list[Path]) -> str:
-    rows = [f"- `{path.name}`: {_sentence(path)}{_defines(path)}" for path in modules if path.name != "__init__.py"]
+    rows = {path.stem: f"- `{path.name}`: {_sentence(path)}{_defines(path)}" for path in modules}
+    rows.pop("__init__", None)
+    groups = [(f"**{title}**", [rows.pop(name) for name in names if name in rows]) for title, names in _map(folder)]
+    blocks = [("", list(rows.values())), *groups]
     about = _sentence(folder / "__init__.py")
-    return "\n".join([f"## {folder.relative_to(ROOT)}", "", *([about, ""] if about else []), *rows, ""])
+    shown = ["\n\n".join(filter(None, [title, "\n".join(lines)])) for title, lines in blocks if lines]
+    return "\n\n".join([f"## {folder.relative_to(ROOT)}", *([about] if about else []), *shown]) + "\n"
+
+
+def _map(folder: Path) -> list[tuple[str, list[str]]]:
+    """The map in a folder's docstring, where it has one: bullets of a title, a colon, and names of modules."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    bullets = re.findall(r"^\* ([A-Z][^`:\n]*): (.*(?:\n  .*)*)", text, re.MULTILINE)
+    return [(title, re.findall(r"``(\w+)``", names)) for title, names in bullets]
 
 
 def _sentence(path: Path) -> str:

@@ -1,8 +1,20 @@
 """The daemon: the brains wired to what moves bytes. Nothing here decides what a brain decides.
 
-``main`` handles signals and the exit code, ``app`` opens everything in order and nests its life, ``planner_driver``
-owns the planner, ``planner_executor`` turns its commands into work. ``deployment_driver`` and ``deployment_executor``
-do both for the deployment brain, ``cluster_roster`` tells it who belongs, ``triggers`` passes trigger requests on to
-it. ``status_view`` and ``admin_operations`` answer the local socket, ``state_dir`` is what is kept on disk besides
-chunks, ``membership_host`` and ``member_directory`` are what this host says to membership and hears from it.
+* Beginning and end: ``main`` (signals, exit codes), ``app`` (everything opened in order), ``self_checks``,
+  ``leftovers`` (what the last run left), ``systemd``; ``alarms`` (also of bugs that stop the daemon)
+* The planner: ``planner_driver`` (its turns), ``planner_executor`` (its commands), ``swarm_actions`` (deployments that
+  open and close), ``rechecks`` (chunks read back), ``chunk_access`` (the store, for peers and sources), ``data_plane``
+  (all that holds bytes), ``store_events``
+* The deployment brain: ``deployment_driver``, ``deployment_executor``, ``manifest_judging`` (in a thread),
+  ``cluster_roster`` (who belongs), ``triggers``, ``budget_check``, ``budget_orders``, ``rack_copies`` and
+  ``copies_watch`` (copies that a rack keeps)
+* Membership: ``membership_host`` (the brain and what is published), ``member_directory`` (the members),
+  ``member_events`` (who hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster),
+  ``identity_watch`` and ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
+* What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``
+* The control plane's questions: ``control_delegate``
+* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``limits_schedule``; ``limits_watch``
+* The local sockets: ``status_view`` (answers), ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
+* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``hooks`` and ``hook_queue``, ``hub_links``
+* The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full)
 """

@@ -1,4 +1,4 @@
-"""What a daemon keeps on disk besides chunks: boot number, register, roster, progress, manifests.
+"""What a daemon keeps on disk besides chunks: boot number, statements, roster, progress, manifests.
 
 What lives here: names, sizes and formats of these files. What does not: renames and syncs (``store.disk.posix_disk``).
 

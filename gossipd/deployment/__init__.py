@@ -1,9 +1,15 @@
 """The deployment brain: what is said about deployments, and how far each is on this host. Pure.
 
-What lives here: signed statements and their store, progress records and their table, a deployment's life. What does
-not: the choice of chunks (``swarm``), and files (``store``, ``daemon``).
+* The brain: ``brain`` passes each event to the part that it concerns, ``events`` and ``commands``, ``context`` (what
+  all parts share)
+* One host's deployments: ``deployment_table``, ``deployment_steps`` (the steps of one), ``states`` (their tables),
+  ``deployment_record``, ``pull_turns`` and ``manifest_holders`` (whom a manifest is asked of), ``current_versions``
+* What is said: ``statement``, ``statement_store`` (what is believed), ``statement_rules``, ``statement_file``,
+  ``unproven`` (before the manifest is here), ``dissemination`` (between hosts), ``orders`` (of operators)
+* How far hosts are: ``progress_record``, ``signed_progress``, ``progress_table``, ``counters``, ``history``,
+  ``cluster_clock``
+* Versions that go: ``supersession``, ``eviction_plan``; copies that come again: ``lost_copies``
+* Reading of storage: ``source_budget``, ``ordered_budgets``, ``followed_budgets``, ``signed_budget``
 
-``brain`` passes each event to the part that it concerns: ``dissemination`` (statements between hosts), ``orders`` (what
-operators order) or ``deployment_table`` (the table of deployments; ``deployment_steps`` has the steps of one,
-``states`` their tables).
+What does not live here: the choice of chunks (``swarm``), and files (``store``, ``daemon``).
 """

@@ -6,8 +6,8 @@ it:
 * ``disk``: ``syscalls`` (kernel calls that Python lacks), ``disk`` (the port at which tests inject faults),
   ``posix_disk`` (the real disk behind the port), ``handles`` (open files), ``whole_sync`` (syncs of the file system),
   ``condition`` (whether the disk takes writes), ``file_system`` (which file systems can hold a store);
-* ``journal``: ``journal`` (the format), ``ledger`` (the journal as a file), ``bits`` (sets of chunks), ``windows`` (the
-  order of writes), ``claims`` (taking claims back), ``recovery`` (what a start makes of the disk);
+* ``journal``: ``journal`` (the format), ``ledger`` (the journal as a file), ``windows`` (the order of
+  writes), ``claims`` (taking claims back), ``recovery`` (what a start makes of the disk);
 * ``models``: ``layout`` (all paths), ``catalogue`` (what is on the disk), ``context`` (what all parts share),
   ``replica`` (the books of one model), ``models`` (the open ones), ``name_syncs`` (durable directories),
   ``publishing``, ``reading``, ``reuse`` (copies from other versions), ``repair``, ``scrub``, ``upkeep`` and
