@@ -1,6 +1,9 @@
-"""Publishing: find the files, hash every chunk on all cores, sign the result.
+"""Publishing: find the files, hash every chunk on all cores, sign the result. Nothing here talks to a daemon.
 
-``selection`` chooses files; ``tree`` finds them on a disk and ``bucket`` in object storage; ``extents`` divides the
-work, ``hashing`` does it in threads, ``file_reading`` and ``bucket`` read; ``publisher`` runs all steps; ``output``
-writes the manifest; ``errors`` names the failures. Nothing here talks to a daemon.
+* All steps: ``publisher``, ``output`` (writes the manifest), ``inspection`` (what looks wrong), ``errors``
+* Files on a disk: ``selection``, ``tree``, ``empty_directories``, ``file_reading``
+* Files elsewhere: ``bucket``, ``odd_keys``, ``hub_listing``
+* Chunks and hashes: ``extents`` (the work's parts), ``hashing``, ``safetensors_header``, ``tensor_borders``
+* For jobs: ``permits`` (who may), ``next_version``, ``adoption`` (whose files), ``shard_hashing``, ``git_facts``
+* Steps of a training run: ``step_listing``, ``step_watch``
 """

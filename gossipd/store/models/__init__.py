@@ -1,1 +1,9 @@
-"""Copies of models on this disk: found, recovered, published, scrubbed, removed."""
+"""Copies of models on this disk: found, recovered, published, scrubbed, removed.
+
+* What all parts share: ``context``, ``layout`` (all paths), ``replica`` (one model in memory), ``models`` (the open
+  ones)
+* Where bytes lie: ``placement``, ``reading``, ``reuse`` (copies of other versions), ``part_note`` and ``showing`` (a
+  part)
+* The life of a copy: ``catalogue`` (what is found), ``publishing``, ``name_syncs``, ``repair``, ``eviction``, ``pins``
+* In the background: ``background`` (the threads), ``upkeep`` (what is due), ``scrub``, ``warming``
+"""
