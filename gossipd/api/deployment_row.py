@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import CuredBy, HostReason
@@ -193,8 +195,10 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     shown = HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=round(row.age_s(now), 1),
         reason=reason.value, subject=subject, file=file, reason_s=_reason_s(row, reason, now),
-        current=progress.current, want=progress.want, **_of_a_part(row, chunks, facts),
+        current=progress.current, want=progress.want,
     )  # fmt: skip
+    if progress.chunks_wanted:
+        shown = msgspec.structs.replace(shown, **_of_a_part(row, chunks, facts))
     return _Told(shown, state, reason)
 
 
@@ -216,8 +220,6 @@ def _reason_s(row: HostProgress | None, reason: HostReason, now: float) -> float
 
 def _of_a_part(row: HostProgress, chunks: int, facts: DeploymentFacts) -> dict[str, int]:
     """Figures of a host that wants a part. Bytes on the way are in proportion to chunks, exact for none and all."""
-    if not row.progress.chunks_wanted:
-        return {}
     wanted, told = bytes_wanted(row.progress, facts.bytes_total), row.progress.chunks_wanted
     return {
         "chunks_wanted": told, "bytes_wanted": wanted, "bytes_verified": verified_bytes(chunks, told, wanted)
