@@ -74,9 +74,14 @@ class NotFoundError(LocalError):
 
 
 class QueueFullError(LocalError):
-    """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later."""
+    """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later.
+    ``code_of_exit``: of a command that ends with it."""
 
     code = "E_QUEUE_FULL"
+
+    def __init__(self, message: str, *, code: str | None = None, code_of_exit: ExitCode = ExitCode.OTHER) -> None:
+        super().__init__(message, code=code)
+        self.code_of_exit = code_of_exit
 
 
 class CheckUnansweredError(LocalError):

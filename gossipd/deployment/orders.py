@@ -93,7 +93,7 @@ class Orders:
         except QueueFullError:
             raise
         except GossipdError as error:  # the disk: it is worth asking again
-            raise QueueFullError(str(error), code=error.code) from error
+            raise QueueFullError(str(error), code=error.code, code_of_exit=error.exit_code) from error
         self._context.audit(
             "manifest accepted", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
             signer=key_id(manifest.signer).hex(), epoch=statement.epoch,

@@ -17,7 +17,7 @@ import trio.testing
 
 from gossipd.api.ports import Done
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.errors import QueueFullError
+from gossipd.core.errors import ExitCode, QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
@@ -402,7 +402,7 @@ async def test_refusals_are_raised_to_the_inbox(tmp_path: Path, monkeypatch: pyt
         with monkeypatch.context() as broken, pytest.raises(QueueFullError) as caught:
             broken.setattr(node.state, "keep_register", refuses)
             await node.driver.offer(ONE.manifest.envelope, "one.manifest")
-        assert caught.value.code == "E_STATE_WRITE"
+        assert (caught.value.code, caught.value.code_of_exit) == ("E_STATE_WRITE", ExitCode.DISK)
         assert node.swarm.told == []
         await node.driver.offer(ONE.manifest.envelope, "one.manifest")
         assert [one.epoch for one in node.swarm.told] == [1]
