@@ -151,6 +151,12 @@ class EventStore:
             self._drop(key)
             self._node.changed_s = now
 
+    def drop_progress(self, writer: NodeId) -> None:
+        """Of a member that is off the roster: it is passed on no more, and takes no room."""
+        for key in self._progress_of.pop(writer, ()):
+            del self._progress[key]
+            self._node.rumours.classes[PROGRESS].discard(key)
+
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
         """Bucket, row id and mark of every statement."""
         for row in self._statements.values():

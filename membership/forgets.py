@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from membership import wire
 from membership.errors import WireError
+from membership.event_store import EventStore
 from membership.events import MemberForgotten
 from membership.judge import Judge
 from membership.member import Address, Handle, MemberState, NodeId
@@ -44,8 +45,9 @@ class _Forget(NamedTuple):
 class Forgets:
     """One per brain."""
 
-    def __init__(self, node: MembershipNode, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge, event_store: EventStore) -> None:
         self._node = node
+        self._event_store = event_store
         self._roster = node.roster
         self._judge = judge
         self._waiting: dict[Handle, _Forget] = {}  # for our own verdict, oldest first
@@ -120,6 +122,7 @@ class Forgets:
         self._judge.drop_suspicion(handle)
         self._roster.remove(handle)
         self._node.asked.discard(handle)
+        self._event_store.drop_progress(claim.node)
         self.tombstones.add(handle, claim.record.boot, now)
         self._node.tell(MemberForgotten(claim.node, claim.record.name))
 

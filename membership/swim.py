@@ -72,9 +72,9 @@ class Swim:
         )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
-        self._forgets = Forgets(node, self._judge)
-        self._record_merger = RecordMerger(node, self._judge, self._forgets)
         self._event_store = EventStore(node)
+        self._forgets = Forgets(node, self._judge, self._event_store)
+        self._record_merger = RecordMerger(node, self._judge, self._forgets)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from membership import wire
+from membership.events import PayloadKind
 from membership.member import MemberState
 from membership.node import FORGET_LABEL
 from membership.record import sign_record
@@ -294,3 +295,17 @@ def test_who_speaks_of_a_forgotten_member_is_told_at_once() -> None:
     cluster.run(cluster.now + 0.01)
     assert not knows(cluster, AWAY)
     assert not knows(cluster, 0)
+
+
+def test_the_progress_of_a_forgotten_member_takes_no_room() -> None:
+    cluster = settled()
+    for number in range(40):
+        key = cluster.hosts[GONE].node + number.to_bytes(8)
+        cluster.swim(GONE).publish(PayloadKind.PROGRESS, key, 1, b"half", cluster.now)
+    cluster._flush(GONE)
+    cluster.run(cluster.now + 5.0)
+    assert cluster.swim(TELLER).statistics()["events_kept"] == 40
+    cluster.crash(GONE)
+    cluster.run(cluster.now + 20.0)
+    forget(cluster)
+    assert cluster.swim(TELLER).statistics()["events_kept"] == 0
