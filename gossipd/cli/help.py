@@ -1,7 +1,7 @@
 """``gossipd help [TOPIC]``: the manual, which ships with the program so that a cluster without internet has it.
 
-What lives here: finding the pages and printing one. What does not: the pages (``gossipd/manual``), and the options of
-commands (``gossipd COMMAND --help``).
+What lives here: finding the pages and printing one. What does not: the pages (``gossipd/manual``), what they say of one
+word (``manual_entries``), and the options of commands (``gossipd COMMAND --help``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from importlib.resources import files
 
 import click
 
+from gossipd.cli.manual_entries import entry, settings_page
 from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 
@@ -19,24 +20,34 @@ TOPICS = (
     "install", "operations", "runbook", "reasons", "training", "upgrade", "architecture", "modules", "security",
     "protocol", "decisions", "glossary",
 )  # fmt: skip
+SETTINGS = "settings"  # a page that is made from their descriptions
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
 
-@click.command("help", epilog=examples("gossipd help", "gossipd help operations", "gossipd help security | less"))
+@click.command(
+    "help",
+    epilog=examples("gossipd help", "gossipd help operations", "gossipd help E_WATERMARK", "gossipd help no_space"),
+)
 @click.argument("topic", required=False)
 def manual(topic: str | None) -> None:
-    """Print a page of the manual; without TOPIC, say which pages there are.
+    """Print a page of the manual, or what it says of one alarm, alert, reason or setting; without TOPIC, say which
+    pages there are.
 
     On a terminal the page is formatted; in a pipe it is the Markdown text as it was written.
     """
     if topic is None:
-        rows = [(name, page(name).splitlines()[0].removeprefix("# ")) for name in TOPICS]
+        rows = [(name, page(name).splitlines()[0].removeprefix("# ")) for name in (*TOPICS, SETTINGS)]
         click.echo("\n".join(table(("TOPIC", "WHAT IT SAYS"), rows)))
-        click.echo("\nread one with: gossipd help TOPIC")
+        click.echo(
+            "\nread one with: gossipd help TOPIC; of an alarm, alert, reason or setting: gossipd help E_WATERMARK"
+        )
         return
-    if topic not in TOPICS:
-        raise UsageError(f"the manual has no topic {topic!r}; it has {', '.join(TOPICS)}")
-    text = page(topic)
+    text = page(topic) if topic in (*TOPICS, SETTINGS) else entry(topic, page)
+    if text is None:
+        raise UsageError(
+            f"the manual has no topic {topic!r}; it has {', '.join((*TOPICS, SETTINGS))}, and each alarm, alert, "
+            "reason and setting by its name"
+        )
     if sys.stdout.isatty():
         _show(text)
     else:
@@ -44,7 +55,9 @@ def manual(topic: str | None) -> None:
 
 
 def page(topic: str) -> str:
-    """The Markdown text of one of ``TOPICS``, from the installed package."""
+    """The Markdown text of one of ``TOPICS``, from the installed package, or of ``SETTINGS``."""
+    if topic == SETTINGS:
+        return settings_page()
     return (files("gossipd") / "manual" / f"{topic}.md").read_text(encoding="utf-8")
 
 

@@ -39,15 +39,20 @@ def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
-    kind = cast(kinds.SettingKind, item.metadata["kind"])
-    comment = str(item.metadata["comment"]).replace("\n", " ")
-    default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
-    wanted = f"{kind.wanted[:1].upper()}{kind.wanted[1:]}."
-    notes = [comment, wanted, default, "(reload)" if item.metadata["reload"] else ""]
+    *words, is_reloaded = described(item)
+    notes = [*words, "(reload)" if is_reloaded else ""]
     lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
     assignment = f"{item.name} = {shown(item, given.get(item.name, item.default))}"
     lines.append(assignment if item.name in given else f"#{assignment}")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def described(item: Field[Any]) -> tuple[str, str, str, bool]:
+    """A setting in words: what it means, which values it takes, its default or nothing; whether a reload applies it."""
+    kind = cast(kinds.SettingKind, item.metadata["kind"])
+    comment = str(item.metadata["comment"]).replace("\n", " ")
+    default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
+    return comment, f"{kind.wanted[:1].upper()}{kind.wanted[1:]}.", default, bool(item.metadata["reload"])
 
 
 def shown(item: Field[Any], value: object) -> str:

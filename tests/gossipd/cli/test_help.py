@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import fields
 
 import pytest
 
-from gossipd.cli.help import TOPICS, page
+from gossipd.cli.help import SETTINGS, TOPICS, page
 from gossipd.cli.main import main
+from gossipd.cli.manual_entries import entry
+from gossipd.config.sections import SECTIONS
 from gossipd.core.errors import ExitCode
+from gossipd.core.reasons import HostReason
 
 
 def test_help_without_topic_lists_every_page_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1 : len(TOPICS) + 1]] == list(TOPICS)
-    assert all(len(line.split(maxsplit=1)[1]) > 10 for line in lines[1 : len(TOPICS) + 1])
+    assert [line.split()[0] for line in lines[1 : len(TOPICS) + 2]] == [*TOPICS, SETTINGS]
+    assert all(len(line.split(maxsplit=1)[1]) > 10 for line in lines[1 : len(TOPICS) + 2])
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic", [*TOPICS, SETTINGS])
 def test_a_page_in_a_pipe_is_its_markdown(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", topic]) == 0
     out = capsys.readouterr().out
@@ -42,3 +46,23 @@ def test_an_unknown_topic_names_those_there_are(capsys: pytest.CaptureFixture[st
     ended = capsys.readouterr()
     assert ended.err.startswith("E_USAGE: the manual has no topic 'operation'; it has install, operations, ")
     assert ended.out == ""
+
+
+def test_every_setting_is_on_the_page_of_settings_and_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    every = [f"{name}.{item.name}" for name, section in SECTIONS.items() for item in fields(section)]
+    assert re.findall(r"(?m)^### (\S+)$", page(SETTINGS)) == every
+    assert main(["help", "store.replicas_after_s"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("### store.replicas_after_s\n\nHow long a rack")
+    assert out.endswith('Default "15m". *Reload.*\n')
+
+
+def test_an_alarm_an_alert_and_a_reason_are_found_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    words = re.findall(r"(?m)^### (\S+)$", page("runbook"))
+    assert {"E_WATERMARK", "GossipdDown"} <= set(words)
+    for word in (*words, *(one.value for one in HostReason if one.value)):
+        assert main(["help", word]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"### {word}\n\n") and out.count("### ") == 1 and out.endswith(".\n"), out
+    assert "free some space" in str(entry("no_space", page))
+    assert entry("", page) is None and entry("###", page) is None
