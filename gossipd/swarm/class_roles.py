@@ -81,6 +81,11 @@ class ClassRoles:
         return [place for roles in self._parts for place in roles.places] if self._parts else self.whole.places
 
     @property
+    def lone(self) -> list[bool]:
+        """For each class and bucket: whether nobody else in this rack wants its chunks; empty with one class."""
+        return [is_lone for roles in self._parts for is_lone in [not roles.rack_peers] * BUCKETS]
+
+    @property
     def rack_places(self) -> list[int]:
         """This rack's rank for each class and bucket."""
         parts = self._parts

@@ -15,7 +15,8 @@ starves its branch, and near full load every hop queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from random import Random
 
@@ -77,12 +78,15 @@ class Demand:
         self._settings = settings
         self.near = IndexedSet()
         self.imports = IndexedSet()
+        self.own_imports = IndexedSet()
+        """Those for which no rack peer waits: nobody else in the rack wants the chunk."""
         self.wanted = set[int]()  # neither held nor in flight
         self._places: list[int] = [0] * BUCKETS
         self._rack_places: list[int] = [0] * BUCKETS
         self._turns: list[tuple[float, int, bool]] = []  # heap of (when, chunk, whether it is for an import)
         self._turn_set: set[tuple[int, bool]] = set()
         self._line_of: Callable[[int], int] = bucket_of
+        self._lone: Sequence[bool] = ()
 
     def want(self, chunks: Iterable[int]) -> None:
         """These chunks are neither held nor in flight (any more)."""
@@ -92,22 +96,42 @@ class Demand:
         """This chunk is held or in flight now."""
         self.wanted.discard(chunk)
         self.near.discard(chunk)
+        self._drop_import(chunk)
+
+    def _drop_import(self, chunk: int) -> None:
         self.imports.discard(chunk)
+        self.own_imports.discard(chunk)
+
+    def _may_import(self, chunk: int) -> None:
+        is_lone = bool(self._lone) and self._lone[self._line_of(chunk)]
+        (self.own_imports if is_lone else self.imports).add(chunk)
+
+    def ready_count(self) -> int:
+        """How many chunks may be asked for now."""
+        return len(self.near) + len(self.imports) + len(self.own_imports)
+
+    def own_share(self, window: int, importing: int) -> int:
+        """How many more of ``own_imports`` may begin: would they go first as the other imports do, what rack peers hold
+        would be left for the end, and their uplinks all that is left to ask. ``importing``: imports under way."""
+        own = len(self.own_imports)
+        return max(0, math.ceil(window * own / max(1, own + len(self.near))) - importing)
 
     def set_places(
         self, places: list[int], rack_places: list[int], now: float, late_wait_s: float,
-        *, line_of: Callable[[int], int] = bucket_of,
+        *, line_of: Callable[[int], int] = bucket_of, lone: Sequence[bool] = (),
     ) -> None:  # fmt: skip
         """The roles have moved: consider again every wanted chunk that a peer holds or that may be asked for.
         ``places``: for each bucket, this host's rank in its rack's preference list, from 0. ``rack_places``: for each
         bucket, the rank of this host's rack among the racks, from 0. ``line_of``: a chunk's place in both, where there
-        are classes of chunks."""
-        self._places, self._rack_places, self._line_of = places, rack_places, line_of
-        for chunk in list(self.imports):
-            if places[line_of(chunk)] > 0:
-                self.imports.discard(chunk)
+        are classes of chunks. ``lone``: for each of these places, whether nobody else in the rack wants its chunks;
+        empty with one class."""
+        self._places, self._rack_places, self._line_of, self._lone = places, rack_places, line_of, lone
+        before = [*self.imports, *self.own_imports]
+        for chunk in before:
+            if lone or chunk in self.own_imports or places[line_of(chunk)] > 0:
+                self._drop_import(chunk)
         known = self._availability
-        heard_of = {*known.near, *known.far, *self.near, *self.imports}
+        heard_of = {*known.near, *known.far, *self.near, *before}
         for chunk in self.wanted if known.near_full or known.far_full else heard_of:
             self.consider(chunk, now, late_wait_s)
 
@@ -120,7 +144,7 @@ class Demand:
         place = self._places[line]
         holders = self._availability.near_count(chunk)
         if holders:
-            self.imports.discard(chunk)
+            self._drop_import(chunk)
             if place <= self._settings.spread * holders or self._availability.near_full:
                 self.near.add(chunk)
             elif chunk not in self.near:
@@ -128,14 +152,15 @@ class Demand:
             return
         self.near.discard(chunk)
         far = self._availability.far_count(chunk)
+        is_import = chunk in self.imports or chunk in self.own_imports
         if not far:
-            self.imports.discard(chunk)
+            self._drop_import(chunk)
         elif place == 0:
             if self._rack_places[line] < self._settings.spread_far * far:
-                self.imports.add(chunk)
-            elif chunk not in self.imports:
+                self._may_import(chunk)
+            elif not is_import:
                 self._later(now + late_wait_s, chunk, importing=True)
-        elif chunk not in self.imports:
+        elif not is_import:
             wait_s = max(self._settings.import_fallback_s, 2 * late_wait_s)
             self._later(now + wait_s * min(place, 8), chunk, importing=True)
 
@@ -155,7 +180,7 @@ class Demand:
             if self._availability.near_count(chunk):
                 self.near.add(chunk)
             elif importing and self._availability.far_count(chunk):
-                self.imports.add(chunk)
+                self._may_import(chunk)
 
     def next_turn(self) -> float | None:
         """When ``take_turns`` has something to do."""

@@ -342,13 +342,13 @@ class DeploymentSwarm:
         self.availability.forget(peer)
         if held_something:
             self.reader.rebuild(self._present())
-            self._consider([*self.demand.near, *self.demand.imports], now)
+            self._consider([*self.demand.near, *self.demand.imports, *self.demand.own_imports], now)
 
     # ---- deciding ------------------------------------------------------------------------------
 
     def fetch_window(self) -> int:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while reads need the link."""
-        window = self._window(len(self.demand.near) + len(self.demand.imports))
+        window = self._window(self.demand.ready_count())
         if self.replica.reads:
             window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
         return window
@@ -378,8 +378,11 @@ class DeploymentSwarm:
         count = min(room, window - under_way)
         if count <= 0 or not replica.missing_count:
             return 0
-        imports_max = self.imports_room() if self.demand.imports else 0
-        picked = self.scheduler.pick(count, now, self.times.pause_s, imports_max=imports_max)
+        imports_max = self.imports_room() if self.demand.imports or self.demand.own_imports else 0
+        own_max = self.demand.own_share(window, self._importing()) if self.demand.own_imports else 0
+        picked = self.scheduler.pick(
+            count, now, self.times.pause_s, imports_max=imports_max, own_max=min(imports_max, own_max)
+        )
         for chunk, node, behind in picked:
             self.start_fetch(chunk, node, now, behind=behind)
         return len(picked)
@@ -387,7 +390,7 @@ class DeploymentSwarm:
     @property
     def wants_fetches(self) -> bool:
         """Whether there are chunks that may be asked for now."""
-        return not self.is_paused and bool(self.demand.near or self.demand.imports)
+        return not self.is_paused and bool(self.demand.ready_count())
 
     def leaves(self, most: int) -> int:
         """How many of ``most`` fetches lower priorities may have while this deployment reads or waits for chunks."""
@@ -414,7 +417,7 @@ class DeploymentSwarm:
         if not self.interests.is_uniform:  # a host that wants little would pass for one with a slow link
             return frozenset()
         before = self._near_peers()
-        behind = self.arrival_rates.look(len(self.demand.near) + len(self.demand.imports))
+        behind = self.arrival_rates.look(self.demand.ready_count())
         is_only_level = (
             not self.arrival_rates.is_own_behind and self.roles.rack_peers <= behind | self.slow_hosts.others
         )

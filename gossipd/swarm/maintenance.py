@@ -40,7 +40,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
     swarm.demand.set_places(
         roles.places, roles.rack_places, now, swarm.times.late_wait_s,
-        line_of=bucket_of if roles.class_of is None else roles.line_of,
+        line_of=bucket_of if roles.class_of is None else roles.line_of, lone=roles.lone,
     )  # fmt: skip
     _probe_if_reader(swarm)
     return True
@@ -72,7 +72,7 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
     """Report why no chunk comes, or that chunks come again."""
     reason = None
     if swarm.replica.missing_count and not swarm.is_paused:
-        holders = bool(swarm.demand.near or swarm.demand.imports or swarm.replica.fetches)
+        holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
         readers = bool(swarm.reader.readers)
         reason = swarm.stall.judge(swarm.replica, now=now, alone=alone, holders=holders, readers=readers)
     if reason is not swarm.stall.reported:

@@ -2,12 +2,13 @@
 
 What lives here: the choice. What does not: which chunks may be asked for (``demand``), flights (``local_replica``).
 
-Imports go first, because a rack waits for them, and the rarest chunk of a sample before the others. Rejected: newest
-first, because it loses a third when a few hosts are slow. Of its holders the one with the shortest expected wait is
-asked: its busy slots, our own requests counted, times its slowness. A peer without a free slot is left alone until it
-tells of one or about a chunk time has passed. Rejected: choosing the peer before the chunk, because rare chunks wait
-behind popular peers; queueing at busy peers, because blind queues cost efficiency. Pipelined requests are no blind
-queue: they inherit the upload slot of a fetch that is about to end, and are tried first, except at slow peers.
+Imports for which the rack waits go first, then a share of those that nobody else there wants; of a sample the rarest
+chunk goes before the others. Rejected: newest first, because it loses a third when a few hosts are slow. Of its holders
+the one with the shortest expected wait is asked: its busy slots, our own requests counted, times its slowness. A peer
+without a free slot is left alone until it tells of one or about a chunk time has passed. Rejected: choosing the peer
+before the chunk, because rare chunks wait behind popular peers; queueing at busy peers, because blind queues cost
+efficiency. Pipelined requests are no blind queue: they inherit the upload slot of a fetch that is about to end, and are
+tried first, except at slow peers.
 
 A host of a slower link asks rack peers like it first. Rejected: to ask such hosts of other racks too, because each
 chunk would enter a rack twice, and no host sees what its rack's uplink can bear.
@@ -68,14 +69,18 @@ class Scheduler:
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
-    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[Pick]:
+    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int, own_max: int = 0) -> list[Pick]:
         """At most ``count`` fetches; ``peers`` counts them as begun, and ``demand`` no longer offers them.
-        ``chunk_time_s``: what one chunk takes on this host's link. ``imports_max``: most of them from other racks."""
+        ``chunk_time_s``: what one chunk takes on this host's link. ``imports_max``: most of them from other racks;
+        ``own_max``: most of these for this host alone."""
         picked: list[Pick] = []
         self.all_busy = False
         stale_s = min(_STALE_S_MAX, _STALE_CHUNK_TIMES * chunk_time_s)
-        imports, ready = self._demand.imports, self._demand.near
-        for chunks, near, most in ((imports, False, min(count, imports_max)), (ready, True, count)):
+        demand = self._demand
+        for chunks, near, room in (
+            (demand.imports, False, imports_max), (demand.own_imports, False, own_max), (demand.near, True, count)
+        ):  # fmt: skip
+            most = min(count, len(picked) + room)
             while len(picked) < most and len(chunks):
                 choice = self._pick_one(chunks, near=near, now=now, stale_s=stale_s)
                 if choice is None:

@@ -88,8 +88,8 @@ MUTANTS = (
         "a-paused-host-fetches-on",
         "Fetches begin while a deployment is paused.",
         "gossipd/swarm/deployment_swarm.py",
-        "        return not self.is_paused and bool(self.demand.near or self.demand.imports)\n",
-        "        return bool(self.demand.near or self.demand.imports)\n",
+        "        return not self.is_paused and bool(self.demand.ready_count())\n",
+        "        return bool(self.demand.ready_count())\n",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(

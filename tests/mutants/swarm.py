@@ -130,6 +130,14 @@ MUTANTS = (
         (_PLANNER, "tests/gossipd/swarm/test_peers.py"),
     ),
     Mutant(
+        "imports-what-nobody-waits-for-first",
+        "A host that wants a part alone in its rack leaves what rack peers hold for the end.",
+        "gossipd/swarm/scheduler.py",
+        "(demand.own_imports, False, own_max)",
+        "(demand.own_imports, False, imports_max)",
+        ("tests/gossipd/swarm/test_scheduler.py",),
+    ),
+    Mutant(
         "quarantine-never-starts",
         "A peer that sent wrong bytes is asked again like any other.",
         "gossipd/swarm/peers.py",

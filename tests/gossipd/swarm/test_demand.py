@@ -7,7 +7,7 @@ from random import Random
 from gossipd.core.chunkset import ChunkSet
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.demand import Demand, IndexedSet
-from gossipd.swarm.rendezvous import BUCKETS
+from gossipd.swarm.rendezvous import BUCKETS, bucket_of
 from gossipd.swarm.settings import PlannerSettings
 from tests.gossipd.swarm.planning import node
 
@@ -116,3 +116,16 @@ def test_when_duties_move_whoever_holds_everything_makes_every_wanted_chunk_read
     seen.replace(node(1), ChunkSet.full(100), near=True)
     wants.set_places([1] * BUCKETS, [0] * BUCKETS, 0.1, 1.0)
     assert sorted(wants.near) == list(range(100))
+
+
+def test_an_import_that_nobody_else_in_the_rack_wants_is_kept_apart() -> None:
+    wants, seen = demand()
+    seen.add(node(9), [5, 6], near=False)
+    lone = [bucket == bucket_of(5) for bucket in range(BUCKETS)]
+    wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0, lone=lone)
+    assert (list(wants.own_imports), list(wants.imports), wants.ready_count()) == ([5], [6], 2)
+    wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0)
+    assert (list(wants.own_imports), sorted(wants.imports)) == ([], [5, 6]), "another host wants them now"
+    wants.unwant(5)
+    wants.unwant(6)
+    assert wants.ready_count() == 0

@@ -55,6 +55,15 @@ def test_no_more_come_from_other_racks_than_there_is_room_for_and_the_rest_from_
     assert len(table.pick(3, imports_max=1)) == 1
 
 
+def test_imports_that_no_rack_peer_waits_for_leave_room_for_what_the_rack_holds() -> None:
+    table = Table()
+    table.wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0, lone=[True] * BUCKETS)
+    table.hear(1, 3)
+    table.hear(9, 7, 8)
+    picked = table.scheduler.pick(2, 0.0, 0.02, imports_max=16, own_max=1)
+    assert [one.node for one in picked] == [node(9), node(1)]
+
+
 def test_an_idle_holder_is_asked_before_a_busy_one() -> None:
     table = Table()
     table.hear(1, 3, free=1)
