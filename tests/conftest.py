@@ -51,7 +51,6 @@ class SchedulingByDaemons(LoadFileScheduling):  # type: ignore[misc]  # xdist ha
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SchedulingByDaemons:
-    config.option.loadscopereorder = False
     return SchedulingByDaemons(config, log)
 
 

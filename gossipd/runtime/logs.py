@@ -6,8 +6,8 @@ What lives here: the form of lines, and keeping secrets out of them. What does n
 On a terminal lines are for people; elsewhere each is a JSON object with ``ts``, ``level``, ``event``, ``logger`` and
 the caller's fields. Values pass ``redacted``: URLs lose user names, passwords, queries and fragments, because presigned
 URLs carry credentials there. The standard library's logging makes the records, and those of libraries are included from
-WARNING upwards. A closed stderr loses lines and never stops the daemon. Rejected: structlog, which imports asyncio and
-rich, 5 to 10 MB in each daemon.
+WARNING upwards. A closed stderr loses lines and never stops the daemon. Rejected: structlog, which brings asyncio and
+rich into each daemon.
 """
 
 from __future__ import annotations

@@ -195,7 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         few = measure(Path(root) / "few", options.jobs, options.jobs * options.keep, options.keep)
         many = measure(Path(root) / "many", options.jobs, options.checkpoints, options.keep)
     if options.json:
-        print(json.dumps({"few": few, "many": many}))
+        for name, row in (("few", few), ("many", many)):
+            print(json.dumps({"variant": name} | row))
     else:
         print("\n".join(f"{name:18} {few[name]:>10} {many[name]:>10}" for name in many))
     return 0
