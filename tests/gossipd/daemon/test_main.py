@@ -79,7 +79,7 @@ def test_no_collection_of_garbage_goes_through_what_the_start_has_made() -> None
 @pytest.mark.parametrize(
     ("cause", "code", "words"),
     [
-        ("mode", 8, "E_STORE_MODE"),
+        ("mode", 2, "E_STORE_MODE"),
         ("locked", 3, "E_STORE_LOCKED"),
         ("system", 1, "state/boot: No space left on device"),
     ],
