@@ -20,6 +20,7 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.errors import PeerBusyError
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
@@ -106,6 +107,15 @@ class Pair:
             SERVER, self.endpoint, MODEL, chunk, length, timeout_s=timeout_s, behind=behind
         ) as lease:
             return bytes(lease.view)
+
+    def fetch_when_free(self, chunk: int) -> bytes:
+        """Asks again while the server is busy with requests that nobody waits for any more."""
+        give_up_s = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.fetch(chunk)
+            except PeerBusyError:
+                assert time.monotonic() < give_up_s
 
 
 class _Port:

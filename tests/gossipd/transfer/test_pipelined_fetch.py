@@ -130,8 +130,7 @@ def test_it_has_a_connection_of_its_own_when_that_of_the_first_is_cut(
         on.running.client.cancel(SERVER, MODEL, CHUNK)
         with pytest.raises(FetchCancelledError):
             on.first.result(WAIT_S)
-        on.running.await_free_slots(1)
-        assert on.running.fetch(NEXT) == on.running.bodies[NEXT]
+        assert on.running.fetch_when_free(NEXT) == on.running.bodies[NEXT]
 
 
 @both_modes
@@ -148,8 +147,7 @@ def test_when_it_is_cancelled_nobody_gets_its_answer(
             on.second.result(WAIT_S)
         land(on.running, on.incoming)
         assert on.first.result(WAIT_S) == on.running.bodies[CHUNK]
-        on.running.await_free_slots(1)
-        assert on.running.fetch(0) == on.running.bodies[0]
+        assert on.running.fetch_when_free(0) == on.running.bodies[0]
         assert on.running.pool.statistics().leased_bytes == 0
 
 
