@@ -84,8 +84,7 @@ class Sessions:
             case session_events.LinkDown():
                 self._channels.down(event.peer, event.reason, now)
             case session_events.EndpointChanged():
-                self._channels.move(event.peer, now)
-                self._exchange.peer_changed(event.peer, now)
+                self._endpoint_changed(event.peer, now)
             case events.PeerLost():
                 self._peer_lost(event.node)
         self._settle()
@@ -172,13 +171,25 @@ class Sessions:
         for peer, reason in self._channels.take_ended():
             if reason == LET_GO:
                 # Evidence that nothing will renew must not stand: the next deployment would never ask that peer.
-                if self._reachable.pop(peer, True) is False:
-                    self._report(events.PeerReachable(peer, True))
+                if self._channels.directory.has_answered(peer):
+                    self._forget_evidence(peer)
                 continue
             self.counters[f"down_{reason}"] += 1
             self._exchange.subscribers.link_down(peer)
             if reason not in ("moved", "forgotten"):
                 self._reach(peer, reachable=False)
+
+    def _forget_evidence(self, peer: NodeId) -> None:
+        if self._reachable.pop(peer, True) is False:
+            self._report(events.PeerReachable(peer, True))
+
+    def _endpoint_changed(self, peer: NodeId, now: float) -> None:
+        """The peer is elsewhere, or has answered. One that had never answered stays unreachable until it does, though
+        nothing wants it: members that are made up would else have roles again and again."""
+        if self._channels.get(peer) is None and self._channels.directory.has_answered(peer):
+            self._forget_evidence(peer)
+        self._channels.move(peer, now)
+        self._exchange.peer_changed(peer, now)
 
     def _reach(self, peer: NodeId, *, reachable: bool) -> None:
         if self._reachable.get(peer) is not reachable:

@@ -14,6 +14,22 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-made-up-member-is-given-roles-again-and-again",
+        "The evidence that a member has never answered ends as soon as nothing wants it.",
+        "gossipd/sessions/sessions.py",
+        "                if self._channels.directory.has_answered(peer):\n                    self._forget",
+        "                if True:\n                    self._forget",
+        ("tests/gossipd/sessions/test_sessions.py",),
+    ),
+    Mutant(
+        "who-answers-late-is-never-asked",
+        "A member that answers when nothing wants it stays unreachable.",
+        "gossipd/sessions/sessions.py",
+        "        if self._channels.get(peer) is None and self._channels.directory.has_answered(peer):\n",
+        "        if False:\n",
+        ("tests/gossipd/sessions/test_sessions.py",),
+    ),
+    Mutant(
         "what-a-peer-must-not-send-counts-as-traffic",
         "The counters of control messages that were turned away have other names in the table of refusals.",
         "gossipd/api/refusal_counters.py",

@@ -60,13 +60,14 @@ class Network:
         self.settings = settings
         self.hosts = {peer: Host(self, peer) for peer in self.endpoints}
         self.dead: set[NodeId] = set()
+        self.unheard: set[NodeId] = set()
         self.is_lossy = False
 
     def endpoint_of(self, peer: NodeId) -> Endpoint | None:
         return self.endpoints.get(peer)
 
     def has_answered(self, peer: NodeId) -> bool:
-        return peer in self.endpoints
+        return peer in self.endpoints and peer not in self.unheard
 
     def is_target(self, peer: NodeId, targets: Targets) -> bool:
         return targets.include(name=self.names[peer], rack="r")

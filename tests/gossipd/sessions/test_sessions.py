@@ -522,3 +522,18 @@ def test_every_deployment_has_a_stream_of_its_own() -> None:
     b.tell(delta(a, added=(5,)), SendDelta((A,), OTHER, (6,), (), (), 1))
     found.run()
     assert [(heard.deployment, heard.added) for heard in a.of(DeltaHeard)] == [(MODEL, (5,)), (OTHER, (6,))]
+
+
+def test_who_never_answered_stays_unreachable_until_it_does() -> None:
+    found = network()
+    found.unheard.add(B)
+    a = found[0]
+    for _ in range(2):  # roles come and go
+        a.tell(StartSubscription(B, MODEL))
+        found.run(2.0)
+        a.tell(EndSubscription(B, MODEL))
+        found.run(20.0)
+    assert a.of(PeerReachable) == [PeerReachable(B, False)]
+    found.unheard.clear()
+    a.tell(EndpointChanged(B))
+    assert a.of(PeerReachable) == [PeerReachable(B, False), PeerReachable(B, True)]
