@@ -177,8 +177,8 @@ MUTANTS = (
         "old-evidence-stands-for-ever",
         "A peer that was out of reach when it was last needed is never asked again.",
         f"{_SOURCE}/sessions.py",
-        "                if self._reachable.pop(peer, True) is False:\n",
-        "                if not self._reachable.get(peer, True) and self._requests:\n",
+        "        if self._reachable.pop(peer, True) is False:\n",
+        "        if not self._reachable.get(peer, True) and self._requests:\n",
         (_BRAIN,),
     ),
     Mutant(
