@@ -103,7 +103,7 @@ class QuestionPages:
 
     async def metrics(self, request: Request) -> Response:
         if _METRICS not in sys.modules:
-            await run_blocking(import_module, _METRICS)  # with prometheus_client 1 MB, which a scraper alone needs
+            await run_blocking(import_module, _METRICS)  # with prometheus_client, which a scraper alone needs
         page = sys.modules[_METRICS]
         return Response(await page.render(self._view), media_type=page.CONTENT_TYPE)
 

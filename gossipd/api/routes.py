@@ -27,7 +27,7 @@ POST     /v1/want                          the same, with what is in force
 POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
 POST     /v1/deploy                        the same, with "manifest"; dry_run judges it and deploys nothing
 POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
-POST     /v1/publish, adopt, shards,         newline-separated JSON, one PublishStep a line
+POST     /v1/publish, adopt, shards,       newline-separated JSON, one PublishStep a line
          assemble, adopt-shards
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text

@@ -360,7 +360,7 @@ class JobPublishing:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """Hash and sign; in a thread. What publishes is imported by the first job: with obstore some 8 MB."""
+    """Hash and sign; in a thread. What publishes, obstore among it, is imported by the first job."""
 
     job: _Job
     directory: Path

@@ -224,8 +224,7 @@ class ClusterProgress:
         return {node: one for node, one in budgets.items() if one and 0 < one.ordered_ms <= rows[node].version}
 
     def budget_refused(self, node: NodeId, key: bytes) -> None:
-        """What this host tells of it is not looked at until it tells again: a signature costs a tenth of a
-        millisecond."""
+        """The budget that this host tells is not looked at until it tells again: each look checks a signature."""
         self._budgets.get(key, set()).discard(node)
 
     def keys_with_budgets(self) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Ranges of files on this host's file systems, for ``file://`` sources.
 
 What lives here: the stream of one range. What does not: which directories may be read (``admission``), and buckets
-(``obstore_clients``). Rejected: obstore for files too, which costs 6 MB and two threads, and waits for ever at a FIFO.
+(``obstore_clients``). Rejected: obstore for files too, which takes two threads and waits for ever at a FIFO.
 """
 
 from __future__ import annotations

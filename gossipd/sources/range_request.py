@@ -80,7 +80,8 @@ class _Asked:
 
 
 class _Buckets:
-    """Clients that are made for the first read of a bucket: obstore takes 6 MB, and two threads or more."""
+    """Clients that are made for the first read of a bucket: obstore takes memory and threads, which most hosts
+    never need."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-TAKEN_OVER_BYTES = 16 * 262_144  # what one host may have under way from storage
+TAKEN_OVER_BYTES = 16 * 262_144  # of 256 KiB chunks, what one host may have under way from storage
 SECONDS_MAX = 240  # on two busy cores; some 12 s when they are free
 
 
