@@ -22,12 +22,14 @@ def test_the_demo_shows_its_page_and_runs_on_until_interrupted() -> None:
     process = subprocess.Popen([*command, "--json"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        url = ""
+        url, told = "", []
         for line in process.stderr:
+            told.append(line)
             if "the page is at" in line:
                 url = line.split()[-1]
             if "Ctrl-C ends them" in line:
                 break
+        assert url, "".join(told)
         with urlopen(f"{url}page/status", timeout=10) as answer:
             status = json.load(answer)
         assert status["node"]["name"] == "node-1"
