@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment.eviction_plan import keepers
-from gossipd.deployment.lost_copies import LostCopies, RackView
+from gossipd.deployment.lost_copies import CopyRules, LostCopies, RackView
+from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.statement import Verb
 from membership.member import NodeId
 
 ONE, TWO = DeploymentId(b"1" * 32), DeploymentId(b"2" * 32)
@@ -129,3 +135,70 @@ def test_hosts_that_see_the_same_make_no_copy_too_many() -> None:
         for _ in range(100):
             rack.step(5.0)
         assert (len(rack.alive & rack.complete), rack.begun) == (replicas, 1)
+
+
+RULES = CopyRules(replicas=1, after_s=AFTER_S, versions_kept=2, wanted_in_part=(), disk_bytes=100, free_bytes=100,
+                  high_percent=0)  # fmt: skip
+
+
+class Version:
+    """A record of version ``number`` of m, of 10 bytes."""
+
+    def __init__(self, number: int, state: HostState = HostState.EVICTED) -> None:
+        self.id, self.state, self.told_state = DeploymentId(bytes([number]) * 32), state, state
+        self.statement = SimpleNamespace(verb=Verb.DEPLOY)
+        self.manifest: Any = SimpleNamespace(version=number, bytes_total=10)
+        self.is_live, self.is_paused, self.stall, self.reason = False, False, None, HostReason.NONE
+
+
+class Table(list[Version]):
+    """All versions of m on a host whose rack has no copy of any."""
+
+    def get(self, deployment: DeploymentId) -> Version | None:
+        return next((one for one in self if one.id == deployment), None)
+
+    def find(self, name: str) -> list[Version]:
+        return self
+
+    def model_of(self, deployment: DeploymentId) -> tuple[str, int]:
+        return "m", deployment[0]
+
+    def taken(self, rules: CopyRules = RULES) -> int | None:
+        """The version, after so long that all are due."""
+        lost, views = LostCopies(NODES[0]), {one.id: RackView(0, frozenset(NODES[:1])) for one in self}
+        lost.next(cast(Any, self), views, rules, 0.0)
+        record = lost.next(cast(Any, self), views, rules, AFTER_S)
+        return None if record is None else record.id[0]
+
+
+def test_one_version_is_taken_while_nothing_else_is_under_way() -> None:
+    assert Table([Version(1), Version(2)]).taken() == 1
+    busy = Version(3, HostState.DOWNLOADING)
+    busy.is_live = True
+    table = Table([Version(1), busy])
+    assert table.taken() is None
+    busy.reason = HostReason.NO_SPACE
+    assert table.taken() == 1, "one that waits for an operator holds up nothing"
+
+
+def test_it_must_fit_below_the_high_watermark() -> None:
+    for used, high, taken in ((90, 0, 1), (91, 0, None), (79, 90, 1), (80, 90, None)):
+        rules = replace(RULES, free_bytes=100 - used, high_percent=high)
+        assert Table([Version(1)]).taken(rules) == taken, (used, high)
+    small = Version(2)
+    small.manifest.bytes_total = 5
+    assert Table([Version(1), small]).taken(replace(RULES, free_bytes=7)) == 2, "the next that fits"
+    unread = Version(1)
+    unread.manifest = None
+    assert Table([unread]).taken() == 1, "its size is seen when the manifest is read"
+
+
+def test_what_is_over_or_wanted_in_part_or_surplus_stays_evicted() -> None:
+    cancelled = Version(1)
+    cancelled.statement.verb = Verb.CANCEL
+    assert Table([cancelled, Version(2, HostState.REMOVED)]).taken() is None
+    assert Table([Version(1)]).taken(replace(RULES, wanted_in_part={"m"})) is None
+    surplus = Table([Version(1), Version(2, HostState.COMPLETE), Version(3, HostState.COMPLETE)])
+    assert surplus.taken() is None, "keep_versions would delete it at once"
+    assert surplus.taken(replace(RULES, versions_kept=3)) == 1
+    assert surplus.taken(replace(RULES, versions_kept=3, replicas=0)) is None
