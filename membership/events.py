@@ -79,7 +79,7 @@ class MemberForgotten:
 
 @dataclass(frozen=True, slots=True)
 class MemberAnswered:
-    """A member after which the host asked (``Swim.ask``) has spoken from the address in its record."""
+    """A member has spoken for the first time from the address in its record: nobody else can have made it up."""
 
     node: NodeId
 

@@ -121,7 +121,6 @@ class Forgets:
         claim = self._roster.claims[handle]
         self._judge.drop_suspicion(handle)
         self._roster.remove(handle)
-        self._node.asked.discard(handle)
         self._event_store.drop_progress(claim.node)
         self.tombstones.add(handle, claim.record.boot, now)
         self._node.tell(MemberForgotten(claim.node, claim.record.name))

@@ -68,7 +68,6 @@ class MembershipNode:
         )
         self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
-        self.asked: set[Handle] = set()  # by the host; bounded by the roster
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False
@@ -162,10 +161,9 @@ class MembershipNode:
         return picked
 
     def note_answered(self, handle: Handle) -> None:
-        """A member has spoken from the address in its record; the host hears of it if it has asked."""
-        self.roster.note_answered(handle)
-        if handle in self.asked:
-            self.asked.discard(handle)
+        """A member has spoken from the address in its record; the host hears of the first time."""
+        if not self.roster.has_answered(handle):
+            self.roster.note_answered(handle)
             self.tell(MemberAnswered(self.roster.claims[handle].node))
 
     def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"", *, is_probe: bool = False) -> bool:

@@ -178,7 +178,6 @@ class Swim:
         """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
         claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
         if claim is not None and claim.node == node and not self._node.roster.has_answered(claim.handle):
-            self._node.asked.add(claim.handle)
             self._pings.ask(claim, now)
             self._after(now)
 

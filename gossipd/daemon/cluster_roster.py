@@ -85,6 +85,9 @@ class ClusterRoster:
     def live(self) -> set[NodeId]:
         return self._directory.live()
 
+    def answered(self) -> set[NodeId]:
+        return self._directory.answered()
+
     def targets(self, manifest: Manifest) -> list[NodeId]:
         """See RosterPort."""
         records = self._directory.records.values()

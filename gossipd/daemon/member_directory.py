@@ -54,6 +54,7 @@ class MemberDirectory:
         self.revision = 0
         """Grows when a record, or who lives, may have changed."""
         self._live: set[NodeId] = set()
+        self._answered: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
         self._addresses: Counter[str] = Counter()
 
@@ -61,6 +62,7 @@ class MemberDirectory:
         """Ourselves, and those known from an earlier run: they may come in before gossip has found them again."""
         for record in (*others, own):
             self._put(record)
+        self._answered.update(record.node for record in others)  # in that run
 
     # ---- from any thread ---------------------------------------------------------------------------
 
@@ -104,6 +106,10 @@ class MemberDirectory:
         """The members that membership counts on, without this host."""
         return set(self._live)
 
+    def answered(self) -> set[NodeId]:
+        """Those of them that have spoken to this host from the address in their record."""
+        return self._live & self._answered
+
     # ---- on the loop -------------------------------------------------------------------------------
 
     def hear(self, event: membership_events.Event, listener: MemberListener) -> None:
@@ -125,6 +131,7 @@ class MemberDirectory:
                 self._lost(node, listener, is_forgotten=True)
                 log.info("member forgotten", member=name)
             case membership_events.MemberAnswered(node):
+                self._answered.add(node)
                 listener.member_changed(node)
             case membership_events.PayloadHeard():
                 listener.payload_heard(event)
@@ -165,12 +172,15 @@ class MemberDirectory:
             self._by_curve.pop(old.transport_key, None)
         if old is not None:
             self._forget_address(old)
+            if (old.host, old.port) != (record.host, record.port):
+                self._answered.discard(record.node)
         self._addresses[record.host] += 1
         self.records[record.node] = record
         self._by_curve[record.transport_key] = record.node
 
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
+        self._answered.discard(node)
         if record is not None:
             self._forget_address(record)
             if self._by_curve.get(record.transport_key) == node:

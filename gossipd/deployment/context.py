@@ -76,6 +76,10 @@ class RosterPort(Protocol):
         """Hosts that membership counts on, without this one."""
         ...
 
+    def answered(self) -> set[NodeId]:
+        """Those of them that have spoken to this host: no other host can have made them up."""
+        ...
+
     def rack_of(self, node: NodeId) -> str | None:
         """The rack of a host on the roster."""
         ...

@@ -35,11 +35,16 @@ class Holders:
         """The manifest is here."""
         self._known.clear()
 
-    def choose(self, live: set[NodeId]) -> NodeId | None:
-        """The next host to ask; None when there is none."""
+    def choose(self, live: set[NodeId], answered: set[NodeId]) -> NodeId | None:
+        """The next host to ask; None when there is none.
+
+        Mostly one that has spoken to this host: each question to a host that some other has made up costs a time-out.
+        """
         known = [node for node in self._known if node in live]
+        heard = [node for node in known if node in answered]
         is_first, self._choices = not self._choices, self._choices + 1
         if known and is_first:
-            return known[0]
-        candidates = known if known and self._rng.random() >= self._any_share else sorted(live)
+            return (heard or known)[0]
+        is_any = self._rng.random() < self._any_share
+        candidates = sorted(live) if is_any else heard or sorted(answered) or known or sorted(live)
         return self._rng.choice(candidates) if candidates else None

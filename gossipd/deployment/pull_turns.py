@@ -39,7 +39,7 @@ class PullTurns:
         """
         context = self._context
         words = context.unproven.of(self._deployment) or [last]
-        peer = self._holders.choose(context.roster.live())
+        peer = self._holders.choose(context.roster.live(), context.roster.answered())
         if peer is None:
             self.wait(now)
             return None

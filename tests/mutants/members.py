@@ -400,6 +400,22 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_dissemination.py",),
     ),
     Mutant(
+        "asks-made-up-members-for-the-manifest",
+        "A member that has never answered is asked for a manifest as often as any other.",
+        "gossipd/deployment/manifest_holders.py",
+        "else heard or sorted(answered) or known or",
+        "else known or",
+        ("tests/gossipd/deployment/test_manifest_holders.py",),
+    ),
+    Mutant(
+        "takes-an-answer-from-elsewhere-for-its-own",
+        "A member that has moved still counts as one that has answered from where it is.",
+        "gossipd/daemon/member_directory.py",
+        "                self._answered.discard(record.node)\n",
+        "                pass\n",
+        ("tests/gossipd/daemon/test_alarms.py",),
+    ),
+    Mutant(
         "leaves-orphans-to-one-host",
         "Orphans are adopted by the host with the lowest id or by none.",
         "gossipd/deployment/dissemination.py",

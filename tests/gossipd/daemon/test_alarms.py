@@ -22,6 +22,7 @@ from gossipd.daemon.state_saver import KEEP_BYTES_PER_S, LOOK_S, REFRESHED_KEEP_
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as membership_events
+from membership.events import DownReason
 from membership.member import Member, MemberState, NodeId
 from tests.gossipd.daemon.listeners import QuietListener
 from tests.gossipd.daemon.test_state_dir import record
@@ -240,6 +241,23 @@ def test_an_address_is_a_members_until_the_last_record_that_names_it_moves() -> 
     directory.begin(replace(record(2), host="10.0.0.2"), [])
     assert not directory.is_member_address("127.0.0.1")
     assert directory.is_member_address("10.0.0.2")
+
+
+def test_a_member_has_answered_until_it_is_elsewhere_or_lost_or_forgotten() -> None:
+    directory, listener = MemberDirectory(OTHER), QuietListener(lambda event: None)
+    one, two = record(1), record(2)
+    directory.begin(record(9), [one])
+    for each in (one, two):
+        directory.hear(membership_events.MemberUp(Member(each, MemberState.ALIVE, 0, 0.0)), listener)
+    assert directory.live() == {one.node, two.node}
+    assert directory.answered() == {one.node}, "in an earlier run"
+    directory.hear(membership_events.MemberAnswered(two.node), listener)
+    assert directory.answered() == {one.node, two.node}
+    moved = replace(two, host="10.0.0.2")
+    directory.hear(membership_events.MemberChanged(Member(moved, MemberState.ALIVE, 0, 0.0)), listener)
+    assert directory.answered() == {one.node}
+    directory.hear(membership_events.MemberDown(Member(one, MemberState.DEAD, 0, 0.0), DownReason.FORGOTTEN), listener)
+    assert directory.answered() == set()
 
 
 def test_a_target_is_who_its_own_record_says() -> None:

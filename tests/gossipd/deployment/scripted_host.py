@@ -69,6 +69,9 @@ class ScriptedRoster:
     def live(self) -> set[NodeId]:
         return set(self.peers) - self.dead
 
+    def answered(self) -> set[NodeId]:
+        return self.live()
+
     def rack_of(self, node: NodeId) -> str | None:
         return self.peers.get(node)
 
