@@ -84,6 +84,11 @@ class StatusClient:
             self._path = questions
         self._timeout_s = timeout_s
 
+    @property
+    def path(self) -> Path:
+        """The socket that is asked."""
+        return self._path
+
     def status(self, name: str | None = None, version: int | None = None) -> dict[str, Any]:
         """The whole page; with a name only that model's deployments."""
         query = {"name": name, "version": version}

@@ -28,7 +28,8 @@ def doctor(*, config_file: str, peers: bool, as_user: str | None, as_json: bool)
     """Look at everything that is often wrong on a host, whether its daemon runs or not.
 
     Each check is ok, warn or fail, with what was found and the cure. Exits with 1 when one fails, else with 0. Run it
-    as the daemon's user, or as root. It takes some three seconds at most.
+    as the daemon's user, or as root: then storage is read with the daemon's credentials. It takes some three seconds,
+    and a few more where storage is silent.
     """
     from gossipd.cli.host_readings import DAEMON_TIMEOUT_S, read_host
 

@@ -1,7 +1,8 @@
 """What ``gossipd doctor`` reads of this host: configuration, keys, disk, limits, clock, and its daemon's page.
 
 What lives here: reading, each part by itself, so that one failure hides no other; nothing is changed but for one small
-file that is written and deleted. What does not: judging (``diagnosis.checks``), other hosts (``peer_readings``).
+file that is written and deleted. What does not: judging (``diagnosis.checks``), other hosts (``peer_readings``), and
+storage (``storage_readings``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.peer_readings import PEERS, chosen, path_mtu, read_peers
+from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
 from gossipd.config.kinds import split_contact
 from gossipd.config.load import load_config
@@ -56,7 +58,12 @@ def read_host(
         readings = replace(readings, keys_problem="", publishers=len(keys.publishers))
     except GossipdError as error:
         readings = replace(readings, keys_problem=str(error.args[0]))
-    return _with_peers(readings, config, keys) if with_peers and keys is not None else readings
+    if keys is None:
+        return readings
+    if config.sources.enabled:
+        trusted = [key.ed25519 for key in keys.publishers]
+        readings = replace(readings, sources=read_storage(config, trusted, client.path))
+    return _with_peers(readings, config, keys) if with_peers else readings
 
 
 def _with_daemon(readings: HostReadings, client: StatusClient) -> HostReadings:

@@ -25,13 +25,14 @@ import click
 
 from gossipd import __version__
 from gossipd.api.client import StatusClient, find_sockets
+from gossipd.cli.daemon_environment import UNIT_ENVIRONMENT, unit_environment
 from gossipd.cli.options import echo_json, examples
 from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
 
 AUDIT_LINES, LOG_LINES = 2000, 5000
 TEXT_BYTES_MAX = 4 << 20  # of each part; eleven parts stay under 20 MiB by far, packed
-UNIT, UNIT_ENVIRONMENT = "gossipd", Path("/etc/gossipd/env")  # as the unit of ``gossipd assets unit`` has them
+UNIT = "gossipd"  # as the unit of ``gossipd assets unit`` has them
 JOURNAL_S_MAX = 20.0
 _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
                  "GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE")  # fmt: skip
@@ -72,16 +73,6 @@ def secrets_of_host(config_file: Path, environment: Mapping[str, str]) -> list[s
         except OSError:
             continue  # nothing of it can be in the archive by this command either
     return found
-
-
-def unit_environment(file: Path) -> dict[str, str]:
-    """What the unit gives the daemon, which this command need not have; empty where it cannot be read."""
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.strip().partition("=") for line in lines if not line.lstrip().startswith(("#", ";")))
-    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.diagnosis.drift import compare
 
 FREE_LEAST_BYTES, FREE_LEAST_SHARE = 1 << 30, 0.05
@@ -20,6 +21,12 @@ DESCRIPTORS_LEAST, DESCRIPTORS_ENOUGH = 1024, 8192
 LOOP_LAG_MAX_S = 0.2
 CLOCK_WARN_S, CLOCK_FAIL_S = 10.0, 60.0
 UNCHECKED_MAX_S = 30 * 86400.0
+_LET_IN = frozenset({
+    "E_SOURCE_NOT_FOUND", "E_SOURCE_ARCHIVED", "E_SOURCE_RANGE", "E_SOURCE_LONG", "E_SOURCE_TRUNCATED",
+    "E_SOURCE_WHOLE_ONLY", "E_SOURCE_NO_RANGES", "E_SOURCE_ENCODING",
+})  # fmt: skip
+"""What a storage that we may read says of an object that is not there; some servers have a page for everything."""
+_UNSURE = "E_SOURCE_AUTH"  # S3 says so of what is not there to those who may read and not list
 MTU_LEAST = 1428  # the largest datagram of membership, with its heads
 
 
@@ -52,6 +59,39 @@ class PeerReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReading:
+    """What one ranged read of a source gave. ``model``: whose manifest names it; empty where only ``sources.allow``
+    does, and an object was asked for that is not there. ``code``, ``sentence``: of the error; empty when a byte came.
+    """
+
+    source: str
+    model: str
+    code: str = ""
+    sentence: str = ""
+
+    @property
+    def reason(self) -> HostReason:
+        """The word that ``status`` would show of a host that reads it."""
+        if self.code == "E_SOURCE_WHOLE_ONLY":
+            return HostReason.NO_RANGES
+        return reason_of_code(self.code, HostReason.STORAGE) if self.code else HostReason.NONE
+
+    @property
+    def verdict(self) -> CheckVerdict:
+        """Of this source alone. A server without ranges is read from the beginning, by one host."""
+        if not self.code or (not self.model and self.code in _LET_IN):
+            return CheckVerdict.OK
+        is_doubtful = self.code == "E_SOURCE_WHOLE_ONLY" or (not self.model and self.code == _UNSURE)
+        return CheckVerdict.WARN if is_doubtful else CheckVerdict.FAIL
+
+    @property
+    def words(self) -> str:
+        """The finding with its reason and that reason's cure."""
+        whose = f" of {self.model}" if self.model else ""
+        return f"{self.source}{whose}: {self.reason.value}, {self.sentence}; cure: {self.reason.cure}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostReadings:
     """What was read of a host; None where it could not be read. Problems are sentences, empty when there is none."""
 
@@ -79,6 +119,8 @@ class HostReadings:
     """The daemon's page; None when none answers."""
     daemon_problem: str | None = None
     peers: tuple[PeerReading, ...] | None = None
+    sources: tuple[SourceReading, ...] | None = None
+    """None where this host reads no storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +288,20 @@ def _deployments(readings: HostReadings) -> CheckFinding | None:
     return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
 
 
+def _storage(readings: HostReadings) -> CheckFinding | None:
+    """A model with several sources is delivered as long as one of them answers."""
+    if not readings.sources:
+        return None
+    wrong = [one for one in readings.sources if one.verdict is not CheckVerdict.OK]
+    told = f"{len(readings.sources) - len(wrong)} of {len(readings.sources)} sources are read"
+    told = "; ".join([told, *(one.words for one in wrong)])
+    well = {one.model for one in readings.sources if one.verdict is not CheckVerdict.FAIL and one.model}
+    is_failed = any(one.verdict is CheckVerdict.FAIL and one.model not in well for one in wrong)
+    return CheckFinding(
+        CheckVerdict.FAIL if is_failed else CheckVerdict.WARN if wrong else CheckVerdict.OK, told
+    )  # fmt: skip
+
+
 def _of_peers(aspect: str) -> Callable[[HostReadings], CheckFinding | None]:
     def run(readings: HostReadings) -> CheckFinding | None:
         tried = [(one.name, getattr(one, aspect)) for one in readings.peers or () if getattr(one, aspect) is not None]
@@ -304,6 +360,7 @@ CHECKS = (
     Check("versions", _versions, "all hosts run one version", "finish the upgrade"),
     Check("agreement", _agreement, "hosts have the same keys and settings", "`gossipd members --drift` names them"),
     Check("seeds", _seeds, "somebody reads storage", "`sources.enabled` on a host that is alive"),
+    Check("storage", _storage, "storage gives a part of a file to this host", "as found, for each source"),
     Check("alarms", _alarms, "no alarm is shown", "see `gossipd help runbook`"),
     Check("stalls", _deployments, "nothing stands still here", "`gossipd why NAME@VERSION`"),
     Check("scrub", _scrub, "what is stored was checked lately", "let the daemon run; it reads all once a month"),

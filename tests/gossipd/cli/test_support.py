@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossipd.cli.daemon_environment import unit_environment
 from gossipd.cli.main import main
-from gossipd.cli.support import gather, secrets_of_host, unit_environment, write_bundle
+from gossipd.cli.support import gather, secrets_of_host, write_bundle
 from gossipd.diagnosis.redaction import PIECE, Redactor, secrets_of_environment
 from tests.e2e.cluster import set_up
 from tests.gossipd.api.fake_daemon import FakeDaemon

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gossipd.diagnosis.checks import CHECKS, CheckVerdict, HostReadings, PeerReading, examine
+from gossipd.diagnosis.checks import CHECKS, CheckVerdict, HostReadings, PeerReading, SourceReading, examine
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
 
@@ -36,7 +36,9 @@ WELL = HostReadings(
     publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
     daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n, prints=lambda n: {"trust": "aa"}),
     peers=(PeerReading(name="b", udp="", udp_large="", control="", bulk=""),),
+    sources=(SourceReading(source="s3://models", model="m@1"),),
 )  # fmt: skip
+DENIED = SourceReading(source="s3://models", model="m@1", code="E_SOURCE_TOKEN_EXPIRED", sentence="it has expired")
 
 SICK: dict[str, dict[str, Any]] = {
     "config": {"config_problem": "net.port is 0"},
@@ -58,6 +60,7 @@ SICK: dict[str, dict[str, Any]] = {
     "daemon": {"daemon_problem": "no daemon answers"},
     "store": {"status": status(store={**status()["store"], "condition": "full", "detail": "no space"})},
     "alone": {"status": alarm("E_ALONE")},
+    "storage": {"sources": (DENIED,)},
     "members": {"status": of_members(state=lambda n: "dead" if n else "alive")},
     "name": {"status": of_members(name=lambda n: "gpu-h100-dc1-r0-n000")},
     "versions": {"status": of_members(version=lambda n: f"0.{n}")},
@@ -117,3 +120,22 @@ def test_one_wrong_clock_among_others_is_named() -> None:
     [finding] = [finding for check, finding in examine(replace(WELL, status=told)) if check.code == "clock"]
     assert finding.verdict is CheckVerdict.WARN
     assert told["members"][3]["name"] in finding.evidence
+
+
+def test_storage_is_judged_by_model_and_by_how_sure_it_is() -> None:
+    mirror = SourceReading(source="https://m", model="m@1")
+    absent = SourceReading(source="s3://b", model="", code="E_SOURCE_AUTH", sentence="refused")
+    no_ranges = SourceReading(source="https://m", model="m@1", code="E_SOURCE_WHOLE_ONLY", sentence="whole")
+    for sources, verdict in (
+        ((DENIED,), CheckVerdict.FAIL),
+        ((DENIED, mirror), CheckVerdict.WARN),
+        ((DENIED, replace(mirror, model="n@1")), CheckVerdict.FAIL),
+        ((no_ranges,), CheckVerdict.WARN),
+        ((absent,), CheckVerdict.WARN),
+        ((replace(absent, code="E_SOURCE_NOT_FOUND"),), CheckVerdict.OK),
+        ((replace(absent, code="E_SOURCE_NO_BUCKET"),), CheckVerdict.FAIL),
+    ):
+        assert verdicts(replace(WELL, sources=sources))["storage"] is verdict, sources
+    [finding] = [finding for check, finding in examine(replace(WELL, sources=(DENIED,))) if check.code == "storage"]
+    assert "source_token_expired" in finding.evidence and "renew them on the seeds" in finding.evidence
+    assert "storage" not in verdicts(replace(WELL, sources=())), "nothing to ask"

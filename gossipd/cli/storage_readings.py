@@ -1,0 +1,143 @@
+"""What ``gossipd doctor`` reads of external storage: one byte for each source that this host may have to read.
+
+What lives here: which sources, in the daemon's environment, within some seconds. What does not: the read
+(``sources.trial_read``), and which answers are well (``diagnosis.checks``).
+
+Sources are those of the manifests that this host keeps, and those that ``sources.allow`` names in full. Of the latter
+no object is known, so one is asked for that is not there: "not found" is the answer of a storage that let us in.
+
+Credentials are those of the daemon's environment (``daemon_environment``), as another shell has others.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossipd.cli.daemon_environment import daemon_environment
+from gossipd.config.sections import Config
+from gossipd.core.errors import GossipdError
+from gossipd.daemon.state_dir import MANIFESTS
+from gossipd.diagnosis.checks import SourceReading
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest, open_manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import SourceUrl, parse_source_url
+from gossipd.sources.errors import SourceSlowError
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.trial_read import TrialReads
+
+PATIENCE_S = 4.0  # for all of them together
+SETTINGS = SourceSettings(connect_timeout_s=2.0, read_timeout_s=3.0, request_timeout_s=PATIENCE_S)
+MANIFESTS_MAX = 8  # the newest
+SOURCES_MAX = 32
+NOT_THERE = "gossipd-doctor"  # the object that is asked for where none is known
+_OF_STORAGE = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "SSL_CERT_")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """``model``: that whose manifest names the source; empty where only the configuration does."""
+
+    source: SourceUrl
+    path: str
+    object_bytes: int
+    model: str
+
+
+def read_storage(config: Config, trusted: Collection[bytes], daemon_socket: Path | None) -> tuple[SourceReading, ...]:
+    """A reading for each source, in some seconds at most. ``trusted``: keys of publishers."""
+    manifests = kept_manifests(config.file.parent / "state" / MANIFESTS, trusted)
+    trials = [_trial(url, manifest) for manifest in manifests for url in manifest.sources]
+    in_use = [trial.source for trial in trials]
+    trials += [_Trial(url, NOT_THERE, 1, "") for url in named_in_full(config.sources.allow) if not _holds(url, in_use)]
+    with environment_of_storage(daemon_environment(daemon_socket)):
+        return _tried(TrialReads(SourcePolicy.parse(config.sources.allow), SETTINGS), trials[:SOURCES_MAX])
+
+
+def kept_manifests(directory: Path, trusted: Collection[bytes]) -> list[Manifest]:
+    """The newest that this user may read and whose keys are trusted."""
+    found: list[tuple[float, Path]] = []
+    with suppress(OSError):
+        found = [(path.stat().st_mtime, path) for path in directory.iterdir()]
+    kept: list[Manifest] = []
+    for _, path in sorted(found, reverse=True):
+        with suppress(OSError, ManifestError):
+            kept.append(open_manifest(path.read_bytes(), trusted))
+        if len(kept) == MANIFESTS_MAX:
+            break
+    return kept
+
+
+def named_in_full(allowed: Collection[str]) -> list[SourceUrl]:
+    """Entries of ``sources.allow`` that lead to one storage: not a scheme alone, and no wildcard."""
+    found = []
+    for entry in allowed:
+        if "://" in entry and "*" not in entry and entry.rstrip("/") != "file:":
+            with suppress(ManifestError):  # such as localhost, an entry for an address
+                found.append(parse_source_url(entry))
+    return found
+
+
+@contextmanager
+def environment_of_storage(given: Mapping[str, str]) -> Iterator[None]:
+    """While it lasts, the variables that lead to storage and its credentials are those that are given."""
+    before = {name: value for name, value in os.environ.items() if _is_of_storage(name)}
+    _replace(before, {name: value for name, value in given.items() if _is_of_storage(name)})
+    try:
+        yield
+    finally:
+        _replace([name for name in os.environ if _is_of_storage(name)], before)
+
+
+def _is_of_storage(name: str) -> bool:
+    return name.startswith(_OF_STORAGE) or name.lower().endswith("_proxy") or name == "HOME"
+
+
+def _replace(old: Collection[str], new: Mapping[str, str]) -> None:
+    for name in old:
+        del os.environ[name]
+    os.environ.update(new)
+
+
+def _trial(url: str, manifest: Manifest) -> _Trial:
+    """The largest file, as servers that cannot send parts send small files nevertheless."""
+    largest = max(manifest.files, key=lambda file: file.size)
+    return _Trial(parse_source_url(url), largest.path, largest.size, f"{manifest.name}@{manifest.version_label}")
+
+
+def _holds(place: SourceUrl, sources: Collection[SourceUrl]) -> bool:
+    return any(f"{one.text.rstrip('/')}/".startswith(f"{place.text.rstrip('/')}/") for one in sources)
+
+
+def _tried(reads: TrialReads, trials: list[_Trial]) -> tuple[SourceReading, ...]:
+    """All at once; one that does not end in time counts as silent. Its thread ends with the command."""
+    errors: dict[_Trial, GossipdError | None] = {}
+
+    def attempt(trial: _Trial) -> None:
+        try:
+            reads.read(trial.source, trial.path, trial.object_bytes)
+            errors[trial] = None
+        except GossipdError as error:
+            errors[trial] = error
+
+    deadline = time.monotonic() + PATIENCE_S
+    threads = [threading.Thread(target=attempt, args=(trial,), daemon=True) for trial in trials]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    silent = SourceSlowError("storage", f"no answer for {PATIENCE_S:g} s")
+    return tuple(_reading(trial, errors.get(trial, silent)) for trial in trials)
+
+
+def _reading(trial: _Trial, error: GossipdError | None) -> SourceReading:
+    shown, model = trial.source.text, trial.model
+    if error is None:
+        return SourceReading(source=shown, model=model)
+    return SourceReading(source=shown, model=model, code=error.code, sentence=str(error.args[0]))
