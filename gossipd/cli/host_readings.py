@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.cli.daemon_environment import daemon_environment
 from gossipd.cli.peer_readings import PEERS, chosen, path_mtu, read_peers
 from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
@@ -43,7 +44,7 @@ def read_host(
                             threads_max=_limit(resource.RLIMIT_NPROC))  # fmt: skip
     readings = _with_daemon(readings, client)
     try:
-        config = load_config(config_file)
+        config = load_config(config_file, daemon_environment(client.path))
     except GossipdError as error:
         return replace(readings, config_problem=str(error.args[0]))
     readings = replace(readings, config_problem="", advertises=config.advertised)

@@ -95,7 +95,7 @@ def _parse(text: str, path: Path, environment: Mapping[str, str]) -> tuple[Confi
     reading.unknown_sections()
     if not reading.problems:
         config = Config(file=path.absolute(), **cast(dict[str, Any], sections))
-        config = _with_absolute_paths(config)
+        config = _with_credentials(_with_absolute_paths(config), environment)
         reading.problems += [Problem(reading.where(*key), ".".join(key), why) for key, why in _across(config)]
         if not reading.problems:
             return config, reading
@@ -291,6 +291,21 @@ def _with_absolute_paths(config: Config) -> Config:
     return replace(
         found, security=replace(found.security, trust_names=names), publish=replace(found.publish, watch=watch)
     )
+
+
+def _with_credentials(config: Config, environment: Mapping[str, str]) -> Config:
+    """The host's secrets as systemd hands them (``LoadCredential=``), for those that are not where the file says. Their
+    names begin with ``gossipd.``, because all units share one place for them."""
+    place = environment.get("CREDENTIALS_DIRECTORY")
+    if place is None:
+        return config
+    handed: dict[str, Any] = {}
+    for name in ("cluster_key", "node_key"):
+        path: Path = getattr(config.security, name)
+        credential = Path(place) / f"gossipd.{path.name}"
+        if not path.exists() and credential.exists():
+            handed[name] = credential
+    return replace(config, security=replace(config.security, **handed)) if handed else config
 
 
 def _elsewhere(key: str) -> str:

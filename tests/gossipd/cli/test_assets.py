@@ -89,6 +89,7 @@ def test_the_unit_reads_credentials_reloads_and_has_a_watchdog(unit: Path) -> No
         "ExecReload=gossipd reload --config /var/lib/gossipd/gossipd.toml",
         "WatchdogSec=30",
         "LimitCORE=0",
+        "LoadCredential=gossipd.cluster.key",  # without a path: it need not be there
     ):
         assert line in lines
     assert not [line for line in lines if line.startswith("ExecStartPre=")], "it would be tried again for ever"

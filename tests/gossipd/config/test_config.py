@@ -23,6 +23,7 @@ from gossipd.identity.key_files import write_key_pair, write_key_ring
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from membership.seal import KeyRing
+from tests.e2e.cluster import set_up
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = Path("/srv/gossipd/gossipd.toml")
@@ -103,6 +104,23 @@ def test_paths_are_relative_to_the_file() -> None:
     assert config.status.socket == Path("/run/g.sock")
     assert config.security.trust == (Path("/srv/gossipd/a.pub"), Path("/b.pub"))
     assert config.security.cluster_key == Path("/srv/gossipd/cluster.key")
+
+
+def test_keys_that_systemd_hands_are_taken_where_the_file_has_none(tmp_path: Path) -> None:
+    home, handed = tmp_path / "home", tmp_path / "handed"
+    home.mkdir()
+    handed.mkdir()
+    set_up("init", home / "h", "--name", "h", "--rack", "r", "--bind", "127.0.0.1", "--port", "7946")
+    file, environment = home / "h" / "gossipd.toml", {"CREDENTIALS_DIRECTORY": str(handed)}
+    own = load_config(file, environment).security
+    assert own.cluster_key == file.parent / "cluster.key"
+    (file.parent / "cluster.key").rename(handed / "gossipd.cluster.key")
+    found = load_config(file, environment)
+    assert found.security.cluster_key == handed / "gossipd.cluster.key"
+    assert found.security.node_key == own.node_key, "which nobody hands"
+    assert read_keys(found).cluster.cluster_id
+    assert load_config(file, {}).security == own
+    assert load_config(file, {"CREDENTIALS_DIRECTORY": str(home)}).security == own, "the sentence names the file's"
 
 
 def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
