@@ -164,9 +164,8 @@ class DeploymentSwarm:
     def arriving(self, event: events.ChunkArriving) -> None:
         """Enough of a chunk is here for others to be sent it while the rest comes."""
         chunk, supplier = event.chunk, event.supplier
-        is_coming = self.replica.arrives(chunk, supplier)
         is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
-        if is_coming and is_help and not self.replica.holds(chunk):
+        if self.replica.arrives(chunk, supplier) and is_help and not self.replica.holds(chunk):
             # When a second flight of the chunk begins to come, peers of the first one may have been refused.
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
@@ -272,6 +271,8 @@ class DeploymentSwarm:
         if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
             return
         before = self.availability.bits_of(event.peer)
+        if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
+            self.claims_released(self.reader.forget(event.peer))
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
         announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self._near_peers())
         self._heard(announcements, now)
@@ -334,10 +335,11 @@ class DeploymentSwarm:
         self.drop_holdings(peer, now)
 
     def drop_holdings(self, peer: NodeId, now: float) -> None:
-        """Ignore a peer's holdings while it is shunned, or its rack would wait for it; it is asked again afterwards."""
+        """Ignore a peer's holdings while it is shunned, or its rack would wait for it. A rotten one's reads go on."""
         self.subscriptions.forget(peer)
         self.arrival_rates.forget(peer)
-        self.claims_released(self.reader.forget(peer))
+        if not self.peers.is_rotten(peer, now):
+            self.claims_released(self.reader.forget(peer))
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
         if held_something:

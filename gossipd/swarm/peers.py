@@ -22,8 +22,9 @@ from membership.member import NodeId
 
 _GONE_S = 1.0  # a host that restarts is back in 1 to 3 s; doubles with each failure in a row
 _PENALTY_S_MAX = 60.0
-# The sender re-hashes the chunk and drops it within a second; a liar reaches the maximum in five lies. Longer costs the
-# rack: its hosts import again what a host with one rotten chunk holds.
+# The sender re-hashes the chunk and drops it within a second; a liar reaches the maximum in five lies, of which the
+# first, if they were under way together, are one. Longer costs the rack: its hosts import again what a host with one
+# rotten chunk holds.
 _CORRUPT_S = 2.0
 # A peer that says that it has chunks, and sends none, would keep them from being read from storage. Slow fetches may be
 # the network's fault, and most are while no peer delivers. A peer at its limit refuses many, which harms nobody
@@ -42,8 +43,8 @@ class Peer:
     """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
     __slots__ = (
-        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_lied", "member", "reachable",
-        "refused", "shunned_until", "slow", "slow_at", "view",
+        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_lied", "is_rotten", "member",
+        "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
     )  # fmt: skip
 
     def __init__(self, view: PeerView, free: int) -> None:
@@ -57,6 +58,7 @@ class Peer:
         self.failures = 0
         self.shunned_until = 0.0
         self.has_lied = False  # it sent wrong bytes or none; a new connection changes nothing of that
+        self.is_rotten = False  # it is shunned for the first bad chunk since its last delivery, as a rotten disk sends
         self.slow = self.refused = 0  # fetches from it since its last delivery that were too slow, or refused
         self.barren_since = self.slow_at = 0.0  # when the first of them failed, and the last that was too slow
 
@@ -101,6 +103,12 @@ class Peers:
     def unusable(self, now: float) -> set[NodeId]:
         """Hosts that may not be asked and have no roles."""
         return {node for node, peer in self.records.items() if not peer.usable(now)}
+
+    def is_rotten(self, node: NodeId, now: float) -> bool:
+        """Whether the peer is shunned for one bad chunk only. It reads it back; what it reads from storage goes on, and
+        would come twice if others took it over. A second lie ends that: a liar would keep its share from all."""
+        peer = self.records.get(node)
+        return peer is not None and peer.is_rotten and peer.member and peer.reachable and peer.shunned_until > now
 
     def usable(self, nodes: Iterable[NodeId], now: float) -> set[NodeId]:
         """The nodes of these that are members and may be asked."""
@@ -227,10 +235,12 @@ class Peers:
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
         if base is None and self._is_barren(peer, reason, now, idle_s):
             base = _BARREN_S
-        if base is None:
+        is_same_lie = peer.is_rotten and reason is FailReason.CORRUPT and peer.shunned_until > now
+        if base is None or is_same_lie:
             return
         peer.has_lied = peer.has_lied or base != _GONE_S
         peer.failures += 1
+        peer.is_rotten = reason is FailReason.CORRUPT and peer.failures == 1
         pause = min(_PENALTY_S_MAX, base * 2 ** min(peer.failures - 1, 6))
         peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)
         self._shunned_until = min(self._shunned_until or peer.shunned_until, peer.shunned_until)

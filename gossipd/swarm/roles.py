@@ -200,7 +200,8 @@ class Roles:
             targets.append(own)
         self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
         self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
-        self.readers = self._elect([view for view in targets if view.node not in unusable], slow, seeds)
+        able = [view for view in targets if view.node not in unusable or peers.is_rotten(view.node, now)]
+        self.readers = self._elect(able, slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
         self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._settings.everyone_max

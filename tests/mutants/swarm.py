@@ -146,6 +146,22 @@ MUTANTS = (
         (_PLANNER, "tests/gossipd/swarm/test_peers.py"),
     ),
     Mutant(
+        "takes-over-what-a-rotten-disk-reads",
+        "A reader that sent one bad chunk loses its reads of storage at once, and they come twice.",
+        "gossipd/swarm/peers.py",
+        "        peer.is_rotten = reason is FailReason.CORRUPT and peer.failures == 1\n",
+        "",
+        ("tests/gossipd/swarm/test_distrust.py",),
+    ),
+    Mutant(
+        "a-liar-keeps-its-reads",
+        "A reader that sends bad chunks again and again keeps its share of storage from all.",
+        "gossipd/swarm/peers.py",
+        "reason is FailReason.CORRUPT and peer.failures == 1\n",
+        "reason is FailReason.CORRUPT\n",
+        ("tests/gossipd/swarm/test_distrust.py",),
+    ),
+    Mutant(
         "quarantine-never-ends",
         "A peer that failed once is not asked again.",
         "gossipd/swarm/peers.py",

@@ -8,6 +8,7 @@ import pytest
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
+    ChunkStored,
     ClaimSeed,
     Command,
     DeltaHeard,
@@ -21,13 +22,13 @@ from gossipd.core.events import (
     StartFetch,
     StartSourceRead,
 )
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import SOURCE
 from gossipd.core.model import PeerView, Shape
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
+from tests.gossipd.swarm.planning import DEPLOYMENT, Driven, node, opened, view
 
-DEPLOYMENT = DeploymentId(bytes(32))
 CHUNKS = 8
 OWN, RACK_PEER, FAR = (NodeId(bytes([number]) * 16) for number in (1, 2, 3))
 FULL = ChunkSet.full(CHUNKS)
@@ -93,3 +94,29 @@ def test_chunks_that_a_mate_claims_and_never_sends_are_read_from_storage() -> No
                 read.update(command.chunks)
         now += 0.5
     assert read
+
+
+@pytest.mark.parametrize(("bad_s", "is_left"), [([0.25, 0.5], True), ([0.25, 4.0], False)])
+def test_what_a_reader_with_a_rotten_chunk_reads_is_left_to_it_until_it_sends_another(
+    bad_s: list[float], *, is_left: bool
+) -> None:
+    seed, reader, claimed = Driven(), node(1), tuple(range(3, 11))
+    seed.meet(view(1, "b", term=1))
+    seed.wait(6.0)
+    seed.meet(view(0, term=1))
+    seed.tell(opened(64))
+    seed.planner.handle(HoldingsHeard(reader, DEPLOYMENT, ChunkSet.of(64, (0, 1, 2)), 8), seed.now)
+    seed.planner.handle(DeltaHeard(reader, DEPLOYMENT, (), (), claimed, 8), seed.now)
+    seed.planner.handle(SourceProbed(DEPLOYMENT, True), seed.now)
+    read: set[int] = set()
+    for step in range(round(20 * bad_s[-1]) + 36):
+        if step / 20 in bad_s:
+            bad = bad_s.index(step / 20)
+            seed.planner.handle(FetchFailed(DEPLOYMENT, bad, reader, FailReason.CORRUPT), seed.now)
+        for command in seed.tell(after=0.05):
+            if isinstance(command, StartSourceRead):
+                read.update(command.chunks)
+                for chunk in command.chunks:
+                    seed.planner.handle(ChunkStored(DEPLOYMENT, chunk, SOURCE, 1 << 20, 0.2), seed.now)
+    assert len(read) > 8
+    assert read.isdisjoint(claimed) is is_left

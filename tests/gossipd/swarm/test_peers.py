@@ -100,6 +100,16 @@ def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:
     assert peer.shunned_until - 20.0 >= 3.0, "the second pause is twice the first"
 
 
+def test_bad_chunks_that_were_under_way_together_are_one_lie_and_the_next_is_not_forgiven() -> None:
+    peers, peer = peers_with_one()
+    fail(peers, FailReason.CORRUPT, 10.0, 10.1, 10.2)
+    assert peers.is_rotten(node(1), 10.3)
+    assert peer.shunned_until <= 12.5
+    fail(peers, FailReason.CORRUPT, 13.0)
+    assert peers.is_shunned(node(1), 15.9)
+    assert not peers.is_rotten(node(1), 13.1)
+
+
 def test_what_a_peer_says_does_not_count_while_it_is_left_alone() -> None:
     peers, peer = peers_with_one()
     assert peers.hears(node(1), 2, 9.0)
