@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from gossipd.cli.options import NameVersion, label_words
 
-ASKED_S = 0.5  # a person waits at the keyboard; a daemon answers within a tenth of it
+ASKED_S = 2.0  # a person waits at the keyboard; on a busy machine a daemon answers within a second
 
 # click's, but for words: `@` breaks words of bash, and is a part of NAME@VERSION.
 BASH = """\
