@@ -1,7 +1,7 @@
 """A timetable for limits: which entry is in force at a moment, until when, and which entries cannot stand together.
 
 What lives here: reading an entry, overlaps, and the one decision, from the schedule and the wall clock. What does not:
-the limits outside the timetable (``config.model_sections``) and applying them (``daemon.limits_schedule``).
+the limits outside the timetable (``config.model_sections``) and applying them (``daemon.scheduled_limits``).
 
 An entry is ``DAYS HOURS LIMIT=RATE ...``, such as ``mon-fri 08:00-18:00 upload=200MiB download=1GiB``. Hours are those
 of a clock on the wall in the schedule's one time zone: an hour that a clock skips is not, an hour that it repeats is

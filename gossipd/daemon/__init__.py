@@ -13,7 +13,7 @@
   ``identity_watch`` and ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
 * What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``
 * The control plane's questions: ``control_delegate``
-* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``limits_schedule``; ``limits_watch``
+* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``limits_watch``
 * The local sockets: ``status_view`` (answers), ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
 * Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``hooks`` and ``hook_queue``, ``hub_links``
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full)

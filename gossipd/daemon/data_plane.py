@@ -18,11 +18,11 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.alarms import NOT_A_TARGET, Reports
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
 from gossipd.daemon.control_delegate import BulkTokens
-from gossipd.daemon.limits_schedule import LimitsSchedule
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.rechecks import Rechecks
+from gossipd.daemon.scheduled_limits import LimitsSchedule
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool

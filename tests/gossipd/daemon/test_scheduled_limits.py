@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from gossipd.config.model_sections import LimitsSection
-from gossipd.daemon.limits_schedule import LimitsSchedule, limits_in_force
+from gossipd.daemon.scheduled_limits import LimitsSchedule, limits_in_force
 from gossipd.runtime.rate_limit import RateLimit
 
 ENTRY = "mon-fri 08:00-18:00 upload=2000 source=0"
