@@ -248,28 +248,34 @@ class StatusClient:
         with self._answer("GET", target, None, timeout_s=timeout_s) as answer:
             return _object(answer.read())
 
-    def _answer(self, method: str, target: str, body: bytes | None, *, timeout_s: float | None = None) -> HTTPResponse:
+    @contextlib.contextmanager
+    def _answer(
+        self, method: str, target: str, body: bytes | None, *, timeout_s: float | None = None
+    ) -> Iterator[HTTPResponse]:
         from http.client import HTTPException
 
         from gossipd.api.unix_connection import UnixConnection
 
-        with contextlib.ExitStack() as stack:
-            connection = UnixConnection(self._path, timeout_s or self._timeout_s)
-            stack.callback(connection.close)
-            try:
-                connection.request(method, target, body, {"Connection": "close"})
-                answer = stack.enter_context(connection.getresponse())
+        connection = UnixConnection(self._path, timeout_s or self._timeout_s)
+        try:
+            connection.request(method, target, body, {"Connection": "close"})
+            with connection.getresponse() as answer:
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
                     what = f"the program at {self._path} answers {answer.status}"
                     raise DaemonUnreachableError(f"{what} without a reason")
-            except (OSError, HTTPException) as error:
-                raise DaemonUnreachableError(self._why(error)) from None
-            stack.pop_all()  # now the caller closes the answer
-            return answer
+                yield answer
+        except (OSError, HTTPException) as error:  # while the answer is read, too
+            raise DaemonUnreachableError(self._why(error)) from None
+        finally:
+            connection.close()
 
     def _why(self, error: OSError | HTTPException) -> str:
+        from http.client import IncompleteRead
+
         match error:
+            case IncompleteRead():
+                return f"the daemon at {self._path} stopped in the middle of its answer"
             case TimeoutError():
                 return f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
             case PermissionError():
