@@ -111,8 +111,8 @@ class _Audience:
             click.echo("\n".join(_words(result)))
         if self._page is not None:
             sys.stdout.flush()
-            click.echo(f"the daemons run on for {self._page.url}; Ctrl-C ends them", err=True)
             with suppress(KeyboardInterrupt):
+                click.echo(f"the daemons run on for {self._page.url}; Ctrl-C ends them", err=True)
                 Event().wait()
 
     def _end_bars(self) -> None:

@@ -17,14 +17,15 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from gossipd.api.client import DaemonUnreachableError, StatusClient
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.config.directory import make_directory
+from gossipd.control.listener import BindError
 
 ADDRESS = "127.0.0.1"
-PORTS = range(12_000, 32_000)  # Linux takes outgoing ports from 32,768 on
+PORTS = range(12_000, 22_000)  # Linux takes outgoing ports from 32,768 on
 STOP_SECONDS_MAX = 8.0  # a daemon promises 5
-ASK_SECONDS_MAX = 2.0
 LOG_TAIL_BYTES = 3000
+PORT_TAKEN = BindError.code
 
 
 @dataclass
@@ -54,7 +55,7 @@ class DemoHost:
 
     @property
     def client(self) -> StatusClient:
-        return StatusClient(self.directory / "gossipd.sock", timeout_s=ASK_SECONDS_MAX)
+        return StatusClient(self.directory / "gossipd.sock")
 
     def start(self) -> None:
         config = str(self.directory / "gossipd.toml")
@@ -90,11 +91,22 @@ class DemoHost:
         return self.process is not None and self.process.poll() is not None
 
     def status(self) -> dict[str, Any] | None:
-        """The whole status page; None while the daemon does not answer."""
+        """The whole status page; None while the daemon does not answer, or is too busy to."""
         try:
             return self.client.status()
-        except DaemonUnreachableError:
+        except (DaemonUnreachableError, RefusedByDaemonError):
             return None
+
+    def start_elsewhere(self, others: Sequence[DemoHost]) -> bool:
+        """Start a host again that has ended because another process had taken its ports meanwhile, at other ports,
+        where it joins ``others``. False when it ended for another reason."""
+        if not self.has_ended or PORT_TAKEN not in self.log_tail():
+            return False
+        (self.port,) = free_ports(1)
+        joins = ", ".join(f'"{ADDRESS}:{other.port}"' for other in others if other is not self)
+        self.environment |= {"GOSSIPD_NET__PORT": str(self.port), "GOSSIPD_NET__JOIN": f"[{joins}]"}
+        self.start()
+        return True
 
     def log_tail(self) -> str:
         if not self.log.exists():
@@ -138,7 +150,7 @@ def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
 
 def free_ports(count: int) -> list[int]:
     """Ports that are free for TCP and UDP, with the next one free for TCP; all are held until all are found. They lie
-    below the kernel's range for outgoing connections, so they stay free."""
+    below the kernel's range for outgoing connections, so they stay free but for other servers that start now."""
     found: list[int] = []
     random = SystemRandom()
     with ExitStack() as held:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+# What one host may have under way, in chunks of 256 KiB: others take it over when that host is killed, or gets no CPU for
+# some seconds.
+TAKEN_OVER_BYTES = 16 * 262_144
 SECONDS_MAX = 240  # on two busy cores; some 12 s when they are free
 
 
@@ -40,8 +43,8 @@ def test_every_host_has_every_byte_and_storage_gave_each_once(short_path: Path) 
     assert result["verified"] is True
     assert result["corrupt_chunks"] == 0
     total = result["bytes_total"]
-    assert total <= result["source_bytes"] <= 1.02 * total
-    assert result["peer_bytes_cross_rack"] <= 1.1 * total
+    assert total <= result["source_bytes"] <= 1.02 * total + TAKEN_OVER_BYTES
+    assert result["peer_bytes_cross_rack"] <= 1.1 * total + TAKEN_OVER_BYTES
     assert result["peer_bytes_same_rack"] >= 3.5 * total
 
 
@@ -58,7 +61,7 @@ def test_a_host_that_is_killed_half_way_completes_too(short_path: Path, tmp_path
     assert result["verified"] is True
     assert result["killed"] == "node-2"
     assert 0 < result["killed_at_chunks"] < result["chunks_total"]
-    assert result["source_bytes"] <= 1.02 * result["bytes_total"]
+    assert result["source_bytes"] <= 1.02 * result["bytes_total"] + TAKEN_OVER_BYTES
 
 
 def test_what_rots_on_a_disk_is_found_fetched_again_and_counted(short_path: Path) -> None:
