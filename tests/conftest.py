@@ -10,9 +10,11 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import stat
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from xdist.remote import Producer
@@ -97,6 +99,17 @@ def s3_environment(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch)
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that every user may enter. Not ``tmp_path``: any session of pytest that begins on this machine closes
+    the directory above it to other users."""
+    with TemporaryDirectory(prefix="gossipd-public-") as name:
+        made = Path(name)
+        for directory in (made, *made.parents[:-1]):
+            directory.chmod(stat.S_IMODE(directory.stat().st_mode) | 0o055)
+        yield made
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ the handle that started them.
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
+import functools
 import gzip
 import http.client
 import logging
@@ -31,15 +32,37 @@ from urllib.parse import unquote
 
 START_SECONDS_MAX = 20.0  # nginx is up in 0.1 s, moto in 1 s on the development machine
 STOP_SECONDS_MAX = 5.0
+_PORTS = range(22_000, 32_000)  # neither the demo's, nor those that the kernel gives to outgoing connections
+_claimed: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago, and is none that the kernel gives to outgoing connections."""
-    while True:
-        port = random.SystemRandom().randrange(12_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    """A port that is free, and that no test's process on this machine is given again while this process lives."""
+    while not claim_port(port := random.SystemRandom().choice(_PORTS)):
+        pass
+    return port
+
+
+def claim_port(port: int) -> bool:
+    """Keep a port for this process; False when it is not free, or was claimed before. The server that is given it binds
+    it later: until then a lock on one byte of a file keeps the tests of other processes from it."""
+    if port in _claimed or port not in _PORTS:
+        return False
+    try:
+        fcntl.lockf(_claims_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(type=kind) as probe:
+                probe.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    _claimed.add(port)
+    return True
+
+
+@functools.cache
+def _claims_file() -> int:
+    """Open until the process ends: closing it would end all claims."""
+    return os.open(f"/tmp/gossipd-test-ports-{os.geteuid()}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 # ---- faults ------------------------------------------------------------------------------------

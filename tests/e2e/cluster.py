@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from typing import Any
 from gossipd.api.client import StatusClient
 from gossipd.cli.main import main
 from tests.e2e.fork_server import ForkServer, Process, fork_server
-from tests.servers import free_port
+from tests.servers import claim_port, free_port
 
 LOOK_S = 0.05
 PATIENCE_S = 180.0  # two cores that run eight daemons and the test, beside other work; a good run needs seconds
@@ -241,9 +240,6 @@ def cluster(base: Path, *, environment: dict[str, str] | None = None) -> Iterato
         made.close()
 
 
-_given: set[int] = set()
-
-
 @contextmanager
 def publishing_cluster(base: Path) -> Iterator[Cluster]:
     """Its daemons sign what a job publishes through them, with the cluster's publisher key."""
@@ -252,21 +248,10 @@ def publishing_cluster(base: Path) -> Iterator[Cluster]:
 
 
 def free_port_pair() -> int:
-    """A port that is free together with the next one, and was not given out before."""
-    while True:
-        port = free_port()
-        if port + 1 <= 65_535 and not {port, port + 1} & _given and _is_free(port + 1):
-            _given.update((port, port + 1))
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    """A port that is free together with the next one, see ``free_port``."""
+    while not claim_port((port := free_port()) + 1):
+        pass
+    return port
 
 
 def same_tree(original: Path, copy: Path) -> bool:

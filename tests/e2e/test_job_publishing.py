@@ -27,6 +27,20 @@ def step_directory(path: Path, seed: int, *, bytes_each: int = 700_000) -> Path:
     return path
 
 
+_AS_USER = """
+import os, sys
+from gossipd.api.client import RefusedByDaemonError
+from gossipd.client import Client
+import http.client, gossipd.api.unix_connection, urllib.parse  # this user may not read where they are
+socket, saved, name, user = sys.argv[1:]
+os.setgid(int(user)); os.setuid(int(user))
+try:
+    print(Client(socket).publish(saved, name=name).version)
+except RefusedByDaemonError as error:
+    print(error.code, error)
+"""
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with publishing_cluster(tmp_path) as cluster:
@@ -164,39 +178,28 @@ def test_publications_in_a_hurry_keep_the_newest(cluster: Cluster, tmp_path: Pat
     assert all(future.done() for future in futures)
 
 
-def test_a_user_publishes_only_names_and_files_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
-    node: Daemon = cluster.add("node-1", "rack-1", GOSSIPD_PUBLISH__USERS='{"54322" = ["train/*"]}')
-    node.start()
-    node.wait_ready()
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:-2]:  # to below the root of all temporary files
-        parent.chmod(0o755)
-    saved = step_directory(tmp_path / "step-1", 1)
-    for path in (saved, *saved.iterdir()):
-        os.chown(path, 54_322, 54_322)
+def test_a_user_publishes_only_names_and_files_of_its_own(public_path: Path) -> None:
+    with publishing_cluster(public_path) as cluster:
+        node = cluster.add("node-1", "rack-1", GOSSIPD_PUBLISH__USERS='{"54322" = ["train/*"]}')
+        node.start()
+        node.wait_ready()
+        saved = step_directory(public_path / "step-1", 1)
+        for path in (saved, *saved.iterdir()):
+            os.chown(path, 54_322, 54_322)
 
-    def attempt(user: int, name: str) -> str:
-        program = f"""
-import os, sys
-sys.path[:0] = {[os.getcwd()]!r}
-from gossipd.api.client import RefusedByDaemonError
-from gossipd.client import Client
-import http.client, gossipd.api.unix_connection, urllib.parse  # this user may not read where they are
-os.setgid({user}); os.setuid({user})
-try:
-    print(Client({str(node.home / "gossipd.sock")!r}).publish({str(saved)!r}, name={name!r}).version)
-except Exception as error:
-    print(error.code, error)
-"""
-        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        def attempt(user: int, name: str) -> str:
+            """What the publishing of ``saved`` ends with."""
+            words = (str(node.home / "gossipd.sock"), str(saved), name, str(user))
+            done = subprocess.run([sys.executable, "-c", _AS_USER, *words], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
 
-    assert attempt(54_322, "prod/llama").startswith("E_MAY_NOT_PUBLISH user 54322 may not publish prod/llama")
-    assert attempt(54_323, "train/a").startswith("E_MAY_NOT_PUBLISH user 54323")
-    assert attempt(54_322, "train/a") == "1\n"
-    secret = tmp_path / "node-1" / "node.key"
-    (saved / "link.bin").hardlink_to(secret)
-    assert attempt(54_322, "train/a").startswith("E_NOT_OWNER 'link.bin' belongs to another user")
-    until("its version stays", lambda: node.tree("train/a", 1).is_dir())
+        assert attempt(54_322, "prod/llama").startswith("E_MAY_NOT_PUBLISH user 54322 may not publish prod/llama")
+        assert attempt(54_323, "train/a").startswith("E_MAY_NOT_PUBLISH user 54323")
+        assert attempt(54_322, "train/a") == "1\n"
+        (saved / "link.bin").hardlink_to(node.home / "node.key")
+        assert attempt(54_322, "train/a").startswith("E_NOT_OWNER 'link.bin' belongs to another user")
+        until("its version stays", lambda: node.tree("train/a", 1).is_dir())
 
 
 def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(

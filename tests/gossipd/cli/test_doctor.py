@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,8 @@ def test_what_was_set_up_wrong_is_named(home: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.needs("root")
-def test_a_user_who_may_not_enter_the_models_is_told_the_directory(tmp_path: Path) -> None:
-    for directory in (tmp_path, *tmp_path.parents[:-1]):
-        os.chmod(directory, os.stat(directory).st_mode | 0o055)
-    models = tmp_path / "models"
+def test_a_user_who_may_not_enter_the_models_is_told_the_directory(public_path: Path) -> None:
+    models = public_path / "models"
     models.mkdir(0o755)
     assert why_unreadable(models, "nobody") == ""
     models.chmod(0o750)
