@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-# What one host may have under way, in chunks of 256 KiB: others take it over when that host is killed, or gets no CPU for
-# some seconds.
+# What one host may have under way, in chunks of 256 KiB: others take it over when that host is killed, or gets no CPU
+# for some seconds.
 TAKEN_OVER_BYTES = 16 * 262_144
 SECONDS_MAX = 240  # on two busy cores; some 12 s when they are free
 
