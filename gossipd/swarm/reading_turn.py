@@ -5,8 +5,10 @@ is read next (``source_read_planner``).
 
 Every reader that begins costs all bytes before the first that is missing. So one reads, in the model's order, one run
 at a time, and goes on as long as it makes progress. Another begins when nobody has said for a while that it reads: the
-first of the line after ``wait_s``, the next after twice as much. A reader that says it reads is believed as long as it
-says so, because after a break it drops bytes for hours; its adapter ends a read that is silent, and membership a host.
+first of the line after ``wait_s``, the next after twice as much. Where it is known that the last reader has gone, the
+first begins at once, and the others wait as long as where it is not known yet: not all hear of it together. A reader
+that says it reads is believed as long as it says so, because after a break it drops bytes for hours; its adapter ends a
+read that is silent, and membership a host.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ class ReadingTurn:
 
     def is_mine(self, own: NodeId, line: Sequence[NodeId], now: float, wait_s: float) -> bool:
         """Whether this host may begin a read, when no other says that it reads."""
-        if self._last not in line:
+        if self._last is None:
             place = line.index(own)
+        elif self._last not in line:
+            place = line.index(own) + (own != line[0])
         elif own == self._last:
             place = 0
         else:

@@ -18,6 +18,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_reading_turn.py",),
     ),
     Mutant(
+        "two-begin-when-a-reader-has-gone",
+        "Of two that hear at different times that a reader of a whole object has gone, both begin it.",
+        "gossipd/swarm/reading_turn.py",
+        "            place = line.index(own) + (own != line[0])\n",
+        "            place = line.index(own)\n",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
         "helps-a-reader-that-drops-bytes",
         "A reader that says that it reads a whole object is helped by another, which begins it again.",
         "gossipd/swarm/source_read_planner.py",

@@ -27,6 +27,14 @@ def test_who_reads_goes_on_and_the_first_of_the_line_waits_like_others() -> None
     assert turn.is_mine(gone[0], gone, 20.1, 3.0), "who is no reader any more is not waited for"
 
 
+def test_two_that_do_not_hear_together_of_a_readers_end_do_not_begin_together() -> None:
+    turn = ReadingTurn(10.0)
+    turn.heard(LINE[2], 20.0)
+    unaware, aware = LINE, LINE[:2]
+    assert [turn.is_mine(LINE[0], unaware, 23.1, 3.0), turn.is_mine(LINE[1], aware, 23.1, 3.0)] == [True, False]
+    assert turn.is_mine(LINE[1], aware, 26.1, 3.0), "the first has gone, too"
+
+
 def whole_only(storage: Storage) -> Storage:
     for reader in storage.readers.values():
         reader.read_from_start(0, storage.now)
