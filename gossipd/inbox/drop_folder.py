@@ -42,8 +42,9 @@ _UNFINISHED_SUFFIXES = ("~", ".part", ".partial", ".tmp", ".temp", ".swp", ".crd
 _HOST_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # nobody's choice: try again
 _SHOWN_CHARS_MAX, _REASON_CHARS_MAX = 200, 4000
 _COPIES_MAX = 10_000  # names to try when one is taken
-# The limit of limits.h, less ".9999" and ".reason", both of which may be added.
-_NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
+_UNFINISHED_REASON_SUFFIX = ".tmp"
+# The limit of limits.h, less ".9999", ".reason" and ".tmp", all of which may be added.
+_NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}{_UNFINISHED_REASON_SUFFIX}")
 
 
 _CURES = {
@@ -163,12 +164,15 @@ class DropFolder:
         """Write in plain words, beside ``name`` in ``rejected/``, why it is there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         path = name + REASON_SUFFIX
+        unfinished = path + _UNFINISHED_REASON_SUFFIX
         with self._open() as inbox, self._open(REJECTED, inbox) as rejected:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path, dir_fd=rejected)  # of an earlier attempt, or of a file that was taken away
-            descriptor = os.open(path, flags, 0o640, dir_fd=rejected)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(_plain(reason, _REASON_CHARS_MAX, ascii_only=True) + "\n")
+                os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short
+            descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(_plain(reason, _REASON_CHARS_MAX, ascii_only=True) + "\n")
+            # Whole at once for those who wait for it, and over the reason of a file that was taken away.
+            os.rename(unfinished, path, src_dir_fd=rejected, dst_dir_fd=rejected)
 
     @contextlib.contextmanager
     def _open(self, folder: str = "", within: int | None = None) -> Iterator[int]:

@@ -354,9 +354,9 @@ MUTANTS = (
         "A link in the place of a reason file is followed.",
         "gossipd/inbox/drop_folder.py",
         "            with contextlib.suppress(FileNotFoundError):\n"
-        "                os.unlink(path, dir_fd=rejected)  # of an earlier attempt, or of a file that was taken away\n"
-        "            descriptor = os.open(path, flags, 0o640, dir_fd=rejected)\n",
-        "            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=rejected)\n",
+        "                os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short\n"
+        "            descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)\n",
+        "            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=rejected)\n",
         (_INBOX,),
     ),
     Mutant(

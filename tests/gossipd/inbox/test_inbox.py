@@ -415,7 +415,7 @@ async def test_a_disk_that_will_not_take_the_reason_gets_it_later(
     monkeypatch.setattr(os, "fdopen", refuse)
     (world.folder / "old").write_bytes(b"something else")
     await world.pass_time(6)
-    assert world.names("rejected") == ["old", "old.reason"]
+    assert world.names("rejected") == ["old", "old.reason.tmp"], "nobody takes it for the reason"
     monkeypatch.setattr(os, "fdopen", real)
     await world.pass_time(6)
     assert world.reason("old").startswith("E_ROLLBACK")
@@ -510,7 +510,8 @@ async def test_a_reason_is_never_written_through_a_link(mock_clock: MockClock, w
     precious = world.folder.with_name("register")
     precious.write_bytes(b"all statements")
     (world.folder / "rejected").mkdir(mode=0o750)
-    (world.folder / "rejected" / "zz.reason").symlink_to(precious)
+    for name in ("zz.reason", "zz.reason.tmp"):
+        (world.folder / "rejected" / name).symlink_to(precious)
     (world.folder / "zz").write_bytes(b"something else")
     await world.pass_time(6)
     assert precious.read_bytes() == b"all statements"
@@ -533,7 +534,7 @@ async def test_a_name_is_told_of_on_one_short_line(mock_clock: MockClock, world:
     (world.folder / f"x{name}"[:250]).write_bytes(b"")
     await world.pass_time(20)
     assert [offered for offered, _ in world.judge.offers] == [shown]
-    assert world.reason(f"x{name}"[:250][:243]) == f"E_WATCH_EMPTY: {f'x{shown}'.replace('n...', '...')} is empty\n"
+    assert world.reason(f"x{name}"[:250][:239]) == f"E_WATCH_EMPTY: {f'x{shown}'.replace('n...', '...')} is empty\n"
 
 
 async def test_a_reason_is_one_line_of_bounded_length(folder: Path) -> None:
