@@ -14,10 +14,11 @@ import click
 import pytest
 import yaml
 
-from gossipd.cli.help import TOPICS, page
+from gossipd.cli.help import page
 from gossipd.cli.main import VERBS, cli
 from gossipd.core.errors import ExitCode
 from gossipd.deployment.progress_record import HostState
+from gossipd.web.manual_pages import TOPICS
 from tests import module_index
 
 ROOT = Path(__file__).resolve().parent.parent

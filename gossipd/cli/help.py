@@ -1,25 +1,20 @@
 """``gossipd help [TOPIC]``: the manual, which ships with the program so that a cluster without internet has it.
 
-What lives here: finding the pages and printing one. What does not: the pages (``gossipd/manual``), what they say of one
-word (``manual_entries``), and the options of commands (``gossipd COMMAND --help``).
+What lives here: printing a page. What does not: the pages (``gossipd/manual``), their order (``web.manual_pages``),
+what they say of one word (``manual_entries``), and the options of commands (``gossipd COMMAND --help``).
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.resources import files
 
 import click
 
 from gossipd.cli.manual_entries import entry, settings_page
 from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
+from gossipd.web.manual_pages import TOPICS, text_of
 
-# In the order to read them.
-TOPICS = (
-    "install", "operations", "runbook", "reasons", "training", "upgrade", "architecture", "modules", "security",
-    "protocol", "decisions", "glossary",
-)  # fmt: skip
 SETTINGS = "settings"  # a page that is made from their descriptions
 _PAGE_COLUMNS_MAX = 120  # longer lines are hard to read on a wide terminal
 
@@ -56,9 +51,7 @@ def manual(topic: str | None) -> None:
 
 def page(topic: str) -> str:
     """The Markdown text of one of ``TOPICS``, from the installed package, or of ``SETTINGS``."""
-    if topic == SETTINGS:
-        return settings_page()
-    return (files("gossipd") / "manual" / f"{topic}.md").read_text(encoding="utf-8")
+    return settings_page() if topic == SETTINGS else text_of(topic)
 
 
 def _show(text: str) -> None:

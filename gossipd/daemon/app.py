@@ -258,7 +258,8 @@ class App:
             reloader=self.reloader, watermarks=self._watermarks,
             budgets=self._budget_orders,
             wants=WantOrders(
-                live=self.live, state=self._state, driver=self._deployments, audit=self.reports.audit
+                live=self.live, state=self._state, driver=self._deployments, progress=self._progress_publisher,
+                audit=self.reports.audit,
             ),
         )  # fmt: skip
         self._publishing = JobPublishing(
@@ -380,6 +381,7 @@ class App:
         self._deployments.post(RosterChanged())
         self._deployments.post(TrustReloaded())
         self._deployments.post(WantsChanged(self.live.wants()))
+        self._progress_publisher.tell_due(trio.current_time())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()

@@ -3,6 +3,9 @@
 What lives here: judging an order by the newest version that is known, keeping it, putting it into force. What does not:
 what a want means (``parts.part``), how orders and configuration unite (``parts.want_orders``), and fetching.
 
+When an order has been answered, this host's record no longer says that what it wants is complete, unless it is; so a
+job may order and wait.
+
 An order that means nothing in the newest version is refused and changes nothing. One for a name that nobody has heard
 of is kept: its first version is judged when it comes, and fails there with the reason ``want`` if need be.
 """
@@ -18,6 +21,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.units import show_bytes
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.events import WantsChanged
 from gossipd.manifest.errors import ManifestError
@@ -38,6 +42,7 @@ class WantOrders:
     live: LiveSettings
     state: StateDirectory
     driver: DeploymentDriver
+    progress: ProgressPublisher
     audit: AuditLog
     _one_at_a_time: trio.Lock = field(default_factory=trio.Lock, init=False)
 
@@ -61,6 +66,7 @@ class WantOrders:
                 self.audit.record("want ordered", subject=name, want=want.text or "everything")
             if is_changed or free:
                 self.driver.post(WantsChanged(self.live.wants(), name if free else ""))
+                self.progress.tell_due(trio.current_time())
         return WantInForce(
             changed=is_changed, sentence=_sentence(name, want, newest, bytes_wanted, is_changed=is_changed, free=free),
             want=want.text, version=None if newest is None else newest.version, bytes_wanted=bytes_wanted,

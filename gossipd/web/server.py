@@ -1,7 +1,7 @@
 """The web server of the page: GET of a fixed table of files, and of questions to one daemon; nothing else.
 
 What lives here: HTTP towards browsers, its limits, and who is answered. What does not: which questions there are
-(``forwarding``), the files (``static_files``), the daemon.
+(``forwarding``), the files (``static_files``, ``manual_pages``), the daemon.
 
 What a hostile page in the same browser could try, and what stops it: another name for our address (DNS rebinding), the
 check of the ``Host`` header; reading or framing an answer, the headers below; orders, that there are none. Names from
@@ -29,7 +29,8 @@ from urllib.parse import urlsplit
 
 from gossipd.core.errors import LocalError, UsageError
 from gossipd.web.forwarding import Forwarder, PageAnswer, answer, is_question, refusal
-from gossipd.web.static_files import static_files
+from gossipd.web.manual_pages import manual_page
+from gossipd.web.static_files import HTML, static_files
 
 CONNECTIONS_MAX = 64  # ten viewers with six connections each
 DEADLINE_S = 15.0  # for a whole request and its answer; the daemon has 5 of it
@@ -209,6 +210,8 @@ class _Request(BaseHTTPRequestHandler):
             self._refuse(421, "this server is not the one that the Host header names")
         elif (file := self.server.files.get(self.path)) is not None:
             self._send(file[1], file[0])
+        elif (read := manual_page(self.path)) is not None:
+            self._send(answer(200, read), HTML)
         elif not is_question(self.path):
             self._refuse(404, "there is no such page")
         elif not self._is_let_in():

@@ -1,7 +1,8 @@
 """The files of the page, and what it must know of reasons and alarms.
 
 What lives here: every answer that is the same for all daemons, made once. What does not: the daemon's answers
-(``forwarding``). No path of a request reaches the file system: a path is a key of a table.
+(``forwarding``), and the manual (``manual_pages``). No path of a request reaches the file system: a path is a key of a
+table.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from importlib.resources import files
 
 from gossipd.core.reasons import HostReason
 
+HTML = "text/html; charset=utf-8"
 _TYPES = {
-    "html": "text/html; charset=utf-8",
+    "html": HTML,
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",

@@ -310,3 +310,21 @@ def test_a_page_with_a_token_asks_for_it_or_takes_it_from_its_address(tmp_path: 
         page.get_by_text("As gpu-0000 has heard it").wait_for()
         page.get_by_role("alert").wait_for(state="hidden")
         context.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_manual_is_read_from_the_page_and_an_alarm_leads_to_its_section(
+    browser: Browser, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    status = status_of(2, 1)
+    status["alarms"] = [{"code": "E_ALONE", "sentence": "nobody is heard", "since": "2026-01-01T00:00:00Z"}]
+    with told(tmp_path, status) as server, watched(browser, server, size) as page:
+        page.goto(server.url)
+        page.get_by_role("link", name="runbook").click()
+        page.locator("h3#e_alone").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+        picture(page, "manual")
+        page.get_by_role("navigation", name="Manual").get_by_role("link", name="operations").click()
+        page.get_by_role("heading", name="Operating gossipd").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        picture(page, "manual-operations")

@@ -84,7 +84,7 @@ function deploymentTable(rows) {
 
 function problemsOf(status, words) {
   const found = status.alarms.map((one) => ({ title: `${one.code} since ${one.since}`, text: one.sentence,
-    cure: (own(words.alarms, one.code) || { cure: "" }).cure }));
+    cure: (own(words.alarms, one.code) || { cure: "" }).cure, code: one.code }));
   const said = new Set(status.alarms.map((one) => one.sentence));
   for (const text of status.security.reasons) if (!said.has(text)) found.push({ title: "Security is degraded", text, cure: "" });
   if (status.store.condition !== "ok") {
@@ -96,7 +96,9 @@ function problemsOf(status, words) {
 }
 
 function problem(one) {
-  return el("li", {}, el("b", {}, one.title), ` ${one.text}`, one.cure ? el("span", { class: "cure" }, `Cure: ${one.cure}`) : null);
+  const more = one.code ? el("a", { href: `/manual/runbook#${encodeURIComponent(one.code.toLowerCase())}` }, "runbook") : null;
+  return el("li", {}, el("b", {}, one.title), ` ${one.text}`,
+    one.cure ? el("span", { class: "cure" }, `Cure: ${one.cure} `, more) : more && [" ", more]);
 }
 
 const lot = (host) => (host.reason === "dead" ? "dead" : host.state);

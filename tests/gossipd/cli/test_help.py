@@ -8,12 +8,13 @@ from dataclasses import fields
 
 import pytest
 
-from gossipd.cli.help import SETTINGS, TOPICS, page
+from gossipd.cli.help import SETTINGS, page
 from gossipd.cli.main import main
 from gossipd.cli.manual_entries import entry
 from gossipd.config.sections import SECTIONS
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
+from gossipd.web.manual_pages import TOPICS
 
 
 def test_help_without_topic_lists_every_page_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
