@@ -12,7 +12,7 @@ is hashed under the job's interpreter lock, and the job holds no key. ``API_VERS
 begins with another number when something that was promised here changes.
 """
 
-from gossipd.client.client import API_VERSION, Ancestor, Client, Event, Publication, Version
+from gossipd.client.client import API_VERSION, Ancestor, Client, Event, LocalPart, Publication, Version
 from gossipd.client.errors import (
     EndedError,
     NotThereError,
@@ -23,6 +23,6 @@ from gossipd.client.errors import (
 from gossipd.client.shards import RankFailedError
 
 __all__ = [
-    "API_VERSION", "Ancestor", "Client", "EndedError", "Event", "NotThereError", "NotTrustedError", "OutOfSpaceError",
-    "Publication", "RankFailedError", "TimedOutError", "Version",
+    "API_VERSION", "Ancestor", "Client", "EndedError", "Event", "LocalPart", "NotThereError", "NotTrustedError",
+    "OutOfSpaceError", "Publication", "RankFailedError", "TimedOutError", "Version",
 ]  # fmt: skip

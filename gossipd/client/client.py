@@ -25,7 +25,7 @@ from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-API_VERSION = "1.3"
+API_VERSION = "1.4"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
 ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
@@ -60,6 +60,15 @@ class Publication:
     id: str
     bytes_total: int
     file_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPart:
+    """What lies on this host of a version."""
+
+    path: Path
+    want: tuple[str, ...]
+    """The terms that it was made for; empty: all of the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +306,18 @@ class Client:
 
         The directory is that of the version itself, so it does not change when a newer version arrives. Raises
         NotThereError."""
+        return self._here(name, version, part=part).path
+
+    def part(self, name: str, version: int | None = None) -> LocalPart:
+        """What lies here of a version, whole or a part, and which. Raises NotThereError."""
+        return self._here(name, version, part=True)
+
+    def _here(self, name: str, version: int | None, *, part: bool) -> LocalPart:
         try:
-            return Path(self._daemon.complete_model(name, version, part=part)["path"])
+            row = self._daemon.complete_model(name, version, part=part)
         except NotFoundError as error:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
+        return LocalPart(Path(row["path"]), tuple(row.get("want", "").splitlines()))
 
     def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
         """Have this host take only ``parts`` of a model, of every version, from now on and after restarts.
@@ -325,20 +342,21 @@ class Client:
 
         Eviction by a newer version leaves it alone; ``gossipd rm`` does not. It ends with the block, and with the
         process, however that ends. ``part``: as of ``path``. Raises NotThereError on entering."""
-        return self._held(name, version, part=part)
+        return _held(self, name, version, part=part)
 
-    @contextmanager
-    def _held(self, name: str, version: int | None, *, part: bool) -> Iterator[Path]:
-        directory = self.path(name, version, part=part)
-        try:
-            lock = held(directory)
-            entered = lock.__enter__()
-        except NotFoundError as error:
-            raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
-        try:
-            yield entered
-        finally:
-            lock.__exit__(None, None, None)
+
+@contextmanager
+def _held(client: Client, name: str, version: int | None, *, part: bool) -> Iterator[Path]:
+    directory = client.path(name, version, part=part)
+    try:
+        lock = held(directory)
+        entered = lock.__enter__()
+    except NotFoundError as error:
+        raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
+    try:
+        yield entered
+    finally:
+        lock.__exit__(None, None, None)
 
 
 def _given(about: Mapping[str, Any] | None, **numbers: int | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ import safetensors
 
 from gossipd.client import Client, NotThereError
 from gossipd.identity.key_files import read_secret_key
-from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
+from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, cluster, gossipd, until
 from tests.gossipd.parts import models_of_tensors
 from tests.gossipd.parts.models_of_tensors import expert_model, manifest_of, rows_of
 
@@ -122,7 +122,8 @@ def test_an_order_is_followed_at_once_adds_to_the_configuration_and_outlives_a_r
         return bool(own) and own[0]["state"] == "complete" and own[0]["want"].split("\n") == list(terms)
 
     assert client.want(NAME, "ep:1/2") == ("ep:0/2", "ep:1/2")
-    until("the host has both ranks", lambda: has("ep:0/2", "ep:1/2"))
+    client.wait(NAME, 1, timeout=PATIENCE_S)  # who has ordered never hears of what was complete before
+    assert client.part(NAME, 1).want == ("ep:0/2", "ep:1/2")
     assert readable(path_of(daemon, "--part")) == set(NAMES)
     daemon.stop()
     daemon.start()
