@@ -14,7 +14,8 @@ from typing import Any
 
 from anyio import to_thread
 
-from gossipd.client.client import Ancestor, Client, Event, Hosts, Publication, Version, Where
+from gossipd.client.client import Ancestor, Client, Event, Hosts, LocalPart, Publication, Version, Where
+from gossipd.client.shards import AllGather
 
 
 class AsyncClient:
@@ -33,6 +34,19 @@ class AsyncClient:
         )  # fmt: skip
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
+    async def publish_shards(
+        self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
+        step: int | None = None, keep_last: int | None = None, keep_every: int | None = None,
+        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None,
+    ) -> Publication:  # fmt: skip
+        """``all_gather`` is called in a worker thread, and blocks it."""
+        call = partial(
+            self._client.publish_shards, path, name=name, rank=rank, ranks=ranks, all_gather=all_gather,
+            version=version, step=step, keep_last=keep_last, keep_every=keep_every, chunk_bytes=chunk_bytes,
+            about=about,
+        )  # fmt: skip
+        return await to_thread.run_sync(call, abandon_on_cancel=True)
+
     async def wait(
         self, name: str, version: int | None = None, *, hosts: Hosts = "here", timeout: float | None = None
     ) -> Version:
@@ -41,6 +55,9 @@ class AsyncClient:
 
     async def latest(self, name: str, where: Where = "everywhere") -> Version:
         return await to_thread.run_sync(self._client.latest, name, where, abandon_on_cancel=True)
+
+    async def last_version(self, name: str) -> int | None:
+        return await to_thread.run_sync(self._client.last_version, name, abandon_on_cancel=True)
 
     async def events(
         self, name: str | None = None, *, since: str | None = None, follow: bool = True
@@ -54,6 +71,9 @@ class AsyncClient:
 
     async def path(self, name: str, version: int | None = None, *, part: bool = False) -> Path:
         return await to_thread.run_sync(partial(self._client.path, name, version, part=part), abandon_on_cancel=True)
+
+    async def part(self, name: str, version: int | None = None) -> LocalPart:
+        return await to_thread.run_sync(self._client.part, name, version, abandon_on_cancel=True)
 
     async def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
         call = partial(self._client.want, name, *parts, clear=clear, free=free)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 
 import msgspec
@@ -199,6 +200,16 @@ def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) 
 
     with guarded(tmp_path / "s", daemon):
         assert asyncio.run(job()) == 4
+
+
+def test_the_async_twin_has_every_method_with_the_same_parameters() -> None:
+    def methods(kind: type) -> dict[str, list[str]]:
+        found = vars(kind).items()
+        return {name: list(signature(one).parameters) for name, one in found if callable(one) and name[0] != "_"}
+
+    sync = methods(Client)
+    del sync["publish_async"]  # which a task is
+    assert methods(AsyncClient) == sync
 
 
 def test_events_are_told_in_order_and_those_of_a_name_alone(tmp_path: Path) -> None:
