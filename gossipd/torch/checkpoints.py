@@ -5,13 +5,19 @@ What lives here: where checkpoints of torch meet the client. What does not: thei
 
 Ranks that share a directory save with ``GossipdWriter``: the coordinator's daemon publishes when torch has written
 ``.metadata``. Ranks that save on the disks of several hosts call ``save_shards``: there each host publishes its own.
+
+A reader of a part orders the bytes that torch's plan names (``ranges:``), and reads only where the part that lies here
+was made for them: everything else in a file with holes would read as zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -19,6 +25,21 @@ from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
 from gossipd.client import Client, NotThereError, Publication
 from gossipd.client.shards import AllGather
+from gossipd.core.errors import ExitCode, GossipdError
+
+METADATA = ".metadata"
+HOLES_SUFFIX = ".holes"
+ATTEMPTS_MAX = 10  # at holding a part that other ranks make grow
+TERMS_MAX, TERMS_BYTES_MAX = 1000, 48 * 1024  # a little under the daemon's limits
+GAP_BYTES = 1 << 20  # between two ranges: a chunk, which comes whole anyway
+
+
+class HoleError(GossipdError):
+    """The part on this host was not made for what is to be read. Fault: who changed what this host wants meanwhile.
+    Retry: load again."""
+
+    code = "E_HOLE"
+    exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
 
 
 def all_gather(group: Any = None) -> AllGather:
@@ -58,15 +79,103 @@ class GossipdWriter(FileSystemWriter):
 
 
 class GossipdReader(FileSystemReader):
-    """A storage reader of a version on this host; it is fetched first where it is not complete here."""
+    """A storage reader of a version on this host; it is fetched first where it is not complete here.
+
+    With ``part`` only what this rank reads is fetched first, and the rest after the block::
+
+        with GossipdReader("run-7", version, part=True) as reader:
+            dcp.load(state, storage_reader=reader)
+
+    The block's end forgets the orders for the name (``Client.want``), so that this host holds whole versions again.
+    """
 
     def __init__(
-        self, name: str, version: int | None = None, *, client: Client | None = None, timeout: float | None = None
-    ) -> None:
-        """``timeout``: seconds of waiting, None is for ever. Raises what ``Client.wait`` does."""
-        asked = client or Client()
-        self.version = asked.wait(name, version, timeout=timeout).version
-        super().__init__(asked.path(name, self.version))
+        self, name: str, version: int | None = None, *, client: Client | None = None, timeout: float | None = None,
+        part: bool = False,
+    ) -> None:  # fmt: skip
+        """``timeout``: seconds of each wait, None is for ever. ``part``: this user must be one who may give orders.
+        Raises what ``Client.wait`` and ``Client.want`` do."""
+        self._client, self._name, self._timeout = client or Client(), name, timeout
+        self._is_part = part and not self._is_whole(version)
+        if self._is_part:
+            self._client.want(name, f"files:{METADATA}")
+        self.version = self._client.wait(name, version, timeout=timeout).version
+        with self._held() as directory:
+            super().__init__(directory)
+        self.storage_data: dict[Any, Any] = {}
+
+    def __enter__(self) -> GossipdReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_part:
+            self._client.want(self._name, clear=True)
+
+    def read_metadata(self, *given: Any, **options: Any) -> Any:
+        """See StorageReader."""
+        with self._held() as self.path:
+            return super().read_metadata(*given, **options)
+
+    def prepare_local_plan(self, plan: Any) -> Any:
+        """See StorageReader. All ranks have ordered before any reads: torch gathers the plans in between."""
+        if self._is_part:
+            self._client.want(self._name, *self._terms(plan))
+        return super().prepare_local_plan(plan)
+
+    def read_data(self, plan: Any, planner: Any) -> Future[None]:
+        """See StorageReader. Raises HoleError, and what ``Client.wait`` does."""
+        with self._held() as self.path:
+            here = self._client.part(self._name, self.version)
+            if here.path != self.path or (here.want and not set(self._terms(plan)) <= set(here.want)):
+                raise HoleError(f"what this host wants of {self._name} was changed while it was loaded")
+            self.storage_data = {
+                index: info if (self.path / info.relative_path).exists() else _with_holes(info)
+                for index, info in self.storage_data.items()
+            }
+            read: Future[None] = super().read_data(plan, planner)
+            return read
+
+    @contextmanager
+    def _held(self) -> Iterator[Path]:
+        """What lies here, complete; other ranks of this host may order more, and the part moves then."""
+        for attempt in range(ATTEMPTS_MAX):
+            self._client.wait(self._name, self.version, timeout=self._timeout)
+            with ExitStack() as stack:
+                try:
+                    directory = stack.enter_context(self._client.hold(self._name, self.version, part=self._is_part))
+                except NotThereError:
+                    if attempt + 1 == ATTEMPTS_MAX:
+                        raise
+                    continue
+                yield directory
+                return
+
+    def _is_whole(self, version: int | None) -> bool:
+        try:
+            return version is not None and self._client.path(self._name, version).is_dir()
+        except NotThereError:
+            return False
+
+    def _terms(self, plan: Any) -> tuple[str, ...]:
+        return terms_of(self.storage_data[item.storage_index] for item in plan.items)
+
+
+def terms_of(read: Iterable[Any]) -> tuple[str, ...]:
+    """The want of these places in files (``_StorageInfo``): their bytes, or whole files where that is too long."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for info in sorted(read, key=lambda info: (info.relative_path, info.offset)):
+        own, end = spans.setdefault(info.relative_path, []), info.offset + info.length
+        if own and info.offset <= own[-1][1] + GAP_BYTES:
+            own[-1] = own[-1][0], max(own[-1][1], end)
+        else:
+            own.append((info.offset, end))
+    terms = [f"ranges:{path}:" + ",".join(f"{begin}-{end}" for begin, end in own) for path, own in spans.items()]
+    is_long = len(terms) > TERMS_MAX or sum(map(len, terms)) > TERMS_BYTES_MAX
+    return tuple(f"files:{path}" for path in spans) if is_long else tuple(terms)
+
+
+def _with_holes(info: Any) -> Any:
+    return replace(info, relative_path=f"{info.relative_path}{HOLES_SUFFIX}")
 
 
 def save_shards(
@@ -85,11 +194,13 @@ def save_shards(
     )  # fmt: skip
 
 
-def newest(name: str, *, client: Client | None = None, group: Any = None, timeout: float | None = None) -> int | None:
+def newest(
+    name: str, *, client: Client | None = None, group: Any = None, timeout: float | None = None, fetch: bool = True
+) -> int | None:  # fmt: skip
     """The version from which all ranks go on, complete on the host of each when it returns; None for a new run.
 
     Each rank names the newest version that is complete on some living host; the highest that any names is fetched by
-    all. Raises what ``Client.wait`` does.
+    all. ``fetch``: False waits for nothing, for ``GossipdReader(..., part=True)``. Raises what ``Client.wait`` does.
     """
     asked = client or Client()
     try:
@@ -99,6 +210,8 @@ def newest(name: str, *, client: Client | None = None, group: Any = None, timeou
     version: int = max(all_gather(group)(mine))
     if version < 0:
         return None
+    if not fetch:
+        return version
     asked.wait(name, version, timeout=timeout)
     all_gather(group)(version)  # nobody loads before all have it
     return version

@@ -1,8 +1,9 @@
 """One rank of a job: FSDP2 and AdamW on gloo, with a daemon of its own. Run by ``job``, not by hand.
 
-``python fsdp_job.py SOCKET DIR RANK RANKS PORT STEPS SAVE_EVERY WIDTH``: goes on from the newest version of ``run``,
-trains to STEPS, saves every SAVE_EVERY steps into DIR, and prints JSON lines, each with its moment on CLOCK_MONOTONIC:
-what it loaded, each loss, and a digest of all weights and moments at each save and load.
+``python fsdp_job.py SOCKET DIR RANK RANKS PORT STEPS SAVE_EVERY WIDTH PART``: goes on from the newest version of
+``run``, of which it fetches first what it reads where PART is 1; trains to STEPS; saves every SAVE_EVERY steps into
+DIR. It prints JSON lines, each with its moment on CLOCK_MONOTONIC: what it loaded, each loss, and a digest of all
+weights and moments at each save and load.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def say(**fields: Any) -> None:
 
 def main() -> None:
     socket, directory = sys.argv[1], Path(sys.argv[2])
-    rank, ranks, port, steps, every, width = map(int, sys.argv[3:])
+    rank, ranks, port, steps, every, width, part = map(int, sys.argv[3:])
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -63,14 +64,15 @@ def main() -> None:
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     client, begun = Client(socket), 0
-    version = newest("run", client=client, timeout=PATIENCE_S)
+    version = newest("run", client=client, timeout=PATIENCE_S, fetch=not part)
     if version is not None:
         model(torch.zeros(1, width)).sum().backward()
         optimizer.step()  # so that there are moments to be loaded into
         optimizer.zero_grad()
         weights, moments = get_state_dict(model, optimizer)
         state: dict[str, Any] = {"model": weights, "optimizer": moments, "step": 0}
-        dcp.load(state, storage_reader=GossipdReader("run", version, client=client))
+        with GossipdReader("run", version, client=client, timeout=PATIENCE_S, part=bool(part)) as reader:
+            dcp.load(state, storage_reader=reader)
         set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         begun = state["step"]
         weights, moments = get_state_dict(model, optimizer)

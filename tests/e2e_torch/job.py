@@ -17,13 +17,14 @@ _PROGRAM = Path(__file__).with_name("fsdp_job.py")
 class Job:
     """The ranks of one start."""
 
-    def __init__(self, homes: Sequence[Path], *, steps: int, every: int, width: int = 512) -> None:
-        """``homes``: the directory of each host, in which its daemon's socket lies."""
+    def __init__(self, homes: Sequence[Path], *, steps: int, every: int, width: int = 512, part: bool = False) -> None:
+        """``homes``: the directory of each host, in which its daemon's socket lies. ``part``: each rank fetches first
+        what it reads."""
         port = free_port_pair()
         self._ranks = [
             subprocess.Popen(
                 [sys.executable, _PROGRAM, home / "gossipd.sock", home / "scratch", str(rank), str(len(homes)),
-                 str(port), str(steps), str(every), str(width)],
+                 str(port), str(steps), str(every), str(width), str(int(part))],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path.cwd(),
                 env={"PYTHONPATH": str(Path.cwd()), "PATH": "/usr/bin:/bin", "HOME": str(home)},
             )

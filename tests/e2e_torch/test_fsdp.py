@@ -10,10 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 from gossipd.client import Client
 from gossipd.torch import GossipdReader, GossipdWriter
-from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster
+from gossipd.torch.checkpoints import terms_of
+from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster, same_tree
 from tests.e2e_torch.job import Job, of
 
 RANKS = 4
@@ -37,7 +40,7 @@ def test_a_job_goes_on_after_one_of_its_hosts_was_killed_and_replaced(cluster: C
     replacement = cluster.add("node-5", "rack-2")
     replacement.start()
     replacement.wait_ready()
-    second = Job([one.home for one in (*daemons[:3], replacement)], steps=20, every=5).told()
+    second = Job([one.home for one in (*daemons[:3], replacement)], steps=20, every=5, part=True).told()
     [loaded] = of(second, "loaded")
     assert (loaded["step"], loaded["digest"]) == (10, saved[10]), "all weights and moments are equal"
     before = {one["step"]: one["loss"] for one in of(first, "step")}
@@ -65,3 +68,45 @@ def test_a_writer_publishes_what_torch_has_saved_and_a_reader_loads_it_elsewhere
         dist.destroy_process_group()
     assert loaded["step"] == 7
     assert torch.equal(loaded["weights"], torch.arange(300_000, dtype=torch.float32))
+
+
+def test_a_reader_of_a_part_fetches_what_its_plan_names_and_the_rest_after_it(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start(hosts=2, racks=1)
+    publisher, node = cluster.daemons.values()
+    here, there = Client(publisher.home / "gossipd.sock"), Client(node.home / "gossipd.sock")
+    there.want("run", "files:.metadata")  # a host that has nothing yet
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        state = {f"w{number}": torch.full((1 << 20,), float(number + 1)) for number in range(8)}  # 4 MiB each
+        dcp.save(state, storage_writer=GossipdWriter(tmp_path / "step-7", name="run", step=7, client=here))
+        loaded: dict[str, Any] = {"w2": torch.zeros(1 << 20), "w6": torch.zeros(1 << 20)}
+        with GossipdReader("run", 7, client=there, timeout=PATIENCE_S, part=True) as reader:
+            dcp.load(loaded, storage_reader=reader)
+            row = there.part("run", 7)
+            assert len(row.want) == 2 and row.want[1].startswith("ranges:__0_0.distcp:")
+            fetched = sum(peer["bytes_in"] for peer in node.client.peers()["peers"].values())
+            assert fetched <= 13 << 20, "8 MiB that are wanted, and at each of their ends a chunk of 1 MiB"
+            other: dict[str, Any] = {"w0": torch.zeros(1 << 20)}
+            monkeypatch.setattr(reader, "prepare_local_plan", lambda plan: plan)  # a rank that has not ordered
+            with pytest.raises(CheckpointException, match="was changed while it was loaded"):
+                dcp.load(other, storage_reader=reader)
+            assert not other["w0"].any()
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.equal(loaded[name], state[name]) for name in loaded)
+    there.wait("run", 7, timeout=PATIENCE_S)
+    assert same_tree(there.path("run", 7), tmp_path / "step-7"), "all of it is wanted again"
+
+
+def test_places_in_files_become_few_ranges_and_whole_files_where_they_are_too_many() -> None:
+    def read(*places: tuple[str, int, int]) -> tuple[str, ...]:
+        return terms_of(_StorageInfo(*place) for place in places)
+
+    assert read(("b", 0, 10), ("a", 5_000_000, 7), ("a", 0, 10), ("a", 900_000, 10)) == (
+        "ranges:a:0-900010,5000000-5000007",
+        "ranges:b:0-10",
+    )
+    many = [("a", number * 2_000_000, 10) for number in range(5_000)]
+    assert read(*many, ("b", 0, 10)) == ("files:a", "files:b")
