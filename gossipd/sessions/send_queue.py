@@ -23,6 +23,7 @@ from gossipd.wire.control import DELTA_ITEMS_MAX, Delta, Holdings, Message
 from gossipd.wire.control_frame import encode_fields, gaps
 
 _MESSAGE_BYTES = 64  # what a frame has besides the bytes and texts of its message, at most
+_SIZED = (bytes, str)
 
 
 class DeltaPayload:
@@ -93,7 +94,7 @@ class SendQueue:
 
     def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
-        self._messages: deque[Outgoing] = deque()
+        self._messages: deque[tuple[Outgoing, int]] = deque()  # each with its bytes
         self._message_bytes = 0
         self._deltas: dict[int, _Pending] = {}
         self._numbers: dict[int, int] = {}  # of the last Holdings or Delta, by stream; the peer listens to these
@@ -110,7 +111,7 @@ class SendQueue:
             or self._message_bytes + size > self._settings.link_queue_bytes_max
         ):
             return False
-        self._messages.append(Outgoing(message, number))
+        self._messages.append((Outgoing(message, number), size))
         self._message_bytes += size
         return True
 
@@ -148,8 +149,8 @@ class SendQueue:
     def take(self) -> Outgoing | None:
         """The next message to send; the caller sends it, or puts it back."""
         if self._messages:
-            outgoing = self._messages.popleft()
-            self._message_bytes -= message_bytes(outgoing.message)
+            outgoing, size = self._messages.popleft()
+            self._message_bytes -= size
             return outgoing
         if not self._deltas:
             return None
@@ -163,8 +164,9 @@ class SendQueue:
 
     def put_back(self, outgoing: Outgoing) -> None:
         """The message could not be sent now: it is the next one again."""
-        self._messages.appendleft(outgoing)
-        self._message_bytes += message_bytes(outgoing.message)
+        size = message_bytes(outgoing.message)
+        self._messages.appendleft((outgoing, size))
+        self._message_bytes += size
 
     def clear(self) -> int:
         """The connection has failed: nothing is queued or listened to any more; returns how much was dropped."""
@@ -181,7 +183,7 @@ def message_bytes(message: Message | DeltaPayload) -> int:
     if isinstance(message, DeltaPayload):
         return _MESSAGE_BYTES
     parts = msgspec.structs.astuple(message)
-    return _MESSAGE_BYTES + sum(len(part) for part in parts if isinstance(part, bytes | str))
+    return _MESSAGE_BYTES + sum([len(part) for part in parts if isinstance(part, _SIZED)])
 
 
 def payloads_of(stream: int, command: SendDelta) -> list[DeltaPayload]:
