@@ -31,12 +31,15 @@ class _Meter:
         self._chunks = 0
         self.rate = 0.0  # chunks/s; 0 while unknown
 
-    def add(self, chunks: int, now: float) -> None:
+    def add(self, chunks: int, now: float) -> bool:
+        """Whether the rate may be another now."""
         self._chunks += chunks
         span = now - self._since_s
-        if span >= _WINDOW_S and self._chunks >= _WINDOW_CHUNKS:
-            self.rate = max(self.rate * _DECAY, self._chunks / span)
-            self._since_s, self._chunks = now, 0
+        if span < _WINDOW_S or self._chunks < _WINDOW_CHUNKS:
+            return False
+        self.rate = max(self.rate * _DECAY, self._chunks / span)
+        self._since_s, self._chunks = now, 0
+        return True
 
 
 class ArrivalRates:
@@ -46,6 +49,7 @@ class ArrivalRates:
         self._own = own
         self._meters: dict[NodeId, _Meter] = {}
         self._ready = 0.0
+        self._has_news, self._counts_own = False, False
         self.known: frozenset[NodeId] = frozenset()
         """Hosts whose rate is known, this one perhaps among them; as of the last ``look``."""
         self.behind: frozenset[NodeId] = frozenset()
@@ -68,11 +72,11 @@ class ArrivalRates:
         if meter is None:
             self._meters[node] = _Meter(now)  # nobody knows since when these have come
         else:
-            meter.add(chunks, now)
+            self._has_news |= meter.add(chunks, now)
 
     def forget(self, node: NodeId) -> None:
         """A host is out of reach: its next message may tell of a long time."""
-        self._meters.pop(node, None)
+        self._has_news |= self._meters.pop(node, None) is not None
         self.behind -= {node}
         self.alike -= {node}
 
@@ -80,9 +84,13 @@ class ArrivalRates:
         """Judge all hosts whose rate is known. ``ready``: chunks that this host may ask for and has not: where they are
         few, its link waits for others, and its own rate says nothing."""
         self._ready += (ready - self._ready) * _READY_SMOOTH
+        counts_own = self._ready >= _READY_LEAST
+        if not self._has_news and counts_own is self._counts_own:
+            return self.behind  # the same rates lead to the same verdicts
+        self._has_news, self._counts_own = False, counts_own
         rates = {node: meter.rate for node, meter in self._meters.items() if meter.rate}
         quick = sorted(rates.values())[len(rates) * 3 // 4] if rates else 0.0
-        if self._ready < _READY_LEAST:
+        if not counts_own:
             rates.pop(self._own, None)
         before = self.behind
         self.known = frozenset(rates)

@@ -202,7 +202,7 @@ class DeploymentSwarm:
         """A held chunk has rotted: this host wants it again and offers it no longer."""
         if not self.replica.lose(chunk):
             return
-        self.availability.lost_here(chunk, self._near_peers())
+        self.availability.lost_here(chunk, self.roles.rack_peers - self._far_rack_peers)
         self.announcements.lost(chunk)
         if not self.replica.wants(chunk):
             return
@@ -274,7 +274,7 @@ class DeploymentSwarm:
         if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
             self.claims_released(self.reader.forget(event.peer))
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
-        announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self._near_peers())
+        announcements = self.availability.replace(event.peer, event.chunks, near=self._is_near(event.peer))
         self._heard(announcements, now)
         if lost := before & ~event.chunks.bits:
             self.reader.rebuild(self._present())
@@ -296,7 +296,7 @@ class DeploymentSwarm:
                 if not self.replica.holds(chunk):
                     self.reader.recheck_presence(chunk)
         if event.added:
-            self._heard(self.availability.add(peer, event.added, near=peer in self._near_peers()), now)
+            self._heard(self.availability.add(peer, event.added, near=self._is_near(peer)), now)
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these chunks (any more). A chunk without another holder must leave storage again."""
@@ -418,13 +418,13 @@ class DeploymentSwarm:
         peers count as holders elsewhere, or it would wait for their links."""
         if not self.interests.is_uniform:  # a host that wants little would pass for one with a slow link
             return frozenset()
-        before = self._near_peers()
         behind = self.arrival_rates.look(self.demand.ready_count())
-        is_only_level = (
-            not self.arrival_rates.is_own_behind and self.roles.rack_peers <= behind | self.slow_hosts.others
-        )
-        self._far_rack_peers = behind & self.roles.rack_peers if is_only_level else frozenset()
-        after = self._near_peers()
+        near = self.roles.rack_peers
+        is_only_level = not self.arrival_rates.is_own_behind and near <= behind | self.slow_hosts.others
+        far = behind & near if is_only_level else frozenset()
+        if far == self._far_rack_peers:
+            return behind
+        before, after, self._far_rack_peers = near - self._far_rack_peers, near - far, far
         for node in sorted(before ^ after):
             held = ChunkSet(self.replica.shape.chunk_count, self.availability.bits_of(node))
             self.availability.forget(node)
@@ -433,8 +433,8 @@ class DeploymentSwarm:
             self._consider(list(self.demand.wanted), now)
         return behind
 
-    def _near_peers(self) -> set[NodeId]:
-        return self.roles.rack_peers - self._far_rack_peers
+    def _is_near(self, node: NodeId) -> bool:
+        return node in self.roles.rack_peers and node not in self._far_rack_peers
 
     def is_outpaced(self) -> bool:
         """Whether a rack peer would be the better seed, because its link is quicker than this host's."""

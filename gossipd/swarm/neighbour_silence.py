@@ -12,6 +12,7 @@ anything to say while storage is slow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from gossipd.swarm.settings import PlannerSettings
@@ -31,6 +32,10 @@ class NeighbourSubscriptions:
         self.heard_s: dict[NodeId, float] = {}
         self._greeted: set[NodeId] = set()
         self._silence_s: dict[NodeId, float] = {}  # of neighbours asked because of their silence: how long to wait now
+        self._settled: set[NodeId] | None = None
+        """The neighbours as of the last look, if all of them are asked and nobody else is known; None if that may have
+        changed."""
+        self._oldest_s = -math.inf  # each of them was heard at this time or later, or not yet
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self.asked_s
@@ -38,6 +43,8 @@ class NeighbourSubscriptions:
     def heard(self, node: NodeId, now: float, *, is_news: bool = True) -> None:
         """Holdings or a delta came; ``is_news`` unless the holdings are what was known."""
         self.heard_s[node] = now
+        if node not in self.asked_s:
+            self._settled = None
         if is_news:
             self._silence_s.pop(node, None)
 
@@ -46,6 +53,7 @@ class NeighbourSubscriptions:
         if node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
             self.asked_s.pop(node, None)
             self._silence_s.pop(node, None)
+            self._settled = None
         self._greeted.add(node)
 
     def forget(self, node: NodeId) -> None:
@@ -54,6 +62,7 @@ class NeighbourSubscriptions:
         self.heard_s.pop(node, None)
         self._silence_s.pop(node, None)
         self._greeted.discard(node)
+        self._settled = None
 
     def refresh(
         self, wanted: set[NodeId], is_full: Callable[[NodeId], bool], now: float, *, chunk_time_s: float = 0.0
@@ -61,6 +70,8 @@ class NeighbourSubscriptions:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
         ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
         silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
+        if wanted == self._settled and self._oldest_s >= now - silence_s:
+            return [], []
         asked_s, heard_s, ask = self.asked_s, self.heard_s, []
         for node in wanted:
             if node not in asked_s:
@@ -75,4 +86,5 @@ class NeighbourSubscriptions:
         for known in (asked_s, heard_s, self._silence_s):
             for node in known.keys() - wanted:
                 del known[node]
+        self._settled, self._oldest_s = wanted, min([now, *heard_s.values()])
         return sorted(ask), sorted(drop)

@@ -166,8 +166,8 @@ class Roles:
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: tuple[tuple[NodeId, ...], ...] = ()  # of our own rack
-        self._rack_order: tuple[str, ...] = ()
-        self._rack_lines: tuple[tuple[str, ...], ...] = ((),) * BUCKETS  # of ``_rack_order``
+        self._placed_of: tuple[tuple[str, ...], str, int] = ((), "", 0)
+        self._rack_lines: tuple[tuple[str, ...], ...] = ((),) * BUCKETS  # of the racks in ``_placed_of``
         self._drawn_of: tuple[object, ...] = ()
         self._drawn: tuple[tuple[NodeId, ...], ...] = ()  # the readers' lines, of ``_drawn_of``
         self._firsts: dict[str, tuple[NodeId, ...]] = {}  # of every rack
@@ -205,11 +205,14 @@ class Roles:
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
         self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._settings.everyone_max
+        before = self._lines
         self._draw_lines()
-        if (racks := tuple(self.racks)) != self._rack_order:
-            self._rack_order, self._rack_lines = racks, rack_lines(racks, self._salt)
-        self.places = self._own_places()
-        self.rack_places = self._own_rack_places()
+        if self._lines is not before or not before:
+            self.places = self._own_places()
+        placed_of = (tuple(self.racks), own.rack, self._folds)
+        if placed_of != self._placed_of:
+            self._placed_of, self._rack_lines = placed_of, rack_lines(placed_of[0], self._salt)
+            self.rack_places = self._own_rack_places()
         self.neighbours = self._neighbours(len(targets))
         return True
 
