@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from membership.credentials import Credentials
 from membership.events import ControlProbeWanted, Event, PayloadKind, SendDatagram
@@ -270,9 +270,9 @@ class SimulatedCluster:
         """Seconds since the cluster was made."""
         return self._clock.now
 
-    def at(self, when: float, action: Callable[[], None]) -> None:
+    def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
         """Run ``action`` at a time."""
-        self._clock.at(when, action)
+        self._clock.at(when, action, *arguments)
 
     def run(self, until: float) -> None:
         """Run everything that is due up to ``until``."""

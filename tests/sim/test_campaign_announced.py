@@ -20,7 +20,9 @@ def pair() -> tuple[Announcements, Announcements, Any]:
     teller, listener = Announcements(), Announcements()
     teller.say(SendHoldings(B, MODEL, ChunkSet.of(8, [1]), 4))
     listener.hear(HoldingsHeard(A, MODEL, ChunkSet.of(8, [1]), 4))
-    plane = SimpleNamespace(quiet_peers=lambda: {A}, told_by=lambda peer, deployment: teller.told.get((B, MODEL)))
+    plane = SimpleNamespace(
+        is_quiet_between=lambda peer: peer == A, told_by=lambda peer, deployment: teller.told.get((B, MODEL))
+    )
     return teller, listener, cast(Any, plane)
 
 
@@ -53,3 +55,11 @@ def test_what_cannot_be_compared_is_no_hole() -> None:
     listener.holes(plane, 0.0)
     teller.say(PeerLost(B))
     assert listener.holes(plane, HOLE_S + 0.1) == (0, [])
+
+
+def test_what_is_still_on_its_way_is_no_hole() -> None:
+    teller, listener, plane = pair()
+    plane.is_quiet_between = lambda peer: False
+    teller.say(SendDelta((B,), MODEL, (2,), (), (), 4))
+    listener.holes(plane, 0.0)
+    assert listener.holes(plane, HOLE_S + 0.1) == (1, [])

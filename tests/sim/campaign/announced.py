@@ -51,15 +51,14 @@ class Announcements:
 
     def holes(self, own: Plane, now: float) -> tuple[int, list[tuple[NodeId, DeploymentId]]]:
         """How many subscriptions could be compared, and those in which something has been missing for long."""
-        compared, quiet = 0, own.quiet_peers()
+        compared, differ_s = 0, {}
         for key, heard in self.heard.items():
-            told = own.told_by(*key) if key[0] in quiet else None
+            told = own.told_by(*key)
             compared += told is not None
-            if told is None or told == heard:
-                self._differ_s.pop(key, None)
-            else:
-                self._differ_s.setdefault(key, now)
-        return compared, [key for key, since_s in self._differ_s.items() if now - since_s > HOLE_S]
+            if told is not None and told != heard and own.is_quiet_between(key[0]):
+                differ_s[key] = self._differ_s.get(key, now)
+        self._differ_s = differ_s
+        return compared, [key for key, since_s in differ_s.items() if now - since_s > HOLE_S]
 
 
 def _apply(

@@ -8,7 +8,7 @@ Orders are given to the origin, which no fault kills, unless the kind is about a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -55,9 +55,9 @@ class Operations:
 
     # ---- how all must stand --------------------------------------------------------------------
 
-    def wrong(self, daemon: Daemon) -> list[str]:
+    def wrong(self, daemon: Daemon) -> Iterator[str]:
         """What is wrong with one host at the end."""
-        return [f"host {daemon.index} {words}" for check in self._checks if (words := check(daemon))]
+        return (f"host {daemon.index} {words}" for check in self._checks if (words := check(daemon)))
 
     def unfinished(self) -> list[str]:
         """What has not been done yet."""

@@ -31,6 +31,7 @@ them in scenarios in which they may not happen, and here half of the cluster may
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gossipd.core.chunkset import ChunkSet
@@ -311,24 +312,24 @@ class Oracle:
 
     # ---- the end -------------------------------------------------------------------------------
 
-    def unfinished(self) -> list[str]:
-        """Why the cluster is not as it should be when the faults are over; empty when it is."""
+    def unfinished(self) -> Iterator[str]:
+        """Why the cluster is not as it should be when the faults are over; nothing when it is. Who asks for the first
+        reason only looks no further than that."""
         world = self._world
-        wrong = []
         running = [daemon for daemon in world.daemons if daemon.is_up]
         digests = {world.wires.swim(daemon.index).view_digest for daemon in running}
         if len(digests) > 1:
-            wrong.append(f"{len(digests)} different views")
+            yield f"{len(digests)} different views"
+        yield from world.operations.unfinished()
         for daemon in running:
             live = world.wires.swim(daemon.index).statistics()["members_live"]
             if live != len(running):
-                wrong.append(f"host {daemon.index} counts {live} of {len(running)} hosts")
+                yield f"host {daemon.index} counts {live} of {len(running)} hosts"
             for deployment in world.opened:
-                wrong += self._incomplete(daemon, deployment)
-            wrong += world.operations.wrong(daemon)
-        wrong += world.operations.unfinished()
+                yield from self._incomplete(daemon, deployment)
+            yield from world.operations.wrong(daemon)
         down = [daemon.index for daemon in world.daemons if not daemon.is_up and world.faults.should_run(daemon.index)]
-        return wrong + [f"host {index} does not start" for index in down]
+        yield from [f"host {index} does not start" for index in down]
 
     def _incomplete(self, daemon: Daemon, deployment: DeploymentId) -> list[str]:
         record = daemon.deployments.records.get(deployment)
@@ -346,8 +347,7 @@ class Oracle:
 
     def close(self) -> None:
         """The run is over. Raises Violation when the cluster has not recovered, or a fetch has never ended."""
-        wrong = self.unfinished()
-        if wrong:
+        if wrong := list(self.unfinished()):
             raise Violation("alive", "; ".join(wrong[:6]) + f" ({len(wrong)} in all)")
         now = self._world.now
         for daemon in self._world.daemons:

@@ -244,19 +244,17 @@ class Plane:
         connection = self._connections.get(peer)
         return connection is not None and connection.is_up
 
-    def quiet_peers(self) -> set[NodeId]:
-        """The peers that run, and have nothing for this host that waits or is on its way, nor this host for them."""
-        own, quiet = self._daemon, set[NodeId]()
-        for index, connection in self._connections.items():
-            daemon = self._world.daemons[index]
-            if connection.is_up and not connection.under_way and daemon.is_up and not daemon.is_stopped:
-                channel = daemon.plane.sessions._channels.get(own.node)
-                if channel is not None and not channel.queue and daemon.plane.is_quiet_to(own.index):
-                    quiet.add(daemon.node)
-        return quiet
+    def is_quiet_between(self, peer: NodeId) -> bool:
+        """Whether a peer runs, and has nothing for this host that waits or is on its way, nor this host for it."""
+        own, index = self._daemon, self._world.index_of[peer]
+        daemon = self._world.daemons[index]
+        if not daemon.is_up or daemon.is_stopped or not self.is_quiet_to(index):
+            return False
+        channel = daemon.plane.sessions._channels.get(own.node)
+        return channel is not None and not channel.queue and daemon.plane.is_quiet_to(own.index)
 
     def told_by(self, peer: NodeId, deployment: DeploymentId) -> int | None:
-        """What a quiet peer has announced to this host; None while this host has a reason to doubt that it arrived."""
+        """What a peer has announced to this host; None while this host has a reason to doubt that it arrived."""
         subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
         if subscription is None or subscription.number is None:
             return None

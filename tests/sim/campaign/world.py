@@ -113,11 +113,11 @@ class World:
 
     def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something then."""
-        self.wires.at(when, lambda: action(*arguments))
+        self.wires.at(when, action, *arguments)
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something in a while."""
-        self.wires.at(self.now + delay_s, lambda: action(*arguments))
+        self.wires.at(self.now + delay_s, action, *arguments)
 
     def delay(self) -> float:
         """One way between two hosts."""
@@ -163,7 +163,7 @@ class World:
         self.faults.schedule()
         self.wires.run(self.seconds)
         over_s = max(OVER_S, self.seconds)
-        while (wrong := self.oracle.unfinished()) and self.now < OVER_S + GRACE_S:
+        while (wrong := any(self.oracle.unfinished())) and self.now < OVER_S + GRACE_S:
             self.wires.run(self.now + _CHECK_EVERY_S)
         self.recovered_s = max(0.0, self.now - over_s) if not wrong else -1.0
         self.oracle.close()
