@@ -15,8 +15,9 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ from gossipd.core.errors import GossipdError, UsageError
 from gossipd.diagnosis.checks import HostReadings
 
 DAEMON_TIMEOUT_S = 2.0
+UNITS = tuple(  # in systemd's order
+    Path(top, "systemd/system/gossipd.service") for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+)
 _UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
 
 
@@ -41,7 +45,7 @@ def read_host(
 ) -> HostReadings:
     """All readings; with those of other members where ``with_peers``. Raises UsageError when there is no such user."""
     readings = HostReadings(clock_is_kept=_clock_is_kept(), descriptors_max=_limit(resource.RLIMIT_NOFILE),
-                            threads_max=_limit(resource.RLIMIT_NPROC))  # fmt: skip
+                            threads_max=_limit(resource.RLIMIT_NPROC), foreign_units=foreign_units(UNITS))  # fmt: skip
     readings = _with_daemon(readings, client)
     try:
         config = load_config(config_file, daemon_environment(client.path))
@@ -150,6 +154,18 @@ def _clock_is_kept() -> bool | None:
     buffer = ctypes.create_string_buffer(512)  # struct timex with all its zeroes: mode 0 only reads
     answer = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
     return None if answer < 0 else answer != _UNSYNCHRONISED
+
+
+def foreign_units(paths: Sequence[Path]) -> tuple[str, ...] | None:
+    """Of systemd's unit the file that it takes, if that is not the one of this version; None where there is none."""
+    taken = next((path for path in paths if path.exists()), None)
+    if taken is None:
+        return None
+    try:
+        is_ours = taken.read_text() == (files("gossipd") / "assets" / UNITS[0].name).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return () if is_ours else (str(taken),)
 
 
 def why_unreadable(models: Path, user: str) -> str:

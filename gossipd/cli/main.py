@@ -103,6 +103,17 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{verb.module}.{verb.attribute} is no command"
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        """Raises UsageError, with the command that was meant where one is near."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1, cutoff=0.6)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])

@@ -88,7 +88,8 @@ class SourceReading:
     def words(self) -> str:
         """The finding with its reason and that reason's cure."""
         whose = f" of {self.model}" if self.model else ""
-        return f"{self.source}{whose}: {self.reason.value}, {self.sentence}; cure: {self.reason.cure}"
+        sentence = self.sentence.partition("; permanent: ")[0]  # that cure is for the log; the reason has its own
+        return f"{self.source}{whose}: {self.reason.value}, {sentence}; cure: {self.reason.cure}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,8 @@ class HostReadings:
     """The daemon's page; None when none answers."""
     daemon_problem: str | None = None
     peers: tuple[PeerReading, ...] | None = None
+    foreign_units: tuple[str, ...] | None = None
+    """Files of systemd's unit that are not the one of this version; None where there is no unit."""
     sources: tuple[SourceReading, ...] | None = None
     """None where this host reads no storage."""
 
@@ -339,6 +342,8 @@ CHECKS = (
           "enough files may be open", "LimitNOFILE=65536 in the unit, or ulimit -n"),
     Check("threads", lambda r: _least(r.threads_max, 128, 512, "threads"), "enough threads may run",
           "TasksMax in the unit, ulimit -u, pids.max"),
+    Check("unit", lambda r: _named(r.foreign_units, CheckVerdict.WARN), "systemd's unit is that of this version",
+          "`gossipd assets unit` prints it; put changes of your own into a drop-in (`systemctl edit gossipd`)"),
     Check("clock_kept", _clock_kept, "the kernel says that the clock is kept right",
           "run chrony or systemd-timesyncd"),
     Check("clock", _clock, "this host's clock agrees with the others'", "set it: run chrony or systemd-timesyncd"),

@@ -405,6 +405,11 @@ def test_the_socket_is_found_by_option_config_variable_or_here(
     assert shell("ls", socket=False).code == 0
 
 
+def test_a_command_that_is_misspelt_is_answered_with_the_one_that_is_near(shell: Shell) -> None:
+    assert shell("statsu").err == "E_USAGE: No such command 'statsu'. Did you mean 'status'? (see: gossipd --help)\n"
+    assert shell("zzz").err == "E_USAGE: No such command 'zzz'. (see: gossipd --help)\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gossipd.cli.host_readings import why_unreadable
+from gossipd.cli.host_readings import foreign_units, why_unreadable
 from gossipd.cli.main import main
 from gossipd.core.errors import UsageError
 from tests.e2e.cluster import set_up
@@ -55,3 +55,15 @@ def test_a_user_who_may_not_enter_the_models_is_told_the_directory(public_path: 
     assert why_unreadable(models, "root") == ""
     with pytest.raises(UsageError, match="there is no user"):
         why_unreadable(models, "nobody-at-all")
+
+
+def test_a_unit_of_another_version_is_named_and_the_first_one_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, older = tmp_path / "ours", tmp_path / "older"
+    assert foreign_units((ours, older)) is None, "no systemd here"
+    assert main(["assets", "unit"]) == 0
+    ours.write_text(capsys.readouterr().out)
+    older.write_text("[Service]\n")
+    assert foreign_units((ours, older)) == ()
+    assert foreign_units((older, ours)) == (str(older),)

@@ -36,7 +36,7 @@ WELL = HostReadings(
     publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
     daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n, prints=lambda n: {"trust": "aa"}),
     peers=(PeerReading(name="b", udp="", udp_large="", control="", bulk=""),),
-    sources=(SourceReading(source="s3://models", model="m@1"),),
+    foreign_units=(), sources=(SourceReading(source="s3://models", model="m@1"),),
 )  # fmt: skip
 DENIED = SourceReading(source="s3://models", model="m@1", code="E_SOURCE_TOKEN_EXPIRED", sentence="it has expired")
 
@@ -61,6 +61,7 @@ SICK: dict[str, dict[str, Any]] = {
     "store": {"status": status(store={**status()["store"], "condition": "full", "detail": "no space"})},
     "alone": {"status": alarm("E_ALONE")},
     "storage": {"sources": (DENIED,)},
+    "unit": {"foreign_units": ("/etc/systemd/system/gossipd.service",)},
     "members": {"status": of_members(state=lambda n: "dead" if n else "alive")},
     "name": {"status": of_members(name=lambda n: "gpu-h100-dc1-r0-n000")},
     "versions": {"status": of_members(version=lambda n: f"0.{n}")},
