@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 from gossipd.client import Client
 from gossipd.client.errors import NotTrustedError
 from gossipd.torch.trainer import GossipdCallback
-from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster
+from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster, same_tree, until
 from tests.e2e.cluster import cluster as cluster_without_keys
 
 EXAMPLES = [{"input_ids": (row := torch.arange(at, at + 8) % 32), "labels": row} for at in range(16)]
@@ -56,6 +58,32 @@ def test_checkpoints_become_versions_and_another_host_goes_on_from_the_last(
     for name, weights in first.model.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], weights)
     assert second.state.global_step == 6
+
+
+def test_a_model_loads_by_its_repositorys_name_on_a_host_that_never_saw_the_hub(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cache, saved = tmp_path / "hub", tmp_path / "saved"
+    names = {"GOSSIPD_HF__CACHES": f'["{cache}"]', "GOSSIPD_HF__NAMES": '{"tiny" = ["acme/tiny"]}'}
+    here, there = cluster.add("node-1", "rack-1"), cluster.add("node-2", "rack-1", **names)
+    for node in (here, there):
+        node.start()
+    cluster.wait_together()
+    model = trainer(tmp_path / "out", TrainerCallback()).model
+    model.save_pretrained(saved)
+    made = Client(here.home / "gossipd.sock").publish(saved, name="tiny")
+    until("the link is there", (cache / "models--acme--tiny" / "snapshots" / made.id[:40]).is_symlink)
+    until("so is the ref", (cache / "models--acme--tiny" / "refs" / "main").is_file)
+    loaded = LlamaForCausalLM.from_pretrained("acme/tiny", cache_dir=cache, local_files_only=True)
+    assert all(torch.equal(loaded.state_dict()[name], one) for name, one in model.state_dict().items())
+
+    def hf(*words: str) -> str:
+        command = [sys.executable, "-m", "huggingface_hub.cli.hf", "cache", *words, "--cache-dir", str(cache)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert "acme/tiny" in hf("ls")
+    hf("rm", "model/acme/tiny", "--yes")
+    assert same_tree(saved, there.tree("tiny", 1)), "the library removes links only"
 
 
 def test_a_refusal_is_logged_while_training_goes_on_and_raised_at_its_end(
