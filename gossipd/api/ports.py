@@ -124,6 +124,9 @@ class StatusPort(Protocol):
     def counters(self) -> LocalCounters:
         """Counters of this host, for Prometheus."""
 
+    def newcomer(self) -> str:
+        """Why this host may not have heard yet what the others know, as "this host is up for 1 s only"; else empty."""
+
     def health(self) -> HealthRow:
         """Whether this host is ready. Contains no secrets, because anybody may ask."""
 

@@ -18,11 +18,12 @@ from gossipd.api.answers import json_answer
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import EVERYWHERE, HostsNeeded, newest
+from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.core.errors import NotFoundError
 from gossipd.runtime.worker_threads import run_blocking
 
+NEWCOMER_WAIT_S, NEWCOMER_LOOK_S = 6.0, 0.1  # under the time-out of a client
 _METRICS = "gossipd.api.metrics"
 
 
@@ -94,12 +95,22 @@ class QuestionPages:
 
     async def latest(self, request: Request) -> Response:
         given = question_fields(request, "name", optional=("where",))
-        where = given.get("where") or EVERYWHERE
-        rows = []
-        for row in self._view.deployments(given["name"]):
-            rows.append(row)
-            await trio.lowlevel.checkpoint()
-        return json_answer({"deployment": newest(rows, given["name"], where, self._view.host_name())})
+        name, where = given["name"], given.get("where") or EVERYWHERE
+        until_s = trio.current_time() + NEWCOMER_WAIT_S
+        while True:
+            rows = []
+            for row in self._view.deployments(name):
+                rows.append(row)
+                await trio.lowlevel.checkpoint()
+            try:
+                return json_answer({"deployment": newest(rows, name, where, self._view.host_name())})
+            except (NotFoundError, NotReadyError) as error:
+                why = self._view.newcomer()
+                if not why:
+                    raise
+                if trio.current_time() >= until_s:
+                    raise NotReadyError(f"{error}; {why}, and may not have heard of it") from None
+            await trio.sleep(NEWCOMER_LOOK_S)
 
     async def metrics(self, request: Request) -> Response:
         if _METRICS not in sys.modules:

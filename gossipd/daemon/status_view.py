@@ -5,6 +5,7 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ from gossipd.transfer.traffic import PeerTraffic
 from membership.member import MemberState
 from membership.swim import Swim
 
+NEWCOMER_S = 3.0  # what others know comes with the answer to a join, and soon after it
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
@@ -77,6 +79,8 @@ class DaemonStatus:
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
+    alone_s: float = field(default=-math.inf, init=False)
+    """When this host was last asked and knew no other member."""
 
     def wants(self) -> list[schema.WantRow]:
         configured, ordered = self.live.configured_wants(), self.live.ordered_wants
@@ -292,13 +296,27 @@ class DaemonStatus:
             chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},
         )
 
+    def newcomer(self) -> str:
+        if not self.live.config.net.join:
+            return ""
+        now = time.monotonic()
+        if self._is_alone():
+            self.alone_s = now
+            return "this host has found no other member yet"
+        since_s = now - max(self.started_s, self.alone_s)
+        return f"this host is up, or with others, for {since_s:.0f} s only" if since_s < NEWCOMER_S else ""
+
+    def _is_alone(self) -> bool:
+        """Whether there should be others, and none is alive."""
+        live = sum(member.state is MemberState.ALIVE for member in self.swim.members())
+        return bool(self.live.config.net.join) and live < 2
+
     def health(self) -> schema.HealthRow:
         reasons = []
         condition = self.data_plane.store.condition()
         if condition.health is not StoreHealth.OK:
             reasons.append(condition.sentence or condition.health.value)
-        live = sum(member.state is MemberState.ALIVE for member in self.swim.members())
-        if self.live.config.net.join and live < 2:
+        if self._is_alone():
             reasons.append("no other member has been found yet")
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)

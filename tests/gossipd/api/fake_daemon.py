@@ -109,6 +109,7 @@ class FakeDaemon:
     manifests: list[ManifestRow] = field(default_factory=list)
     alarms: list[AlarmRow] = field(default_factory=list)
     ready: bool = True
+    newcomer_words: str = ""
     bad_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
@@ -195,6 +196,9 @@ class FakeDaemon:
             fetch_seconds=fetches.figures(),
             loop_lag_seconds=lag.histogram.figures(),
         )
+
+    def newcomer(self) -> str:
+        return self.newcomer_words
 
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])

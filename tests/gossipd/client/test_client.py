@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gossipd.api import question_pages
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
@@ -132,6 +133,22 @@ def test_latest_names_the_version_or_what_is_missing(tmp_path: Path) -> None:
         with pytest.raises(EndedError, match=r"lacks node-4 \(init 0 % dead\)") as caught:
             client.latest("org/toy", ["node-4"])
         assert caught.value.code == "E_NOT_READY"
+        with pytest.raises(NotThereError):
+            client.latest("nothing")
+
+
+def test_a_host_that_has_just_started_never_says_that_there_is_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = FakeDaemon(rows=[], newcomer_words="this host is up for 0 s only")
+    with guarded(tmp_path / "s", daemon):
+        client = Client(tmp_path / "s")
+        threading.Timer(0.2, setattr, (daemon, "rows", [toy_row(1)])).start()
+        assert client.latest("org/toy", "here").version == 3
+        monkeypatch.setattr(question_pages, "NEWCOMER_WAIT_S", 0.1)
+        with pytest.raises(EndedError, match="up for 0 s only, and may not have heard of it"):
+            client.latest("nothing")
+        daemon.newcomer_words = ""
         with pytest.raises(NotThereError):
             client.latest("nothing")
 
