@@ -38,7 +38,7 @@ class JobCommands:
 
     async def shards(self, request: Request) -> Response:
         fields = await command_fields(request, "directory", "name", "rank", "ranks", "chunk_bytes")
-        rank, ranks, chunk_bytes = (whole_number(fields[key]) for key in ("rank", "ranks", "chunk_bytes"))
+        rank, ranks, chunk_bytes = (whole_number(fields[key], key) for key in ("rank", "ranks", "chunk_bytes"))
         steps = self._publishing.shards(
             CALLER.get(), fields["directory"], fields["name"], rank=rank, ranks=ranks, chunk_bytes=chunk_bytes
         )
@@ -66,7 +66,7 @@ class JobCommands:
 
 def _numbers(fields: Mapping[str, str]) -> dict[str, int | None]:
     """Version or step, and which versions are to live. Raises UsageError."""
-    numbers = {key: whole_number(fields[key]) if key in fields else None for key in ("version", "step", *_KEEP)}
+    numbers = {key: whole_number(fields[key], key) if key in fields else None for key in ("version", "step", *_KEEP)}
     if numbers["version"] is not None and numbers["step"] is not None:
         raise UsageError("give a version or a step, not both")
     if numbers["keep_every"] is not None and numbers["keep_last"] is None:

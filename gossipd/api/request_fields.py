@@ -58,9 +58,9 @@ def is_set(fields: Mapping[str, str], key: str) -> bool:
     return fields.get(key) == "true"
 
 
-def whole_number(text: str) -> int:
+def whole_number(text: str, field: str = "version") -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16):
-        raise UsageError("version must be a non-negative integer")
+        raise UsageError(f"{field} {text[:20]!r} must be a non-negative integer")
     return int(text)
 
 

@@ -244,11 +244,10 @@ class Client:
 
         Raises:
             NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there, and the sentence
-                says which hosts the newest one lacks.
+                says which hosts the newest one lacks. UsageError: ``where`` is an empty list.
         """
-        text = where if isinstance(where, str) else ",".join(where)
         with typed_refusals():
-            return _version(self._daemon.latest(name, text))
+            return _version(self._daemon.latest(name, _place(where)))
 
     def last_version(self, name: str) -> int | None:
         """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
@@ -373,6 +372,13 @@ def _told(about: Mapping[str, Any]) -> str:
         raise UsageError(f"about is no JSON object: {error}") from None
     if len(json.dumps(text)) > ABOUT_SENT_MAX:
         raise UsageError(f"about has more than {ABOUT_SENT_MAX} characters as JSON; gossipd publish --about takes more")
+    return text
+
+
+def _place(where: Where) -> str:
+    text = where if isinstance(where, str) else ",".join(where)
+    if not text:
+        raise UsageError("where names no host; every host that matters is where='everywhere'")
     return text
 
 

@@ -48,6 +48,9 @@ _BY_EXIT_CODE: dict[int, type[RefusedByDaemonError]] = {
 _ENDED = ("E_CANCELLED", "E_PARTIAL", "E_GONE")  # whatever their exit code, which may be of the reason
 
 
+_GIVEN_WRONG = ("E_DECODE", "E_LIMIT", "E_NAME", "E_SECRET", "E_SHARDS")  # of the caller's words, not of its rights
+
+
 @contextmanager
 def typed_refusals() -> Iterator[None]:
     """Raise a refusal as the class of its exit code; one without a class as it is."""
@@ -55,6 +58,6 @@ def typed_refusals() -> Iterator[None]:
         yield
     except RefusedByDaemonError as error:
         kind = EndedError if error.code in _ENDED else _BY_EXIT_CODE.get(error.code_of_exit)
-        if kind is None or isinstance(error, kind):
+        if kind is None or isinstance(error, kind) or error.code in _GIVEN_WRONG:
             raise
         raise kind(error.code, str(error), error.code_of_exit) from None

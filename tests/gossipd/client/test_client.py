@@ -18,13 +18,14 @@ import msgspec
 import pytest
 
 from gossipd.api import question_pages
-from gossipd.api.client import DaemonUnreachableError
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
-from gossipd.client import Client, EndedError, NotThereError, TimedOutError
+from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError
 from gossipd.client.aio import AsyncClient
 from gossipd.client.client import ABOUT_SENT_MAX
+from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.annotations import pack_about
@@ -135,6 +136,15 @@ def test_latest_names_the_version_or_what_is_missing(tmp_path: Path) -> None:
         assert caught.value.code == "E_NOT_READY"
         with pytest.raises(NotThereError):
             client.latest("nothing")
+        with pytest.raises(UsageError, match="where names no host"):
+            client.latest("org/toy", [])
+
+
+def test_wrong_words_are_no_lack_of_rights_and_are_named() -> None:
+    for code in ("E_NAME", "E_SHARDS", "E_MAY_NOT_PUBLISH"):
+        with pytest.raises(RefusedByDaemonError) as caught, typed_refusals():
+            raise RefusedByDaemonError(code, "no", ExitCode.TRUST)
+        assert isinstance(caught.value, NotTrustedError) == (code == "E_MAY_NOT_PUBLISH")
 
 
 def test_a_host_that_has_just_started_never_says_that_there_is_no_version(
