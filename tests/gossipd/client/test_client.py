@@ -34,16 +34,12 @@ from tests.gossipd.cli.daemons import guarded
 from tests.gossipd.manifest.making import manifest
 
 
-def test_importing_it_needs_neither_the_daemons_libraries_nor_much_time() -> None:
-    code = (
-        "import time, sys; a = time.process_time()\n"
-        "import gossipd.client\n"
-        "print((time.process_time() - a) * 1000)\n"
-        "print(*{'trio', 'zmq', 'msgspec', 'anyio', 'asyncio', 'starlette', 'ssl'} & set(sys.modules))"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
-    assert all(run.stdout.splitlines()[1] == "" for run in runs)
-    assert min(float(run.stdout.splitlines()[0]) for run in runs) < 30  # the least: others use this machine too
+def test_importing_it_needs_few_modules_and_none_of_the_daemons_libraries() -> None:
+    code = "import sys; before = set(sys.modules); import gossipd.client; print(*set(sys.modules) - before)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert not loaded & {"trio", "zmq", "msgspec", "anyio", "asyncio", "starlette", "ssl", "concurrent.futures"}
+    assert len(loaded) <= 50, "some 30 ms, told without a clock"
 
 
 def test_a_want_is_ordered_and_what_is_in_force_comes_back(tmp_path: Path) -> None:
