@@ -1,7 +1,8 @@
 """The alarm ``E_ALONE``, and a line in the log each minute, while this host hears no other.
 
-What lives here: the alarm ``E_ALONE`` with what was seen. What does not: verdicts on members, which wait for several
-silent ones (``membership``): a small cluster, a first rack or a new host would not be told otherwise.
+What lives here: the alarm ``E_ALONE`` with what was seen; whether this host has had the time to hear the others. What
+does not: verdicts on members, which wait for several silent ones (``membership``): a small cluster, a first rack or a
+new host would not be told otherwise.
 """
 
 from __future__ import annotations
@@ -16,14 +17,38 @@ from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
+from membership.member import MemberState
 from membership.swim import Swim
 
 LOOK_S = 1.0
 ALONE_S = 10.0  # twenty rounds of probes; a join is asked for eight times
 PROBES_LEAST = 5
+NEWCOMER_S = 3.0  # what others know comes with the answer to a join, and soon after it
 LOG_EACH_S = 60.0
 CONTACTS_NAMED = 3
 log = get_logger("joining")
+
+
+def is_alone(swim: Swim, live: LiveSettings) -> bool:
+    """Whether there should be others, and this host knows of none that lives."""
+    return bool(live.config.net.join) and sum(each.state is MemberState.ALIVE for each in swim.members()) < 2
+
+
+class Newcomer:
+    """Why this host may not have heard yet what the others know; from its start."""
+
+    def __init__(self, now: float) -> None:
+        self.started_s = self._alone_s = now
+
+    def words(self, now: float, swim: Swim, live: LiveSettings) -> str:
+        """As a part of a sentence; empty when it has had the time."""
+        if not live.config.net.join:
+            return ""
+        if is_alone(swim, live):
+            self._alone_s = now
+            return "this host has found no other member yet"
+        with_others_s = now - self._alone_s
+        return f"this host is with others for {with_others_s:.0f} s only" if with_others_s < NEWCOMER_S else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

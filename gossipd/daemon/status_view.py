@@ -5,7 +5,6 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.loneliness import Newcomer, is_alone
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -47,10 +47,8 @@ from gossipd.store.statistics import StoreStatistics
 from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
 from gossipd.transfer.traffic import PeerTraffic
-from membership.member import MemberState
 from membership.swim import Swim
 
-NEWCOMER_S = 3.0  # what others know comes with the answer to a join, and soon after it
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
@@ -78,9 +76,7 @@ class DaemonStatus:
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
-    started_s: float = field(default_factory=time.monotonic)
-    alone_s: float = field(default=-math.inf, init=False)
-    """When this host was last asked and knew no other member."""
+    age: Newcomer = field(default_factory=lambda: Newcomer(time.monotonic()))
 
     def wants(self) -> list[schema.WantRow]:
         configured, ordered = self.live.configured_wants(), self.live.ordered_wants
@@ -106,7 +102,7 @@ class DaemonStatus:
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                 address=f"{record.host}:{record.port}", version=__version__,
-                uptime_s=round(time.monotonic() - self.started_s, 1),
+                uptime_s=round(time.monotonic() - self.age.started_s, 1),
             ),
             members=self.members(),
             deployments=[],
@@ -297,26 +293,12 @@ class DaemonStatus:
         )
 
     def newcomer(self) -> str:
-        if not self.live.config.net.join:
-            return ""
-        now = time.monotonic()
-        if self._is_alone():
-            self.alone_s = now
-            return "this host has found no other member yet"
-        since_s = now - max(self.started_s, self.alone_s)
-        return f"this host is up, or with others, for {since_s:.0f} s only" if since_s < NEWCOMER_S else ""
-
-    def _is_alone(self) -> bool:
-        """Whether there should be others, and none is alive."""
-        live = sum(member.state is MemberState.ALIVE for member in self.swim.members())
-        return bool(self.live.config.net.join) and live < 2
+        return self.age.words(time.monotonic(), self.swim, self.live)
 
     def health(self) -> schema.HealthRow:
-        reasons = []
         condition = self.data_plane.store.condition()
-        if condition.health is not StoreHealth.OK:
-            reasons.append(condition.sentence or condition.health.value)
-        if self._is_alone():
+        reasons = [] if condition.health is StoreHealth.OK else [condition.sentence or condition.health.value]
+        if is_alone(self.swim, self.live):
             reasons.append("no other member has been found yet")
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from gossipd.daemon.alarms import Alarms
-from gossipd.daemon.loneliness import ALONE_S, LOG_EACH_S, Hearing, Loneliness, LonelinessWatch, hearing
+from gossipd.daemon.loneliness import (
+    ALONE_S,
+    LOG_EACH_S,
+    NEWCOMER_S,
+    Hearing,
+    Loneliness,
+    LonelinessWatch,
+    Newcomer,
+    hearing,
+)  # fmt: skip
+from membership.member import MemberState
 
 
 def seen(heard: int = 0, *, unsealed: int = 0, others: int = 0, contacts: tuple[str, ...] = ("h1:7946",)) -> Hearing:
@@ -23,6 +34,20 @@ def test_a_host_that_can_join_nobody_says_whom_it_asked() -> None:
     assert sentence is not None
     assert "no answer from h1:7946/udp" in sentence
     assert lonely.look(20.0, seen(1)) is None, "somebody was heard"
+
+
+def test_a_host_that_has_just_found_others_may_not_have_heard_everything() -> None:
+    def words(now: float, *, join: bool = True, others: int = 1) -> str:
+        members = [SimpleNamespace(state=MemberState.ALIVE)] * (1 + others)
+        config = SimpleNamespace(net=SimpleNamespace(join=["h1:7946"] if join else []))
+        swim, live = SimpleNamespace(members=lambda: members), SimpleNamespace(config=config)
+        return newcomer.words(now, cast(Any, swim), cast(Any, live))
+
+    newcomer = Newcomer(10.0)
+    assert words(11.0) == "this host is with others for 1 s only"
+    assert words(11.0, join=False) == words(10.0 + NEWCOMER_S) == ""
+    assert words(60.0, others=0) == "this host has found no other member yet"
+    assert words(61.0) and not words(60.0 + NEWCOMER_S)
 
 
 def test_another_cluster_key_is_told_from_silence() -> None:
