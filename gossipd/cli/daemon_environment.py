@@ -18,6 +18,12 @@ _PEER = struct.Struct("3i")  # struct ucred: process, user, group
 
 def daemon_environment(daemon_socket: Path | None) -> dict[str, str]:
     """That of the process which listens at the socket; where it cannot be read, the unit's file over our own."""
+    found = environment_of_listener(daemon_socket)
+    return {**os.environ, **unit_environment(UNIT_ENVIRONMENT)} if found is None else found
+
+
+def environment_of_listener(daemon_socket: Path | None) -> dict[str, str] | None:
+    """That of the process which listens at the socket; None where none does, or this user may not read it."""
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(1.0)
@@ -27,7 +33,7 @@ def daemon_environment(daemon_socket: Path | None) -> dict[str, str]:
         text = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace")
         return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
     except OSError:
-        return {**os.environ, **unit_environment(UNIT_ENVIRONMENT)}
+        return None
 
 
 def unit_environment(file: Path) -> dict[str, str]:

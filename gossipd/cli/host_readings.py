@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.cli.daemon_environment import daemon_environment
+from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener
 from gossipd.cli.peer_readings import PEERS, chosen, path_mtu, read_peers
 from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
@@ -67,7 +67,10 @@ def read_host(
         return readings
     if config.sources.enabled:
         trusted = [key.ed25519 for key in keys.publishers]
-        readings = replace(readings, sources=read_storage(config, trusted, client.path))
+        is_daemons = environment_of_listener(client.path) is not None
+        readings = replace(
+            readings, sources=read_storage(config, trusted, client.path), reads_as_daemon=is_daemons
+        )  # fmt: skip
     return _with_peers(readings, config, keys) if with_peers else readings
 
 

@@ -124,6 +124,8 @@ class HostReadings:
     """Files of systemd's unit that are not the one of this version; None where there is no unit."""
     sources: tuple[SourceReading, ...] | None = None
     """None where this host reads no storage."""
+    reads_as_daemon: bool = True
+    """Whether they were read in the environment of the running daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,7 @@ def _storage(readings: HostReadings) -> CheckFinding | None:
         return None
     wrong = [one for one in readings.sources if one.verdict is not CheckVerdict.OK]
     told = f"{len(readings.sources) - len(wrong)} of {len(readings.sources)} sources are read"
+    told += "" if readings.reads_as_daemon else ", with this command's credentials and not the daemon's"
     told = "; ".join([told, *(one.words for one in wrong)])
     well = {one.model for one in readings.sources if one.verdict is not CheckVerdict.FAIL and one.model}
     is_failed = any(one.verdict is CheckVerdict.FAIL and one.model not in well for one in wrong)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gossipd.cli.daemon_environment import daemon_environment
+from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener
 
 
 def test_credentials_are_those_of_the_process_that_listens(tmp_path: Path) -> None:
@@ -22,4 +22,5 @@ def test_credentials_are_those_of_the_process_that_listens(tmp_path: Path) -> No
         assert daemon_environment(path)["AWS_ACCESS_KEY_ID"] == "theirs"
         assert "HOME" not in daemon_environment(path)
         process.communicate()
+    assert environment_of_listener(path) is None
     assert daemon_environment(path).get("HOME") == os.environ.get("HOME"), "its own, where no daemon runs"

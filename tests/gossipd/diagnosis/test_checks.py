@@ -139,4 +139,6 @@ def test_storage_is_judged_by_model_and_by_how_sure_it_is() -> None:
         assert verdicts(replace(WELL, sources=sources))["storage"] is verdict, sources
     [finding] = [finding for check, finding in examine(replace(WELL, sources=(DENIED,))) if check.code == "storage"]
     assert "source_token_expired" in finding.evidence and "renew them on the seeds" in finding.evidence
+    [finding] = [one for check, one in examine(replace(WELL, reads_as_daemon=False)) if check.code == "storage"]
+    assert finding.evidence == "1 of 1 sources are read, with this command's credentials and not the daemon's"
     assert "storage" not in verdicts(replace(WELL, sources=())), "nothing to ask"
