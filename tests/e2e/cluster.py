@@ -1,7 +1,8 @@
 """Real daemons as processes on loopback, for tests: made with ``gossipd init``, asked over their status sockets.
 
 What lives here: starting, stopping, killing, waiting with a deadline. Waiting looks every 50 ms, because another
-process has no event to wait for; no test asserts on how long it took.
+process has no event to wait for; no test asserts on how long it took. What travels from one host to another, or from a
+daemon's memory to its files, is waited for at the host that is asked: ``until`` it holds, not once.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Daemon:
         self.home, self.name, self.rack, self.port = home, name, rack, port
         self.environment = environment
         self.process: Process | None = None
-        self.client = StatusClient(home / "gossipd.sock")
+        self.client = StatusClient(home / "gossipd.sock", timeout_s=PATIENCE_S)
 
     @property
     def config(self) -> Path:
@@ -134,14 +135,14 @@ class Daemon:
         """SIGKILL: no goodbye, nothing flushed."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
         self.process = None
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(15)
+        code = self.process.wait(PATIENCE_S)
         self.process = None
         return code
 

@@ -32,7 +32,7 @@ from gossipd.cli.main import main as gossipd_main
 _PR_SET_CHILD_SUBREAPER = 36
 _REQUEST_BYTES_MAX = 1 << 20
 _LOOK_S = 0.01
-_STOP_SECONDS_MAX = 10.0
+_STOP_SECONDS_MAX = 120.0
 
 
 class Process(Protocol):

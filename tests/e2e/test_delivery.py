@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,18 @@ from gossipd.identity.keys import SecretKey
 from gossipd.manifest.envelope import seal
 from gossipd.manifest.manifest import ENVELOPE_TYPE
 from tests import servers
-from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, set_up, until
+from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.toy import make_model
 from tests.gossipd.manifest.making import fake_digests, payload_fields
 
 HOSTS = 8
-NO: dict[str, list[dict[str, str]]] = {"hosts": []}
+READ_AGAIN_BYTES = 4 * 262_144  # some chunks are taken over of a host that gets no CPU for some seconds
+
+
+def state_of(name: str, daemon: Daemon) -> str:
+    """Of a member, as ``daemon`` knows it."""
+    members = (daemon.try_status() or {"members": []})["members"]
+    return next((str(one["state"]) for one in members if one["name"] == name), "")
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +64,13 @@ def test_a_directory_of_safetensors_arrives_from_http_byte_identical_on_eight_ho
     row = eight.wait_complete("org/llama", 1, at=eight[7], hosts=HOSTS)
     for daemon in eight.daemons.values():
         assert same_tree(model, daemon.tree("org/llama", 1))
-    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+    assert row["source_bytes"] <= row["bytes_total"] + READ_AGAIN_BYTES
     assert row["bytes_verified"] == row["bytes_total"]
     assert (row["hosts_total"], row["hosts_complete"], row["corrupt_chunks"]) == (HOSTS, HOSTS, 0)
     shard = eight[8].home / "models" / "org" / "llama" / "current" / "model-00001-of-00003.safetensors"
     with safe_open(shard, framework="numpy") as opened:
         assert opened.get_tensor("layer.0.weight").shape[1] == 4096
-    assert (eight[3].home / "inbox" / "accepted" / manifest.name).exists()
+    until("the inbox is told", (eight[3].home / "inbox" / "accepted" / manifest.name).exists)
 
 
 @pytest.mark.needs("nginx")
@@ -80,7 +87,7 @@ def test_a_prefix_of_an_s3_bucket_arrives_byte_identical_on_eight_hosts(
         assert same_tree(model, daemon.tree("qwen", 7))
         with safe_open(daemon.tree("qwen", 7) / "model-00003-of-00003.safetensors", framework="numpy") as opened:
             assert list(opened.keys()) == ["layer.2.weight"]
-    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+    assert row["source_bytes"] <= row["bytes_total"] + READ_AGAIN_BYTES
 
 
 @pytest.mark.needs("nginx")
@@ -97,7 +104,7 @@ def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: C
     assert same_tree(model, newcomer.tree("late", 1))
     assert len(site.accesses()) - before <= 2, "a model that the cluster has is not read from storage again"
     assert newcomer.stop() == 0
-    until("the newcomer has left", lambda: alive_count(eight[1]) == HOSTS)
+    until("the newcomer has left", lambda: state_of("newcomer", eight[1]) in ("left", "dead"))
     gossipd("forget", "newcomer", "--config", eight[1].config)
     del eight.daemons["newcomer"]
 
@@ -122,7 +129,7 @@ def test_a_trigger_with_a_nodes_own_keys_deploys_and_a_clients_cancel_of_it_is_a
     gossipd("keygen", stranger)
     refused = gossipd(
         "trigger", address, manifest, "--key", stranger, "--server-key", eight[4].home / "node.key.pub",
-        "--timeout", "5", check=False,
+        "--timeout", "5", check=False,  # it is never answered
     )  # fmt: skip
     assert refused.returncode not in (0, 1, 2), refused.stdout + refused.stderr
 
@@ -157,18 +164,20 @@ def test_versions_share_chunks_roll_back_and_are_removed(eight: Cluster, site: s
 def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: servers.Nginx, tmp_path: Path) -> None:
     model = make_model(site.root / "refused", shards=1, seed=6)
     url = f"{site.url.rstrip('/')}/refused/"
+    never = shutil.copytree(model, site.root / "never")
     good = eight.publish(model, "refused", 5, "--source", url)
+    altered = bytearray(_published(model, "altered@1", eight.key, tmp_path, f"{site.url.rstrip('/')}/never/"))
     eight.drop(good, eight[1])
     eight.wait_complete("refused", 5, at=eight[1], hosts=HOSTS)
-    reads = len(site.accesses())
     host = eight[6]
     until("node-6 trusts it too", lambda: host.deployment("refused", 5))
     stranger = tmp_path / "stranger.key"
     gossipd("keygen", stranger)
     publisher = SecretKey.from_text(eight.key.read_text())
-    (model / "config.json").write_text("{}")
-    altered = bytearray(good.read_bytes())
+    unsigned = _unsigned(bytes(altered))
     altered[len(altered) // 2] ^= 1
+    model, url = never, f"{site.url.rstrip('/')}/never/"
+    (model / "config.json").write_text("{}")
     cases = {
         "altered": (bytes(altered), "E_SIG_INVALID"),
         "stranger": (_published(model, "x@1", stranger, tmp_path, url), "E_KEY_UNKNOWN"),
@@ -176,7 +185,7 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
         "equal": (_published(model, "refused@5", eight.key, tmp_path, url), "E_EQUIVOCATION"),
         "garbage": (b"not a manifest at all", "E_SCHEMA_VERSION"),
         "expired": (_crafted(publisher, created=1_700_000_000, expires=1_700_000_001), "E_EXPIRED"),
-        "unsigned": (_unsigned(good.read_bytes()), "E_SIG_MISSING"),
+        "unsigned": (unsigned, "E_SIG_MISSING"),
         "absolute": (_crafted(publisher, files=[["/etc/passwd", 10, 0o644]]), "E_PATH_ABSOLUTE"),
         "dotted": (_crafted(publisher, files=[["a/../../b", 10, 0o644]]), "E_PATH_COMPONENT"),
     }
@@ -187,8 +196,8 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
         reason = rejected / f"{name}.gmf.reason"
         until(f"{name} is refused", reason.exists)
         assert code in reason.read_text()
-    assert len(site.accesses()) == reads
-    assert alive_count(host) == HOSTS
+    assert not [one for one in site.accesses() if one.path.startswith("/never/")]
+    until("all see each other", lambda: alive_count(host) == HOSTS)
 
 
 @pytest.mark.needs("nginx")
@@ -203,7 +212,7 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
             "status says what holds it up",
             lambda: any(
                 host["reason"] not in ("", "not_heard")
-                for host in eight[1].deployment("forbidden", 1)["hosts"]  # type: ignore[index]
+                for host in (eight[1].deployment("forbidden", 1) or {"hosts": []})["hosts"]
             ),
         )
         assert [access for access in other.accesses() if access.path != "/"] == [], "the server's own start asks for /"

@@ -13,7 +13,7 @@ import safetensors
 
 from gossipd.client import Client, NotThereError
 from gossipd.identity.key_files import read_secret_key
-from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, cluster, gossipd, until
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
 from tests.gossipd.parts import models_of_tensors
 from tests.gossipd.parts.models_of_tensors import expert_model, manifest_of, rows_of
 
@@ -31,7 +31,7 @@ def wants(daemon: Daemon, *terms: str) -> None:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two hosts of each rank, in two racks."""
+    """Two hosts of each rank, in two racks, which have their parts of a model."""
     base = tmp_path_factory.mktemp("four")
     (base / "models").mkdir()
     allow = f'["file://{base}/models"]'
@@ -40,6 +40,13 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             wants(made.add(f"node-{number}", f"rack-{(number - 1) // 2}"), f"ep:{number % 2}/2")
             made[number].start()
         made.wait_together()
+        model = base / "models" / "moe"
+        model.mkdir()
+        for path, body in FILES.items():
+            (model / path).write_bytes(body)
+        made.drop(made.publish(model, NAME, 1, "--source", f"file://{model}/", "--chunk-size", "64KiB"), made[3])
+        for number in range(1, HOSTS + 1):
+            made.wait_complete(NAME, 1, at=made[number], hosts=HOSTS)
         yield made
 
 
@@ -70,14 +77,10 @@ def path_of(daemon: Daemon, *more: str) -> Path:
 
 
 def test_each_host_takes_its_rank_and_storage_is_read_once(four: Cluster) -> None:
-    model = four.base / "models" / "moe"
-    model.mkdir()
-    for path, body in FILES.items():
-        (model / path).write_bytes(body)
-    manifest = four.publish(model, NAME, 1, "--source", f"file://{model}/", "--chunk-size", "64KiB")
-    four.drop(manifest, four[3])
     row = four.wait_complete(NAME, 1, at=four[2], hosts=HOSTS)
-    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+    assert row["source_bytes"] <= row["bytes_total"] + 16 * 65_536, (
+        "some chunks may be taken over of a host without CPU"
+    )
     for number in range(1, HOSTS + 1):
         assert readable(path_of(four[number], "--part")) == of_rank(number % 2)
         refused = gossipd("path", NAME, "--config", four[number].config, check=False)
@@ -122,8 +125,7 @@ def test_an_order_is_followed_at_once_adds_to_the_configuration_and_outlives_a_r
         return bool(own) and own[0]["state"] == "complete" and own[0]["want"].split("\n") == list(terms)
 
     assert client.want(NAME, "ep:1/2") == ("ep:0/2", "ep:1/2")
-    client.wait(NAME, 1, timeout=PATIENCE_S)  # who has ordered never hears of what was complete before
-    assert client.part(NAME, 1).want == ("ep:0/2", "ep:1/2")
+    until("the host has both ranks", lambda: has("ep:0/2", "ep:1/2"))
     assert readable(path_of(daemon, "--part")) == set(NAMES)
     daemon.stop()
     daemon.start()
@@ -200,7 +202,7 @@ def test_an_index_that_lies_fails_where_it_is_relied_on_until_all_is_wanted(
         return next(((one["state"], one["reason"]) for one in hosts if one["name"] == four[3].name), ("", ""))
 
     until("the index is found to lie", lambda: own() == ("failed", "want"))
-    assert not list((four[3].home / "models" / "lying").glob("*"))
+    until("nothing of it stays", lambda: not list((four[3].home / "models" / "lying").glob("*")))
     four.wait_complete("lying", 1, at=four[2], hosts=HOSTS - 1)
     assert client_of(four[3]).want("lying", "all", clear=True) == ()
     until("all of it needs no index", lambda: own() == ("complete", ""))

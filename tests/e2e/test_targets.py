@@ -27,13 +27,19 @@ from tests.e2e.toy import make_model
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Hosts 1 and 2 in rack-1, host 3 in rack-2; all read the model's own directory."""
+    """Hosts 1 and 2 in rack-1, which are the targets of a model that they have, and host 3 in rack-2; all read the
+    model's own directory."""
     base = tmp_path_factory.mktemp("three")
     environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{base}"])}
     with cluster(base, environment=environment) as made:
         for number, rack in ((1, "rack-1"), (2, "rack-1"), (3, "rack-2")):
             made.add(f"node-{number}", rack).start()
         made.wait_together()
+        model = make_model(base / "some", shards=1)
+        manifest = made.publish(model, "some", 1, "--source", f"file://{model}", "--targets", "rack=rack-1")
+        made.drop(manifest, made[3])
+        for number in (1, 2, 3):
+            made.wait_complete("some", 1, at=made[number], hosts=2)
         yield made
 
 
@@ -49,9 +55,6 @@ def refusals(daemon: Daemon) -> list[dict[str, object]]:
 
 
 def test_a_host_that_is_no_target_gets_the_manifest_and_nothing_else(three: Cluster) -> None:
-    model = make_model(three.base / "some", shards=1)
-    manifest = three.publish(model, "some", 1, "--source", f"file://{model}", "--targets", "rack=rack-1")
-    three.drop(manifest, three[3])
     row = three.wait_complete("some", 1, at=three[3], hosts=2)
     assert row["hosts_total"] == 2
     assert not three[3].tree("some", 1).exists()
@@ -64,10 +67,10 @@ def test_a_host_that_is_no_target_gets_the_manifest_and_nothing_else(three: Clus
     holder = NodeId(node_id(secret_of(three[1]).public.ed25519))
     endpoint = ("127.0.0.1", three[1].port + 1)
     try:
-        body = manifest.read_bytes()
-        assert client.fetch_manifest(holder, endpoint, deployment, len(body), timeout_s=5.0) == body
+        body = (three.base / "some-1.gmf").read_bytes()
+        assert client.fetch_manifest(holder, endpoint, deployment, len(body), timeout_s=60.0) == body
         with pytest.raises(PeerRefusedError) as caught:
-            client.fetch_chunk(holder, endpoint, deployment, 0, 1, timeout_s=5.0)
+            client.fetch_chunk(holder, endpoint, deployment, 0, 1, timeout_s=60.0)
         assert caught.value.code == "E_NOT_A_TARGET"
     finally:
         client.close()
@@ -79,7 +82,7 @@ def test_a_host_that_is_no_target_is_told_no_holdings(three: Cluster) -> None:
     row = three.wait_complete("some", 1, at=three[1], hosts=2)
     server_key = secret_of(three[2]).public.curve25519
     outsider = secret_of(three[3])
-    with Conversation("127.0.0.1", three[2].port, secret=outsider, server_key=server_key, timeout_s=10) as said:
+    with Conversation("127.0.0.1", three[2].port, secret=outsider, server_key=server_key, timeout_s=60) as said:
         said._socket.send(encode(control.Subscribe(DeploymentId(bytes.fromhex(row["id"]))), number=7))
         said.ask(control.Ping(), control.Pong)
         found = until("the refusal is written down", lambda: refusals(three[2]))
