@@ -17,19 +17,21 @@ _WINDOW_S = 1.0  # announcements come in batches
 _WINDOW_CHUNKS = 10
 _DECAY = 0.99  # of the highest rate, per window
 _BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
+_RECENT_SMOOTH = 0.25  # weight of the newest window
+_FILLED_SHARE = 0.9  # of the highest rate, which is some 8 % above the mean of a full link
 _READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
 _READY_SMOOTH = 0.25
 
 
 class _Meter:
-    """The highest rate of chunks over short windows."""
+    """The highest rate of chunks over short windows, and that of late."""
 
-    __slots__ = ("_chunks", "_since_s", "rate")
+    __slots__ = ("_chunks", "_since_s", "rate", "recent_rate")
 
     def __init__(self, now: float) -> None:
         self._since_s = now
         self._chunks = 0
-        self.rate = 0.0  # chunks/s; 0 while unknown
+        self.rate = self.recent_rate = 0.0  # chunks/s; 0 while unknown
 
     def add(self, chunks: int, now: float) -> bool:
         """Whether the rate may be another now."""
@@ -37,7 +39,9 @@ class _Meter:
         span = now - self._since_s
         if span < _WINDOW_S or self._chunks < _WINDOW_CHUNKS:
             return False
-        self.rate = max(self.rate * _DECAY, self._chunks / span)
+        rate = self._chunks / span
+        self.rate = max(self.rate * _DECAY, rate)
+        self.recent_rate += (rate - self.recent_rate) * _RECENT_SMOOTH if self.recent_rate else rate
         self._since_s, self._chunks = now, 0
         return True
 
@@ -61,6 +65,12 @@ class ArrivalRates:
     def is_own_behind(self) -> bool:
         """Whether this host is much slower than others."""
         return self._own in self.behind
+
+    @property
+    def is_own_filled(self) -> bool:
+        """Whether this host takes in of late nearly as much as its link has shown that it can."""
+        own = self._meters.get(self._own)
+        return own is not None and own.recent_rate >= _FILLED_SHARE * own.rate
 
     def stored(self, now: float) -> None:
         """This host has received a chunk."""

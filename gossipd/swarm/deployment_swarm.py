@@ -350,9 +350,11 @@ class DeploymentSwarm:
 
     def fetch_window(self) -> int:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while reads need the link."""
-        window = self._window(self.demand.ready_count())
+        ready = self.demand.ready_count()
+        window = self.times.window(ready)
         if self.replica.reads:
-            window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
+            most = self.reader.flows_max(self.replica.missing_count, ready if self.arrival_rates.behind else 0)
+            window = max(1, min(window, most - self.replica.reads))
         return window
 
     def spare_s(self) -> float:
@@ -361,14 +363,11 @@ class DeploymentSwarm:
         idles = not self.wants_fetches and self.replica.fetches + self.replica.reads < self.times.window_min
         return _SPARE_WAITS * self.times.late_wait_s if idles and self.arrival_rates.behind else 0.0
 
-    def _window(self, backlog: int) -> int:
-        return min(self.times.window_max, self.times.window_min + int(backlog * self.settings.backlog_share))
-
     def window_of_rack_peers(self) -> int:
         """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us."""
         counts, listened = self.availability.counts, self.subscriptions.asked_s
         known = [counts.get(node, 0) for node in self.roles.rack_peers if node in listened]
-        return self._window(max(0, self.replica.held_count - max(known))) if known else self.times.window_min
+        return self.times.window(max(0, self.replica.held_count - max(known))) if known else self.times.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
@@ -376,7 +375,7 @@ class DeploymentSwarm:
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         window = self.fetch_window()
         if self.arrival_rates.is_own_behind:
-            window = min(window, self.times.window_min + 3)  # its link is full: more takes from others' uplinks only
+            window = min(window, self.times.window_behind(self.arrival_rates, self.replica))
         count = min(room, window - under_way)
         if count <= 0 or not replica.missing_count:
             return 0

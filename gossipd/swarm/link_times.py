@@ -9,13 +9,18 @@ from __future__ import annotations
 import math
 
 from gossipd.core.model import Shape
+from gossipd.swarm.arrival_rates import ArrivalRates
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.settings import PlannerSettings
 
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
 _TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
+# Beside ``window_min``; simulated: with fewer hosts at half the rate need more than 1.1 of what their links need.
+_BEHIND_FILLED, _BEHIND_UNFILLED = -1, 3
+_UNCERTAIN_SHARE = 0.25
 _TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
 _TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
 
@@ -54,6 +59,18 @@ class LinkTimes:
             self.window_max = min(settings.fetches_max, most)
         usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self._settings.late_wait * usual_s
+
+    def window(self, backlog: int) -> int:
+        """How many fetches keep the link busy while so many chunks may be asked for."""
+        return min(self.window_max, self.window_min + int(backlog * self._settings.backlog_share))
+
+    def window_behind(self, rates: ArrivalRates, replica: LocalReplica) -> int:
+        """How many fetches a host has at once whose link is slower than others'. More than fill the link take uplinks
+        from quicker hosts only; where its suppliers are busy, its link is filled by more. In the first quarter of the
+        model a quick host may still be taken for a slow one. Rejected: always few, because a host with one supplier in
+        its rack then needs far longer than its link does."""
+        is_few = rates.is_own_filled and replica.held_count >= _UNCERTAIN_SHARE * self._shape.chunk_count
+        return max(1, self.window_min + (_BEHIND_FILLED if is_few else _BEHIND_UNFILLED))
 
     def fetch_timeout_s(self) -> float:
         """How long a fetch that begins now may take."""

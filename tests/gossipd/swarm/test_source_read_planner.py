@@ -193,6 +193,7 @@ def test_at_the_end_a_reader_leaves_more_of_its_link_to_what_all_wait_for() -> N
     storage = Storage(1, 100)
     reader = storage.readers[storage.nodes[0]]
     usual = reader.flows_max(1)
+    assert reader.flows_max(100, 50) == reader.flows_max(100) + 5, "its link waits for uplinks that slower hosts share"
     reader.rebuild((1 << 100) - 1 - (1 << 42))
     reader.plan(storage.replicas[storage.nodes[0]], storage.now)
     assert 3 == reader.flows_max(1) < usual
