@@ -30,6 +30,7 @@ HUB_SCHEME = "hf"
 SCHEMES = (*WEB_SCHEMES, HUB_SCHEME, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
 """The schemes that a host reads. A manifest may name others, as mirrors for newer hosts."""
 _PORTS = {"http": 80, "https": 443}
+_NAMED = {"http": "a host", "https": "a host", HUB_SCHEME: "ORG/MODEL"}  # the rest name a bucket
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
@@ -112,7 +113,7 @@ def _host(scheme: str, netloc: str, hostname: str, field: str) -> str:
             _refuse(f"{field} must name no host after file://")
         return ""
     if not hostname or "%" in netloc:
-        _refuse(f"{field} must name a host, without '%'")
+        _refuse(f"{field} must name {_NAMED.get(scheme, 'a bucket')}, without '%'")
     if netloc.startswith("["):
         try:
             return str(ipaddress.IPv6Address(hostname))

@@ -42,3 +42,11 @@ def test_what_is_shown_of_it_leaves_out_path_and_usual_port() -> None:
     assert parse_source_url("https://a/secret").shown == "https://a"
     assert parse_source_url("https://a:8443/secret").shown == "https://a:8443"
     assert parse_source_url("s3://bucket/secret").shown == "s3://bucket"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("http://", "a host"), ("hf://", "ORG/MODEL"), ("s3://", "a bucket"), ("gs:///x", "a bucket")]
+)
+def test_an_address_without_its_first_part_says_what_is_missing(text: str, named: str) -> None:
+    with pytest.raises(ManifestError, match=f"SOURCE must name {named}"):
+        parse_source_url(text, "SOURCE")
