@@ -73,9 +73,8 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) -> None:
     """Hash the model at SOURCE and write its signed manifest.
 
-    SOURCE is a file, a directory, an object-store prefix such as s3://bucket/models/m/ (gs://, az://), or
-    hf://ORG/MODEL[@REVISION]. A web server's directory cannot be listed: publish the directory that it serves, with
-    --source http://host/path/.
+    SOURCE is a file, a directory, a prefix such as s3://bucket/models/m/, or hf://ORG/MODEL[@REVISION]. A web server's
+    directory cannot be listed: publish the directory that it serves, with --source http://host/path/.
 
     Left out by default: .git/, unfinished downloads, and what file systems, macOS, Windows and editors leave. What
     looks wrong is a warning, and refused with --strict: Git LFS pointers, missing shards, empty or cut weights, files
