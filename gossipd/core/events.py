@@ -6,9 +6,10 @@ imperative, and adapters perform them. Payload bytes appear in neither. Metrics,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -35,8 +36,7 @@ class FailReason(Enum):
 # ---- events ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentOpened:
+class DeploymentOpened(Struct, frozen=True):
     """This host is a target of the deployment, its space is reserved, and the chunks ``held`` are verified here."""
 
     deployment: DeploymentId
@@ -54,23 +54,20 @@ class DeploymentOpened:
     """The chunks that this host wants; None: all."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentClosed:
+class DeploymentClosed(Struct, frozen=True):
     """The deployment was cancelled, failed or was removed here: stop fetching and drop it."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentPaused:
+class DeploymentPaused(Struct, frozen=True):
     """Begin no fetch and no read of it, and serve what is held; or begin them again."""
 
     deployment: DeploymentId
     is_paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkStored:
+class ChunkStored(Struct, frozen=True):
     """A chunk is verified and written here; only the store can know this."""
 
     deployment: DeploymentId
@@ -80,8 +77,7 @@ class ChunkStored:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkArriving:
+class ChunkArriving(Struct, frozen=True):
     """Enough of a chunk has come for others to be sent it while the rest comes. Posted again if the first copy was
     lost, its relays were refused, and the chunk is being received a second time."""
 
@@ -90,8 +86,7 @@ class ChunkArriving:
     supplier: Supplier
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkEnding:
+class ChunkEnding(Struct, frozen=True):
     """The rest of a chunk is about to come: the next chunk may be asked of its supplier now. Posted for a fetch, and
     for the last chunk of a read, again when the read is repeated; not for a chunk in one piece."""
 
@@ -100,16 +95,14 @@ class ChunkEnding:
     supplier: Supplier
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkLost:
+class ChunkLost(Struct, frozen=True):
     """A chunk that was held has rotted or could not be made durable: it is wanted again."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFailed:
+class FetchFailed(Struct, frozen=True):
     """A fetch from a peer ended without a chunk."""
 
     deployment: DeploymentId
@@ -118,8 +111,7 @@ class FetchFailed:
     reason: FailReason
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReadFailed:
+class SourceReadFailed(Struct, frozen=True):
     """A read from external storage ended; these of its chunks did not arrive."""
 
     deployment: DeploymentId
@@ -127,8 +119,7 @@ class SourceReadFailed:
     reason: FailReason
 
 
-@dataclass(frozen=True, slots=True)
-class SourceProbed:
+class SourceProbed(Struct, frozen=True):
     """Whether this host can read the deployment's source, as a probe has shown. ``is_whole_only``: as in
     ``FailReason.WHOLE_ONLY``."""
 
@@ -137,38 +128,33 @@ class SourceProbed:
     is_whole_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PeerSeen:
+class PeerSeen(Struct, frozen=True):
     """A member is alive in the cluster's view, or its record has changed."""
 
     peer: PeerView
 
 
-@dataclass(frozen=True, slots=True)
-class MembersSeen:
+class MembersSeen(Struct, frozen=True):
     """All members at once, in place of a ``PeerSeen`` for each: ten thousand planners may share one mapping."""
 
     peers: dict[NodeId, PeerView]
     """By node; this host may be among them. No holder of the mapping changes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLost:
+class PeerLost(Struct, frozen=True):
     """The cluster's verdict: the node is dead, left or forgotten."""
 
     node: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class PeerReachable:
+class PeerReachable(Struct, frozen=True):
     """Data-plane evidence about one pair, within a second; never overrides the cluster's verdict."""
 
     node: NodeId
     reachable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HoldingsHeard:
+class HoldingsHeard(Struct, frozen=True):
     """A peer's complete holdings, answering our subscription."""
 
     peer: NodeId
@@ -177,8 +163,7 @@ class HoldingsHeard:
     free_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaHeard:
+class DeltaHeard(Struct, frozen=True):
     """What a peer has verified since its last message, what it is reading from storage, its free upload slots."""
 
     peer: NodeId
@@ -189,24 +174,21 @@ class DeltaHeard:
     free_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubscribeHeard:
+class SubscribeHeard(Struct, frozen=True):
     """A peer asks for our holdings now and for deltas from now on."""
 
     peer: NodeId
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class UnsubscribeHeard:
+class UnsubscribeHeard(Struct, frozen=True):
     """A peer wants no more deltas."""
 
     peer: NodeId
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class PeerWantHeard:
+class PeerWantHeard(Struct, frozen=True):
     """A peer has told which chunks it wants; none: its want cannot be told, and nobody should rely on it."""
 
     peer: NodeId
@@ -214,15 +196,13 @@ class PeerWantHeard:
     wanted: ChunkSet
 
 
-@dataclass(frozen=True, slots=True)
-class SlotsChanged:
+class SlotsChanged(Struct, frozen=True):
     """The number of uploads that this host could begin now."""
 
     free_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsolationChanged:
+class IsolationChanged(Struct, frozen=True):
     """Membership hears no member that it should hear (True), or hears one again (False)."""
 
     isolated: bool
@@ -238,8 +218,7 @@ Event: TypeAlias = (
 # ---- commands ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StartFetch:
+class StartFetch(Struct, frozen=True):
     """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``. ``behind``: ask on the
     connection on which that chunk of the same deployment still comes, so that this one follows it at once and inherits
     its upload slot. If that chunk has come already, ask as usual."""
@@ -251,8 +230,7 @@ class StartFetch:
     behind: ChunkIndex | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelFetch:
+class CancelFetch(Struct, frozen=True):
     """Stop a fetch that is no longer wanted; it ends with FetchFailed(CANCELLED) unless it has ended."""
 
     deployment: DeploymentId
@@ -260,8 +238,7 @@ class CancelFetch:
     peer: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class StartSourceRead:
+class StartSourceRead(Struct, frozen=True):
     """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed.
     ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``).
     ``from_start``: storage sends objects only whole, and reads are in order, one after the other."""
@@ -272,31 +249,27 @@ class StartSourceRead:
     from_start: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeSource:
+class ProbeSource(Struct, frozen=True):
     """Find out whether this host can read the deployment's source; end with SourceProbed."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class StartSubscription:
+class StartSubscription(Struct, frozen=True):
     """Ask a peer for its holdings and deltas."""
 
     peer: NodeId
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class EndSubscription:
+class EndSubscription(Struct, frozen=True):
     """Tell a peer to send no more deltas."""
 
     peer: NodeId
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class SendHoldings:
+class SendHoldings(Struct, frozen=True):
     """Answer a subscription with everything held."""
 
     peer: NodeId
@@ -305,8 +278,7 @@ class SendHoldings:
     free_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendDelta:
+class SendDelta(Struct, frozen=True):
     """Tell several peers the same changes at once."""
 
     peers: tuple[NodeId, ...]
@@ -317,22 +289,19 @@ class SendDelta:
     free_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSeed:
+class ClaimSeed(Struct, frozen=True):
     """Put this term on our own member record: this host claims to be a seed of its rack. Zero gives the claim up."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinishModel:
+class FinishModel(Struct, frozen=True):
     """Every wanted chunk is held: sync, rename, publish."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class LimitUploads:
+class LimitUploads(Struct, frozen=True):
     """Serve at most this many uploads at a time from now on; uploads under way go on."""
 
     slots: int
@@ -350,8 +319,7 @@ class StallReason(Enum):
     HOLDER_SILENT = "holder_silent"  # asked, and neither refused nor delivered
 
 
-@dataclass(frozen=True, slots=True)
-class ReportStall:
+class ReportStall(Struct, frozen=True):
     """No chunk comes, for ``reason``; None when chunks come again."""
 
     deployment: DeploymentId

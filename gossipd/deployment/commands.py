@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ProbeSource
@@ -25,16 +27,14 @@ RequestNumber: TypeAlias = int
 Scalar: TypeAlias = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadManifest:
+class ReadManifest(Struct, frozen=True):
     """Look for the envelope among our own files; ends in EnvelopeFound."""
 
     work: WorkNumber
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class PullManifest:
+class PullManifest(Struct, frozen=True):
     """Ask this peer for the envelope; ends in EnvelopeFound. It may be abandoned at any time."""
 
     work: WorkNumber
@@ -57,8 +57,7 @@ class OpenManifest:
     accepted_signer: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class KeepManifest:
+class KeepManifest(Struct, frozen=True):
     """Make the envelope durable; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
@@ -74,8 +73,7 @@ class KeepStatements:
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveSpace:
+class ReserveSpace(Struct, frozen=True):
     """Open the model, or the part of it that is wanted, in the store; ends in SpaceReserved or WorkFailed. May take
     minutes."""
 
@@ -86,16 +84,14 @@ class ReserveSpace:
     """What is here and wanted no longer goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishModel:
+class PublishModel(Struct, frozen=True):
     """Sync, rename, point ``current``; ends in WorkDone or WorkFailed. Never abandoned."""
 
     work: WorkNumber
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteModel:
+class DeleteModel(Struct, frozen=True):
     """Delete what is not published, or all of it; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
@@ -103,8 +99,7 @@ class DeleteModel:
     even_published: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveModel:
+class RemoveModel(Struct, frozen=True):
     """Delete a version, published or not; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
@@ -112,8 +107,7 @@ class RemoveModel:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class EvictModel:
+class EvictModel(Struct, frozen=True):
     """Delete a published version that its publisher no longer keeps; ends in WorkDone, or in WorkFailed while a job
     holds it or ``current`` points to it."""
 
@@ -123,16 +117,14 @@ class EvictModel:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetManifests:
+class ForgetManifests(Struct, frozen=True):
     """Delete our copies of envelopes that nobody will ask for again; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
     deployments: tuple[DeploymentId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PointCurrent:
+class PointCurrent(Struct, frozen=True):
     """Have ``current`` of a name lead to none of the versions ``rolled_back``, where there is an older one; and to
     ``restored`` again, if a roll back of it led away. Ends in WorkDone or WorkFailed."""
 
@@ -142,15 +134,13 @@ class PointCurrent:
     restored: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonWork:
+class AbandonWork(Struct, frozen=True):
     """The brain waits for that work no more: end it if it has not begun or can be cut short, else let it end."""
 
     work: WorkNumber
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSwarm:
+class OpenSwarm(Struct, frozen=True):
     """The model is open in the store: the planner and the sessions hear of it."""
 
     manifest: Manifest
@@ -160,45 +150,39 @@ class OpenSwarm:
     """None: everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloseSwarm:
+class CloseSwarm(Struct, frozen=True):
     """The planner, the sessions and the source reader forget the deployment."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class PauseSwarm:
+class PauseSwarm(Struct, frozen=True):
     """The planner begins no fetch and no read of an open deployment, and serves; or it begins them again."""
 
     deployment: DeploymentId
     is_paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TellStatement:
+class TellStatement(Struct, frozen=True):
     """Gossip the statement to all hosts, late joiners too."""
 
     statement: Statement
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetStatement:
+class ForgetStatement(Struct, frozen=True):
     """Gossip keeps it no longer, and tells it to nobody."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAudit:
+class RecordAudit(Struct, frozen=True):
     """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded."""
 
     kind: str
     fields: dict[str, Scalar]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLog:
+class RecordLog(Struct, frozen=True):
     """Into the log. ``level``: info or warning."""
 
     level: str
@@ -206,8 +190,7 @@ class RecordLog:
     fields: dict[str, Scalar]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The one answer to a request: what was done, in words, or the error to raise."""
 
     request: RequestNumber

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall
@@ -43,16 +45,14 @@ class EnvelopeFound:
     envelope: bytes | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestOpened:
+class ManifestOpened(Struct, frozen=True):
     """The envelope is signed by a trusted key and breaks no rule."""
 
     work: WorkNumber
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestRefused:
+class ManifestRefused(Struct, frozen=True):
     """It is not. ``is_as_announced``: the content is the announced one, so that its sender is perhaps not at fault."""
 
     work: WorkNumber
@@ -60,8 +60,7 @@ class ManifestRefused:
     is_as_announced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceReserved:
+class SpaceReserved(Struct, frozen=True):
     """The store has opened the model. ``is_published``: it is in its place already."""
 
     work: WorkNumber
@@ -75,15 +74,13 @@ class SpaceReserved:
     """How many bytes that is, where it is not everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkDone:
+class WorkDone(Struct, frozen=True):
     """Work that yields nothing has succeeded."""
 
     work: WorkNumber
 
 
-@dataclass(frozen=True, slots=True)
-class WorkFailed:
+class WorkFailed(Struct, frozen=True):
     """Work that did not succeed."""
 
     work: WorkNumber
@@ -91,8 +88,7 @@ class WorkFailed:
     error: GossipdError
 
 
-@dataclass(frozen=True, slots=True)
-class WorkAbandoned:
+class WorkAbandoned(Struct, frozen=True):
     """Work that was ended by AbandonWork before it had an effect."""
 
     work: WorkNumber
@@ -101,8 +97,7 @@ class WorkAbandoned:
 # ---- what is said, ordered and noticed -----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonStarted:
+class DaemonStarted(Struct, frozen=True):
     """Act on what was believed in the last run, and tell it again."""
 
 
@@ -115,18 +110,15 @@ class StatementHeard:
     forwarder: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class RosterChanged:
+class RosterChanged(Struct, frozen=True):
     """A host joined or is forgotten, or the configured clients changed: the unproven may be proven now."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustReloaded:
+class TrustReloaded(Struct, frozen=True):
     """The operator has had the configuration read again: what was refused may be accepted now."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantsChanged:
+class WantsChanged(Struct, frozen=True):
     """The operator says what this host wants, by model name; of other names everything."""
 
     wants: Mapping[str, Want]
@@ -134,13 +126,11 @@ class WantsChanged:
     """The name of a model of which goes what is here and wanted no longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockJudged:
+class ClockJudged(Struct, frozen=True):
     """This host's clock was found to be wrong, or to be right again: what waits for that is judged again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressHeard:
+class ProgressHeard(Struct, frozen=True):
     """A host has told of its progress, under the first bytes of the deployment's id."""
 
     node: NodeId
@@ -167,8 +157,7 @@ class OrderTriggered:
     envelope: bytes | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CancelOrdered:
+class CancelOrdered(Struct, frozen=True):
     """The operator of this host cancels a deployment in the whole cluster; what all have, only if ``is_forced``."""
 
     request: RequestNumber
@@ -177,8 +166,7 @@ class CancelOrdered:
     is_forced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PauseOrdered:
+class PauseOrdered(Struct, frozen=True):
     """The operator of this host pauses a deployment in the whole cluster, or resumes it (``is_undone``)."""
 
     request: RequestNumber
@@ -187,8 +175,7 @@ class PauseOrdered:
     is_undone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveOrdered:
+class RemoveOrdered(Struct, frozen=True):
     """The operator removes a version from this host, for good; or from all hosts, until it is deployed again."""
 
     request: RequestNumber
@@ -198,8 +185,7 @@ class RemoveOrdered:
     is_everywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackOrdered:
+class RollbackOrdered(Struct, frozen=True):
     """The operator of this host takes a version back in the whole cluster; None: the newest that is deployed."""
 
     request: RequestNumber
@@ -207,8 +193,7 @@ class RollbackOrdered:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UntrustOrdered:
+class UntrustOrdered(Struct, frozen=True):
     """The operator stops using the models of a key (its id), or one model, on this host; or ``is_undone``."""
 
     request: RequestNumber
@@ -218,24 +203,21 @@ class UntrustOrdered:
     is_undone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OverrideOrdered:
+class OverrideOrdered(Struct, frozen=True):
     """The operator lets the next manifest of a name have any version."""
 
     request: RequestNumber
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionBegun:
+class EvictionBegun(Struct, frozen=True):
     """The store is about to delete a version to make room: remember that, durably, before it does."""
 
     request: RequestNumber
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class VersionEvicted:
+class VersionEvicted(Struct, frozen=True):
     """The store has deleted it to make room; ``cause`` says what for, in a word."""
 
     deployment: DeploymentId
@@ -244,23 +226,20 @@ class VersionEvicted:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class CopyWanted:
+class CopyWanted(Struct, frozen=True):
     """This host has evicted it, has room, and its rack has lost copies of it."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class SourceTroubled:
+class SourceTroubled(Struct, frozen=True):
     """This host could not read the deployment's source."""
 
     deployment: DeploymentId
     error: GossipdError
 
 
-@dataclass(frozen=True, slots=True)
-class DiskConditionChanged:
+class DiskConditionChanged(Struct, frozen=True):
     """The store's disk began to refuse writes with this code, or takes them again (empty)."""
 
     code: str

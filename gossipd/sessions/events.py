@@ -7,8 +7,9 @@ and PeerLost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gossipd.core import events
 from gossipd.core.ids import DeploymentId
@@ -19,23 +20,20 @@ from membership.member import NodeId
 # ---- events ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUp:
+class LinkUp(Struct, frozen=True):
     """The handshake of a connection that was dialed has succeeded."""
 
     peer: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDown:
+class LinkDown(Struct, frozen=True):
     """A dialed connection has failed, or could not be made. ``reason``: one word, for the counters."""
 
     peer: NodeId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHeard:
+class MessageHeard(Struct, frozen=True):
     """A member has sent a message of its own initiative: no request, and no reply."""
 
     peer: NodeId
@@ -43,23 +41,20 @@ class MessageHeard:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointChanged:
+class EndpointChanged(Struct, frozen=True):
     """A member's record is new or has changed, or it has answered from where its record says."""
 
     peer: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class RequestChanged:
+class RequestChanged(Struct, frozen=True):
     """A request to a peer is about to be sent, so that its connection is wanted, and soon; or it has ended."""
 
     peer: NodeId
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StandingLinksChosen:
+class StandingLinksChosen(Struct, frozen=True):
     """Keep connections to these from now on; each such event has at most ``dials_max`` of the missing ones dialed."""
 
     peers: frozenset[NodeId]
@@ -79,39 +74,34 @@ SessionEvent: TypeAlias = (
 # ---- commands ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Struct, frozen=True):
     """Begin a connection; end with LinkUp or LinkDown."""
 
     peer: NodeId
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class AskPeer:
+class AskPeer(Struct, frozen=True):
     """Nobody has answered from this peer's address yet: have membership ask there, with one small datagram. The record
     may name a third party's address, which must not be dialed. EndpointChanged follows when it has answered."""
 
     peer: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class HangUp:
+class HangUp(Struct, frozen=True):
     """The connection to this peer is over: close what there is of it, and fail the requests that went over it."""
 
     peer: NodeId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendReady:
+class SendReady(Struct, frozen=True):
     """Something can be sent to this peer: take messages until there are no more."""
 
     peer: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class KeepTokens:
+class KeepTokens(Struct, frozen=True):
     """A peer has sent tokens with its holdings, good for ``valid_s`` seconds."""
 
     peer: NodeId
@@ -119,15 +109,13 @@ class KeepTokens:
     valid_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportEvent:
+class ReportEvent(Struct, frozen=True):
     """Tell the planner."""
 
     event: events.Event
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseSubscriber:
+class RefuseSubscriber(Struct, frozen=True):
     """A peer that is no target of the deployment asks for its holdings: it is told nothing, the log is."""
 
     peer: NodeId

@@ -24,10 +24,10 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("gossipd", "membership")
 _COMPILED = (
-    *("gossipd/core/chunkset.py", "gossipd/core/events.py", "gossipd/core/ids.py"),
+    *("gossipd/core/chunkset.py", "gossipd/core/ids.py"),
     *sorted(str(path.relative_to(_ROOT)) for path in (_ROOT / "gossipd/swarm").glob("[a-z]*.py")),
 )
-_SIMULATOR = ("fabric", "host", "membership", "scenario", "traffic_model", "verdicts", "world")
+_SIMULATOR = ("fabric", "host", "membership", "scenario", "traffic_model", "death_verdicts", "world")
 _COMPILE_S_MAX = 900
 _SETUP = """\
 from mypyc.build import mypycify

@@ -10,9 +10,10 @@ reads so slowly that it would hold every slot of every host.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
