@@ -167,6 +167,15 @@ class EventStore:
         key = self._by_row.get(row_id)
         return None if key is None else self._statements[key].mark
 
+    @staticmethod
+    def row_of(item: bytes) -> tuple[bytes, int] | None:
+        """Row id and mark of a statement's item, known here or not; None for any other item, and for what is none."""
+        try:
+            number, _, version, key, _ = wire.parse_event(item) if item[0] == wire.EVENT else (0, None, 0, b"", b"")
+        except WireError:
+            return None
+        return (_row_id(key), _mark(key, version)) if _KINDS.get(number) is PayloadKind.STATEMENT else None
+
     def item_of(self, row_id: bytes) -> bytes | None:
         """A statement's item."""
         key = self._by_row.get(row_id)
@@ -233,7 +242,7 @@ class EventStore:
     def _note_statement(self, key: bytes, version: int, data: bytes, writer: bytes, now: float, *, relay: bool) -> None:
         if key in self._statements:
             self._drop(key)
-        row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
+        row_id = _row_id(key)
         row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
         insort(self._written[writer], (row.mark, key))
@@ -257,6 +266,10 @@ class EventStore:
                 del self._progress_of[loudest]
         if relay:
             self._node.rumours.classes[PROGRESS].add(key, data, writer)
+
+
+def _row_id(key: bytes) -> bytes:
+    return blake2b(key, digest_size=8, person=b"gossip statement").digest()
 
 
 def _mark(key: bytes, version: int) -> int:

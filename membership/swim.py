@@ -407,8 +407,8 @@ class Swim:
         items = wire.split_items(body, 1)
         before = self._node.roster.digest.total, len(self._node.roster.claims)
         self._items.take(items, now, sender.node, relay=False)
-        news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
-        self._synchroniser.on_items(len(items), int(news), sender, now)
+        is_news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
+        self._synchroniser.on_items(items, sender, now, is_news=is_news)
 
     def _on_stranger(self, body: bytes, opened: OpenedDatagram, address: Address, now: float) -> None:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""

@@ -8,14 +8,18 @@ says so, and the asker takes another one: a thousand joiners spread over all mem
 When: at once after joining or after coming back (``catching_up``). Else only when both sides say that their views have
 been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes all
 digests differ for a moment. A session that brought nothing doubles the pause before the next. One that the peer did not
-answer does not, but that peer is asked no more for a while, each time twice as long: a liar that pings all hosts would
-else keep them from asking others. Rejected: full exchanges on a timer of 30 s and more (memberlist, foca), because
-their last joiner waits for minutes.
+answer does not, but that peer's own datagrams begin no session for a while, each time twice as long: a liar that pings
+all hosts would else keep them from asking others. Its answers to our probes still may: where machines are busy, all
+peers are late at times. What this host's rules refused lately is asked for last, and what they refuse first does not
+make the pause long: the words that one member says too much would else hide those of all. Rejected: not asking for it,
+because a forged statement has the row of the true one; full exchanges on a timer of 30 s and more (memberlist, foca),
+because their last joiner waits for minutes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from membership import wire
@@ -35,6 +39,8 @@ _EQUALS_ENOUGH = 3
 _FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is refused here, and stays so
 _SHUN_S, _SHUN_MAX_S = 2.0, 120.0  # a peer that did not answer
 _SHUNNED_MAX = 1024
+_REFUSED_MAX = 4096
+_REFUSED_GAP_S = 2.0  # the longest pause after a session in which something was refused for the first time
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
@@ -47,6 +53,8 @@ class Session:
     heard_s: float
     wanted: deque[tuple[bytes, int]] = field(default_factory=deque)
     asked: int = 0
+    refused: int = 0
+    """Rows that were refused, and not before."""
     gained: int = 0
     is_answered: bool = False
 
@@ -66,6 +74,7 @@ class Synchroniser:
         self._equals = 0
         self._fruitless = 0
         self._shunned: OrderedDict[Handle, tuple[float, float]] = OrderedDict()  # until when, and how long
+        self._refused: OrderedDict[bytes, int] = OrderedDict()  # rows and their last mark, the latest last
 
     def on_digest(self, peer: Claim, digest: int, flags: int, now: float, *, chosen: bool) -> None:
         """A ping or ack carried the sender's digest. ``chosen``: in the answer to a probe of ours. No other says
@@ -82,7 +91,9 @@ class Synchroniser:
                 node.returning = False
             return
         self._equals = 0
-        if self._session is not None or now < self._next_s or node.has_left or self._is_shunned(peer.handle, now):
+        if self._session is not None or now < self._next_s or node.has_left:
+            return
+        if not chosen and self._is_shunned(peer.handle, now):
             return
         still = flags & wire.FLAG_SETTLED and now - node.changed_s >= node.settings.settle_s
         if node.catching_up or still or now - self._equal_s > _UNEQUAL_S:
@@ -133,7 +144,8 @@ class Synchroniser:
         if session.gained or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
         elif session.is_answered:
-            self._gap_s = min(settings.sync_gap_max_s, self._gap_s * 2)
+            gap_max_s = min(_REFUSED_GAP_S, settings.sync_gap_max_s) if session.refused else settings.sync_gap_max_s
+            self._gap_s = min(gap_max_s, self._gap_s * 2)
         self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.5 if node.catching_up else 1.0)
         if session.gained and not busy:
             node.returning = False
@@ -194,8 +206,12 @@ class Synchroniser:
         for row_id, mark in rows.items():
             claim = roster.claims.get(row_id)
             if claim is None:
-                if self._event_store.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
-                    session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
+                if self._event_store.mark_of(row_id) == mark:
+                    continue
+                if len(session.wanted) < _WANTED_MAX:
+                    is_last = row_id in self._refused
+                    put = session.wanted.append if is_last else session.wanted.appendleft
+                    put((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
                 continue
             ours = claim.mark if row_id not in roster.gone else claim.mark & ~LOW
             if ours == mark:
@@ -205,7 +221,7 @@ class Synchroniser:
             if len(session.wanted) < _WANTED_MAX:
                 # A member that is not alive here may need the record itself as its sign of life (hearsay).
                 what = wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything
-                session.wanted.append((row_id, what))
+                session.wanted.appendleft((row_id, what))
             # Where it lives here and not there, the peer may lack the record; a death is proved without it.
             pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
@@ -226,19 +242,31 @@ class Synchroniser:
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_WANT, session.sequence)
         self._node.send_bare(session.peer, head + b"".join(WANT_ROW.pack(*row) for row in batch))
 
-    def on_items(self, count: int, news: int, peer: Claim, now: float) -> None:
-        """``count`` items came from a peer, of which ``news`` changed our view."""
+    def on_items(self, items: Sequence[bytes], peer: Claim, now: float, *, is_news: bool) -> None:
+        """Items came from a peer; ``is_news``: they have changed our view."""
         session = self._session
         if session is None or peer.handle != session.peer.handle:
             return
         session.heard_s = now
-        session.asked -= count
-        session.gained += news
+        session.asked -= len(items)
+        session.gained += is_news
+        self._note_refused(session, items)
         if session.asked <= 0:
             session.asked = 0
             self._want_more(session, now)
             if not session.asked:
                 self._finish(now)
+
+    def _note_refused(self, session: Session, items: Sequence[bytes]) -> None:
+        """Statements that came and are not known now."""
+        for row_id, mark in filter(None, map(self._event_store.row_of, items)):
+            if self._event_store.mark_of(row_id) == mark:
+                continue
+            session.refused += self._refused.get(row_id) != mark
+            self._refused[row_id] = mark
+            self._refused.move_to_end(row_id)
+            if len(self._refused) > _REFUSED_MAX:
+                self._refused.popitem(last=False)
 
     def _is_current(self, sequence: int, peer: Claim) -> bool:
         session = self._session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from membership import wire
 from membership.digest import Digest
 from membership.events import PayloadHeard, PayloadKind
+from membership.host_rules import LenientRules, Verdict
 from membership.member import NODE_ID_BYTES
 from tests.membership.simulated_cluster import FORWARDER, SimulatedCluster
 
@@ -80,10 +81,10 @@ class Cluster(SimulatedCluster):
             liar._prober._pings.send(claim, self.now)
         self._flush(LIAR)
 
-    def know_alone(self, index: int) -> bytes:
-        """One host has a statement that no rumour carries any more."""
-        key = self.hosts[index].node[:NODE_ID_BYTES] + b"missed"
-        data = wire.event(1, self.hosts[index].node, 1, key, b"s" * 200)
+    def know(self, index: int, name: bytes = b"missed") -> bytes:
+        """A host has a statement of host 0 that no rumour carries any more."""
+        key = self.hosts[0].node[:NODE_ID_BYTES] + name
+        data = wire.event(1, self.hosts[0].node, 1, key, b"s" * 200)
         self.swim(index)._event_store.on_event(data, self.now, FORWARDER, relay=False)
         return key
 
@@ -140,7 +141,7 @@ def test_a_peer_that_answers_no_question_is_left_aside() -> None:
     liar._node.roster.digest.change(0, 12345)
     cluster.every(0.05, cluster.ping_all)
     cluster.run(cluster.now + 20.0)
-    key = cluster.know_alone(0)
+    key = cluster.know(0)
     assert cluster.run_until(lambda: cluster.has_heard(key), 6.0) is not None
 
 
@@ -159,5 +160,46 @@ def test_a_liar_that_repeats_our_digest_hides_nothing() -> None:
 
     cluster.every(0.1, move)
     cluster.run(cluster.now + 5.0)
-    key = cluster.know_alone(0)
+    key = cluster.know(0)
     assert cluster.run_until(lambda: (1, key) in cluster.heard, 40.0) is not None
+
+
+class TooMuch(LenientRules):
+    """Of the liar's words none more is looked at."""
+
+    def __init__(self, liar: bytes) -> None:
+        self._liar = liar
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        return Verdict(key[:NODE_ID_BYTES], is_too_much=key.startswith(self._liar))
+
+
+def test_what_is_refused_of_one_member_hides_nothing_of_others() -> None:
+    cluster = Cluster()
+    cluster.swim(1)._node.rules = TooMuch(cluster.hosts[LIAR].node)
+    cluster.every(0.05, cluster.flood)  # views differ by 500 statements, for ever
+    cluster.run(cluster.now + 40.0)
+    took_s = 0.0
+    for number in range(4):
+        key = b""
+        for index in (0, *range(2, HONEST)):
+            key = cluster.know(index, b"missed%d" % number)
+        took_s += cluster.run_until(lambda key=key: (1, key) in cluster.heard, 60.0) or 60.0  # type: ignore[misc]
+    assert took_s <= 10.0
+
+
+def test_peers_that_were_late_are_asked_again_soon() -> None:
+    cluster = Cluster()
+    others = [cluster.swim(index) for index in (0, *range(2, HONEST + 1))]
+    answering = [swim._handlers for swim in others]
+    for swim in others:
+        swim._handlers = {**swim._handlers, wire.SYNC_ASK: lambda body, sender, now: None}
+        swim._synchroniser.start = lambda peer, now: None  # type: ignore[method-assign]
+    cluster.swim(1)._node.roster.digest.change(0, 12345)
+    cluster.run(cluster.now + 200.0)  # it asks each of them, in vain
+    for swim, handlers in zip(others, answering, strict=True):
+        swim._handlers = handlers
+    key = cluster.know(2)
+    for index in (0, *range(3, HONEST)):
+        cluster.know(index)
+    assert cluster.run_until(lambda: (1, key) in cluster.heard, 100.0) <= 10.0  # type: ignore[operator]
