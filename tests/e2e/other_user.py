@@ -63,7 +63,7 @@ def start_as(user: int, words: Words, *, mounts: Mounts, env: Mapping[str, str] 
 def run_as(
     user: int, words: Words, *, mounts: Mounts, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The outcome of one command that ends by itself within half a minute."""
+    """The outcome of one command that ends by itself within three minutes."""
     process = start_as(user, words, mounts=mounts, env=env)
-    out, problems = process.communicate(timeout=30)
+    out, problems = process.communicate(timeout=180)
     return subprocess.CompletedProcess(process.args, process.returncode, out, problems)

@@ -69,7 +69,7 @@ def test_a_random_user_delivers_and_the_jobs_user_reads_it(tmp_path: Path) -> No
         os.chown(data / "node" / "inbox" / "m.gmf", DAEMON, DAEMON)
         at: Words = ["--config", home / "gossipd.toml"]
         job: Mounts = {"data": (data, "ro")}
-        waited = run_as(JOB, ["wait", "toy@1", "--timeout", "20s", *at], mounts=job)
+        waited = run_as(JOB, ["wait", "toy@1", "--timeout", "170s", *at], mounts=job)
         assert waited.returncode == 0, waited.stderr
         told = run_as(JOB, ["path", "toy", *at], mounts=job)
         assert told.stdout.strip() == str(home / "models" / "toy" / "1"), told.stderr
@@ -80,7 +80,7 @@ def test_a_random_user_delivers_and_the_jobs_user_reads_it(tmp_path: Path) -> No
         assert [found for found in tree if not _is_for_all(found)] == []
     finally:
         daemon.terminate()
-        daemon.communicate(timeout=20)
+        daemon.communicate(timeout=180)
     assert daemon.returncode == 0
 
 

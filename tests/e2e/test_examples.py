@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from gossipd.api.client import StatusClient
-from tests.e2e.cluster import Daemon, cluster, free_port_pair, set_up, until
+from tests.e2e.cluster import PATIENCE_S, Daemon, cluster, free_port_pair, set_up, until
 from tests.e2e.toy import make_model
 from tests.servers import free_port
 
@@ -48,7 +48,7 @@ def environment(bin_directory: Path, **more: str) -> dict[str, str]:
 
 
 def run(*words: str | Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=60, env=env)
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=PATIENCE_S, env=env)
 
 
 def test_the_scripts_hand_vllm_and_a_loader_the_model(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_containers_commands_make_a_daemon_that_serves(
         assert (asked.returncode, "not on this host" in asked.stderr) == (3, True)
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
@@ -134,7 +134,7 @@ def _replaced(text: str, changed: dict[str, str]) -> str:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

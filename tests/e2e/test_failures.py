@@ -63,16 +63,17 @@ def deliver(made: Cluster, site: servers.Nginx, name: str, into: int) -> Path:
 def test_a_seed_that_is_killed_half_way_is_replaced_and_costs_no_second_copy(
     slow_eight: Cluster, site: servers.Nginx
 ) -> None:
+    before = site.body_bytes()
     model = deliver(slow_eight, site, "seedless", 1)
     until("half-way", lambda: progress_of(slow_eight[1], "seedless") >= 40)
-    victim = next(name for name in seeds(slow_eight[1]) if name != "node-1")
+    (victim, *_) = until("another seed", lambda: [name for name in seeds(slow_eight[1]) if name != "node-1"])
     slow_eight.daemons[victim].kill()
     row = slow_eight.wait_complete("seedless", 1, at=slow_eight[1], hosts=HOSTS - 1)
     for daemon in slow_eight.daemons.values():
         if daemon.name != victim:
             until("its directory", daemon.tree("seedless", 1).exists)
             assert same_tree(model, daemon.tree("seedless", 1))
-    assert site.body_bytes() <= 1.15 * row["bytes_total"], "only what was in flight at the dead seed is read twice"
+    assert site.body_bytes() - before <= 1.3 * row["bytes_total"], "twice only what was in flight there"
 
 
 @pytest.mark.needs("nginx")
@@ -110,7 +111,7 @@ def test_chunks_that_rot_on_a_hosts_disk_are_found_by_receivers_blamed_right_and
         assert slow_eight[number].stop() == 0
     rotten = slow_eight[1].tree("rot", 1) / "model-00001-of-00006.safetensors"
     with rotten.open("r+b") as file:
-        for offset in range(100_000, 3_000_000, 600_000):
+        for offset in range(100_000, 3_900_000, 250_000):
             file.seek(offset)
             file.write(b"\xff\x00\xff\x00")
     newcomer = slow_eight.add("newcomer", "rack-1", GOSSIPD_SOURCES__ENABLED="false")

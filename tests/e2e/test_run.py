@@ -25,7 +25,7 @@ import pytest
 from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
 from gossipd.identity.key_files import read_key_ring
 from membership.seal import KeyRing
-from tests.e2e.cluster import PROGRAM, Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import PATIENCE_S, PROGRAM, Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
 from tests.e2e.toy import make_model
 from tests.servers import free_port
 
@@ -39,7 +39,9 @@ def alone(tmp_path: Path) -> Iterator[Cluster]:
 def run_to_the_end(daemon: Daemon, **environment: str) -> subprocess.CompletedProcess[str]:
     """``gossipd run`` that is expected to refuse."""
     command = [sys.executable, "-m", "gossipd", "run", "--config", str(daemon.config)]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def events(daemon: Daemon) -> list[dict[str, object]]:
@@ -58,7 +60,7 @@ def policies(pid: int) -> set[int]:
 def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cluster, tmp_path: Path) -> None:
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(tmp_path / "notify"))
-    notify.settimeout(60)
+    notify.settimeout(PATIENCE_S)
     port = free_port()
     daemon = alone.add("one", "rack-1", NOTIFY_SOCKET=str(tmp_path / "notify"), GOSSIPD_STATUS__METRICS_PORT=str(port))
     daemon.start(PROGRAM)
@@ -66,14 +68,14 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     daemon.wait_ready()
     assert daemon.process is not None
     assert policies(daemon.process.pid) == {os.SCHED_BATCH}, "no thread takes the CPU from another"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stranger:
         stranger.sendall(b"what is this?\r\n\r\n")
         assert b"E_STATUS_REQUEST" in stranger.recv(4096)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
         page = answer.read()
         assert b"gossipd_build_info" in page
-        assert b'gossipd_refused_total{reason="status"} 1.0' in page
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        assert re.search(rb'gossipd_refused_total{reason="status"} [1-9]', page)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=PATIENCE_S) as answer:
         assert answer.status == 200
     assert (daemon.home / "gossipd.sock").stat().st_mode & 0o777 == 0o600
     assert daemon.stop() == 0
@@ -149,11 +151,11 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     reloaded = next(event for event in events(daemon) if event["event"] == "reloaded")
     assert reloaded["applied"] == ["limits.upload_bytes_per_s"]
     assert reloaded["needs_restart"] == ["limits.upload_slots"]
-    assert alarm_codes(daemon) == ["E_RESTART_NEEDED"]
+    until("the alarm is on", lambda: alarm_codes(daemon) == ["E_RESTART_NEEDED"])
     daemon.config.write_text("this is not TOML")
     daemon.process.send_signal(signal.SIGHUP)
     until("it has refused", lambda: any(event["event"] == "not reloaded" for event in events(daemon)))
-    assert alarm_codes(daemon) == ["E_RESTART_NEEDED", "E_RELOAD"]
+    until("both alarms are on", lambda: alarm_codes(daemon) == ["E_RESTART_NEEDED", "E_RELOAD"])
     daemon.config.write_text(text)
     assert reload(daemon) == (0, "applied limits.upload_bytes_per_s\n")
     assert alarm_codes(daemon) == []
@@ -166,9 +168,9 @@ def test_metrics_are_at_the_one_address_that_is_named(alone: Cluster) -> None:
     daemon = alone.add("one", "rack-1", **named)
     daemon.start()
     daemon.wait_ready()
-    with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.2:{port}/metrics", timeout=PATIENCE_S) as answer:
         assert b"gossipd_build_info" in answer.read()
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=10):
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S):
         pass
     assert daemon.stop() == 0
     refused = run_to_the_end(daemon, GOSSIPD_STATUS__METRICS_BIND="0.0.0.0")
@@ -191,8 +193,12 @@ def test_a_timetable_of_limits_is_in_force_and_told(alone: Cluster) -> None:
     assert limits["until"].endswith(":15:00Z"), "noon and midnight there"
     said = gossipd("status", "--config", daemon.config).stdout
     assert f"until {limits['until']}" in said and "limits    upload" in said
-    told = gossipd("events", "--config", daemon.config, "--json").stdout
-    assert any("limits changed" in line and "upload=" in line for line in told.splitlines())
+
+    def told() -> list[str]:
+        lines = gossipd("events", "--config", daemon.config, "--json").stdout.splitlines()
+        return [line for line in lines if "limits changed" in line and "upload=" in line]
+
+    until("the change is an event", told)
     twice = f'{entries[:-1]}, "tue 11:00-13:00 upload=1"]'
     daemon.config.write_text(re.sub("(?m)^#schedule = .*", f"schedule = {twice}", zoned))
     code, said = reload(daemon)
@@ -253,12 +259,15 @@ def reloaded(daemon: Daemon) -> int:
 
 def test_the_cluster_key_is_rotated_by_sighup_without_losing_sight_of_anybody(alone: Cluster, tmp_path: Path) -> None:
     alone.environment["GOSSIPD_SOURCES__ALLOW"] = json.dumps([f"file://{tmp_path}"])
+    alone.environment["GOSSIPD_MEMBERSHIP__SUSPICION_BASE_S"] = "20"  # a busy machine must not look like a lost key
     alone.start(3, 3)
     daemons = list(alone.daemons.values())
     both = add_key(read_key_ring(daemons[0].home / "cluster.key"), bytes(range(32)))
     for reloads, ring in enumerate((both, send_with_newest(both), keep_first(send_with_newest(both))), 1):
         rotate(daemons, ring, reloads)
-        assert [alive_count(daemon) for daemon in daemons] == [3, 3, 3]
+        until("all see each other", lambda: [alive_count(daemon) for daemon in daemons] == [3, 3, 3])
+    bodies = [row["body"] for daemon in daemons for row in daemon.client.events(None)["events"]]
+    assert {body["state"] for body in bodies if body["type"] == "member"} == {"up"}, "nobody was lost meanwhile"
     # Bulk connections show certificates of the new key alone, and membership goes on under it.
     model = make_model(tmp_path / "toy", shards=2)
     alone.drop(alone.publish(model, "toy", 1, "--source", f"file://{model}/"), daemons[0])

@@ -13,7 +13,7 @@ import pytest
 
 from gossipd.client import Client, Publication, RankFailedError
 from gossipd.core.errors import GossipdError
-from tests.e2e.cluster import Cluster, Daemon, publishing_cluster, same_tree, until
+from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, publishing_cluster, same_tree, until
 
 RANKS = 4
 SHARD_BYTES = 6_000_000
@@ -23,7 +23,7 @@ class Group:
     """What ``torch.distributed`` is to a job: ranks in threads that exchange values."""
 
     def __init__(self, ranks: int) -> None:
-        self._barrier = threading.Barrier(ranks, timeout=60)
+        self._barrier = threading.Barrier(ranks, timeout=PATIENCE_S)
         self._values: list[Any] = [None] * ranks
         self.on_exchange: Callable[[], None] = lambda: None
 
@@ -89,7 +89,7 @@ def test_shards_of_four_hosts_become_one_version_on_all_of_them(cluster: Cluster
     made = publish(daemons, directories, 100, group)
     assert len({one.id for one in made if isinstance(one, Publication)}) == 1, made
     assert before[:3] == [[0] * RANKS] * 3, "no byte moves before the version exists"
-    Client(daemons[3].home / "gossipd.sock").wait("run-7", 100, hosts="100%", timeout=60)
+    Client(daemons[3].home / "gossipd.sock").wait("run-7", 100, hosts="100%", timeout=PATIENCE_S)
     whole = tmp_path / "whole"
     whole.mkdir()
     for directory in directories:
@@ -110,7 +110,7 @@ def test_two_hosts_send_their_own_shards_once(cluster: Cluster, tmp_path: Path) 
     daemons = list(cluster.daemons.values())
     made = publish(daemons, save(tmp_path, 100)[:2], 100)
     assert all(isinstance(one, Publication) for one in made), made
-    Client(daemons[0].home / "gossipd.sock").wait("run-7", 100, hosts="100%", timeout=60)
+    Client(daemons[0].home / "gossipd.sock").wait("run-7", 100, hosts="100%", timeout=PATIENCE_S)
     assert all(moved(daemon) <= 1.05 * SHARD_BYTES for daemon in daemons)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.cluster import Cluster, cluster, gossipd, same_tree, set_up, until
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.test_states import allowed, shown
 from tests.e2e.toy import make_model
 
@@ -26,17 +26,22 @@ def test_a_budget_holds_the_reads_of_all_hosts_and_raising_it_goes_on(tmp_path: 
         row = shown(made[1])
         assert BUDGET / 2 < row["source_bytes"] <= BUDGET + PASSED_BYTES_MAX < MODEL_BYTES
         assert (row["hosts_failed"], row["source_budget_bytes"]) == (0, BUDGET)
-        why = gossipd("why", "m@1", "--config", made[3].config, check=False)
-        assert why.returncode == 11 and "sources.budget_bytes" in why.stdout
+        until("it is named at another", lambda: told(made[3], "why", code=11, words="sources.budget_bytes"))
         ended = gossipd("wait", "m@1", "--config", made[1].config, "--timeout", "3s", check=False)
         assert ended.returncode == 5 and "source_budget" in ended.stderr
-        assert "of at most 3.8 MiB" in gossipd("status", "--config", made[2].config).stdout
-        audits = [(made[number].home / "audit.jsonl").read_text() for number in (1, 2, 3)]
-        assert any("E_SOURCE_BUDGET" in text for text in audits)
+        until("and at a third", lambda: told(made[2], "status", code=0, words="of at most 3.8 MiB"))
+        audits = [made[number].home / "audit.jsonl" for number in (1, 2, 3)]
+        until("it is written down", lambda: any("E_SOURCE_BUDGET" in audit.read_text() for audit in audits))
         for number in (1, 2, 3):
             made[number].configure(budget_bytes="0", source_bytes_per_s="0")
         made.wait_complete("m", 1, at=made[1], hosts=3)
         assert same_tree(model, made[3].tree("m", 1))
+
+
+def told(daemon: Daemon, command: str, *, code: int, words: str) -> bool:
+    """Whether a command ends so and says so there."""
+    done = gossipd(command, "m@1", "--config", daemon.config, check=False)
+    return done.returncode == code and words in done.stdout
 
 
 def limits(made: Cluster, *numbers: int) -> set[object]:
@@ -60,8 +65,7 @@ def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_rest
         until("all say so", lambda: {host["reason"] for host in shown(made[1])["hosts"]} == {"source_budget"})
         until("all follow it", lambda: limits(made, 1, 2, 3) == {BUDGET})
         assert shown(made[1])["source_bytes"] <= BUDGET + PASSED_BYTES_MAX < MODEL_BYTES
-        why = gossipd("why", "m@1", "--config", made[3].config, check=False)
-        assert why.returncode == 11 and "higher `--budget`" in why.stdout
+        until("it is named at another", lambda: told(made[3], "why", code=11, words="higher `--budget`"))
         other = gossipd("deploy", manifest, "--budget", "none", "--config", made[3].config, check=False)
         assert other.returncode == 7 and "E_MAY_NOT_CANCEL" in other.stderr, "it did not deploy it first"
         by_client = ("--key", client, "--server-key", made[3].home / "node.key.pub", "--budget", "4100kB")

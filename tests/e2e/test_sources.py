@@ -84,7 +84,7 @@ def test_a_reader_that_dies_in_a_file_without_ranges_is_followed_by_one_other(tm
         made.wait_together()
         made.drop(made.publish(tmp_path / "www" / "m", "m", 1, "--source", f"{server.url}/m/"), made[1])
         until("a quarter is read", lambda: (made[1].deployment("m", 1) or {}).get("source_bytes", 0) > 24 * MIB)
-        seeds = [one["name"] for one in (made[1].try_status() or {"members": []})["members"] if one["seed"]]
+        seeds = [one["name"] for one in made[1].client.status()["members"] if one["seed"]]
         reading = next(daemon for daemon in made.daemons.values() if daemon.name == seeds[0])
         reading.kill()
         left = [daemon for daemon in made.daemons.values() if daemon is not reading]
@@ -93,7 +93,8 @@ def test_a_reader_that_dies_in_a_file_without_ranges_is_followed_by_one_other(tm
         made.wait_complete("m", 1, at=left[0], hosts=2)
         for daemon in left:
             assert same_tree(tmp_path / "www" / "m", daemon.tree("m", 1))
-    assert len(seeds) == 1 and server.acknowledged < 2 * 96 * MIB, "the second drops what is there, and no third"
+    whole, quarter = 96 * MIB, 24 * MIB  # of the first reader at least a quarter; of a third never all
+    assert len(seeds) == 1 and server.acknowledged < quarter + 2 * whole, "the second drops what is there, and no third"
 
 
 def test_a_server_without_ranges_delivers_small_files_whole(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gossipd.cli.help import page
 from gossipd.client import Client
-from tests.e2e.cluster import Cluster, same_tree
+from tests.e2e.cluster import PATIENCE_S, Cluster, same_tree
 from tests.e2e.test_job_publishing import step_directory
 
 
@@ -40,12 +40,12 @@ def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
             step_directory(here / name, number, bytes_each=70_000)
         other = Client(nodes[1].home / "gossipd.sock")
         Client().publish(here / "toy", name="toy", version=1)
-        other.wait("toy", 1, hosts="100%", timeout=30)
-        Client().wait("toy", 1, hosts="100%", timeout=30)
+        other.wait("toy", 1, hosts="100%", timeout=PATIENCE_S)
+        Client().wait("toy", 1, hosts="100%", timeout=PATIENCE_S)
         names: dict[str, Any] = {"__name__": "job"}
         for block in blocks("python"):
             exec(compile(block, "training.md", "exec"), names)
-        other.wait("run-7", 50, timeout=30)
+        other.wait("run-7", 50, timeout=PATIENCE_S)
         assert same_tree(here / "step-50", other.path("run-7", 50))
     finally:
         cluster.close()

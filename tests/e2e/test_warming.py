@@ -42,5 +42,5 @@ def test_the_current_version_is_in_memory_also_after_a_start(tmp_path: Path) -> 
             until("it is read", partial(is_warm, made[1], f"m@{version}"))
         restart(made[1])
         until("it is read after a start", partial(is_warm, made[1], "m@2"))
-        page = gossipd("status", "--config", made[1].config).stdout
-        assert re.search(r"memory    m@2 100 % of [0-9.]+ MiB cached, read", page)
+        says = re.compile(r"memory    m@2 100 % of [0-9.]+ MiB cached, read")
+        until("it says so", lambda: says.search(gossipd("status", "--config", made[1].config).stdout))

@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gossipd.api.client import StatusClient
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.identity.key_files import read_key_ring, read_secret_key, write_public_key
@@ -24,7 +23,7 @@ from membership.member import Record
 from tests.attacks.pure.inbox import files_of
 from tests.attacks.real.insider import Insider
 from tests.attacks.stage import TRAINER, TRAINER_NAMES, Stage
-from tests.e2e.cluster import Cluster, Daemon, free_port_pair, set_up, until
+from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, free_port_pair, set_up, until
 
 HOSTS = 4
 MODEL, OTHERS_MODEL = "org/model", "org/others"
@@ -57,12 +56,10 @@ class AttackedCluster:
         for number in range(1, hosts + 1):
             self.cluster.add(f"node-{number}", f"rack-{number % 2}").start()
         for daemon in self.cluster.daemons.values():
-            self.wait(f"{daemon.name} is ready", lambda one=daemon: one.try_status() is not None, patience_s=_START_S)
+            self.wait(f"{daemon.name} is ready", lambda one=daemon: one.try_status() is not None)
         self.cluster.wait_together()
         self.publisher = read_secret_key(self.cluster.key)
         self.daemons: list[Daemon] = list(self.cluster.daemons.values())
-        for daemon in self.daemons:  # a machine that runs much else may let one wait for longer than a person would
-            daemon.client = StatusClient(daemon.home / "gossipd.sock", timeout_s=_ANSWER_S)
         self.envelope = self.deploy(1)
         self._for_others = self.deploy(1, OTHERS_MODEL, "--targets", "name=node-*")
 
@@ -71,7 +68,9 @@ class AttackedCluster:
         ring = read_key_ring(self.daemons[0].home / "cluster.key")
         self.insider = Insider(ring, SecretKey(Random(5).randbytes(32)), free_port_pair())
         self.insider.join([("127.0.0.1", daemon.port) for daemon in self.daemons])
-        assert self.insider.live(30.0, lambda: len(self.records()) == len(self.daemons)), "the insider is not let in"
+        assert self.insider.live(PATIENCE_S, lambda: len(self.records()) == len(self.daemons)), (
+            "the insider is not let in"
+        )
 
     def deploy(self, version: int, name: str = MODEL, *more: str) -> bytes:
         """A small model to all hosts, and the envelope of its manifest."""
@@ -99,7 +98,7 @@ class AttackedCluster:
         states = {one["name"]: one["state"] for one in row["hosts"]}
         return all(states.get(one.name) == "complete" for one in self.daemons)
 
-    def wait(self, what: str, condition: Any, *, patience_s: float = 60.0) -> None:
+    def wait(self, what: str, condition: Any, *, patience_s: float = PATIENCE_S) -> None:
         """Until the condition holds; the insider lives meanwhile."""
         insider = getattr(self, "insider", None)
         if insider is None:
@@ -143,8 +142,7 @@ class AttackedCluster:
         return sum(int(float(one)) for daemon in self.daemons for one in _RECEIVED.findall(self._metrics(daemon)))
 
     def _metrics(self, daemon: Daemon) -> str:
-        with daemon.client._answer("GET", "/metrics", None) as answer:
-            return answer.read().decode()
+        return daemon.client.metrics()
 
     def state(self, daemon: Daemon) -> dict[str, Any]:
         """What must not change on one host; the insider's own rows are not part of it."""
@@ -188,8 +186,6 @@ class AttackedCluster:
         self.cluster.close()
 
 
-_ANSWER_S = 60.0
-_START_S = 120.0
 _PART_BYTES = 1 << 20  # sizes are multiples of it
 _MODEL_KEYS = ("name", "version", "state", "current", "bytes_total")
 _TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_DOOR_FULL")  # alarms that are how one is told

@@ -111,7 +111,7 @@ class _Run:
             found = "; ".join(parts)
             return not parts
 
-        self._cluster.insider.live(20.0, is_same)
+        self._cluster.insider.live(PATIENCE_S, is_same)
         return found
 
     def _compare(self, batch: list[Outcome]) -> None:
