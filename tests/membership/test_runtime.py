@@ -72,7 +72,7 @@ class Agent:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while not condition():
             await trio.sleep(0.01)
 

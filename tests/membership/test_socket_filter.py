@@ -18,7 +18,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as receiver, socket.socket(family, socket.SOCK_DGRAM) as sender:
         receiver.bind((request.param, 0))
-        receiver.settimeout(5)
+        receiver.settimeout(120)
         sender.connect(receiver.getsockname())
         yield receiver, sender
 

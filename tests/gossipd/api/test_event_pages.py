@@ -47,7 +47,7 @@ def test_a_stream_has_ids_to_go_on_from(tmp_path: Path) -> None:
     path = tmp_path / "gossipd.sock"
     with running(path, FakeDaemon()) as daemon, socket.socket(socket.AF_UNIX) as reader:
         daemon.ring.append(ConfigEvent(what="one"), "x")
-        reader.settimeout(10)
+        reader.settimeout(120)
         reader.connect(str(path))
         reader.sendall(b"GET /v1/events HTTP/1.1\r\nHost: gossipd\r\nAccept: text/event-stream\r\n\r\n")
         text = b""

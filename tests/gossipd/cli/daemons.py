@@ -38,7 +38,7 @@ def guarded(path: Path, daemon: FakeDaemon) -> Iterator[RequestGuard]:
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(120)
     try:
         yield guard
     finally:

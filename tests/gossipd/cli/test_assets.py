@@ -51,7 +51,7 @@ def test_a_completion_script_is_one_that_the_shell_can_read(
     assert f"_GOSSIPD_COMPLETE={shell}_complete" in script
     if shutil.which(shell):
         (tmp_path / "script").write_text(script)
-        subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
+        subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=120)
 
 
 @pytest.mark.needs("man")

@@ -57,7 +57,7 @@ def test_on_a_terminal_s_sorts_and_q_quits_and_the_terminal_is_as_before(tmp_pat
         os.write(ours, b"s")
         until(lambda: b"sorted by out" in seen)
         os.write(ours, b"q")
-        assert child.wait(30) == 0
+        assert child.wait(120) == 0
         assert termios.tcgetattr(theirs) == before
         os.close(theirs)
         os.close(ours)

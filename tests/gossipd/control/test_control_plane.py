@@ -407,7 +407,7 @@ async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypa
                 assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
                 asking.plane.driver.put(asked.host.node, control.Hello(f"word {number}"))
 
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 for number in range(8):
                     nursery.start_soon(ask, a, b, number)

@@ -55,12 +55,12 @@ def other_host(address: str) -> Iterator[str]:
             f"-n {name} addr add {address}/30 dev {name}",
             f"-n {name} link set {name} up",
         ):
-            subprocess.run(["ip", *line.split()], check=True, timeout=10)
+            subprocess.run(["ip", *line.split()], check=True, timeout=120)
         yield name
     finally:
         # The cable first: a namespace with the rest of a connection outlives its name, and its address with it.
         for line in (f"link del {name}", f"netns del {name}"):
-            subprocess.run(["ip", *line.split()], check=True, timeout=10)
+            subprocess.run(["ip", *line.split()], check=True, timeout=120)
 
 
 def introduce(node: Node, number: int, port: int, address: str = "127.0.0.1") -> NodeId:

@@ -239,7 +239,7 @@ async def ask(d: ServedNode, message: control.Message, client: bytes = CLIENT.pu
     """One reply of whatever kind."""
     replies: list[control.Message] = []
     d.trigger_server.hear(Identity(client=client), message, replies.append)
-    with trio.fail_after(5):
+    with trio.fail_after(120):
         while not replies:
             await trio.lowlevel.checkpoint()
     return replies[0]

@@ -69,7 +69,7 @@ sys.exit(main.main("x"))
 
 
 def test_no_collection_of_garbage_goes_through_what_the_start_has_made() -> None:
-    ended = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     [count] = [int(line.split()[1]) for line in ended.stdout.splitlines() if line.startswith("frozen ")]
     assert count > 10_000

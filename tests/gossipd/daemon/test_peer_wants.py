@@ -49,7 +49,7 @@ def parts() -> tuple[PeerWants, _Told, ClusterProgress]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while not condition():
             await trio.sleep(0.05)
 

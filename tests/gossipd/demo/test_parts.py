@@ -54,7 +54,7 @@ def storage(tmp_path: Path) -> Iterator[StorageServer]:
 
 def ask(storage: StorageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
     host = storage.url.removeprefix("http://").rstrip("/")
-    connection = http.client.HTTPConnection(host, timeout=5)
+    connection = http.client.HTTPConnection(host, timeout=120)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     response = connection.getresponse()
     body = response.read()

@@ -65,7 +65,7 @@ def test_segments_that_are_no_attempt_pass_from_a_dropped_address(address: str) 
     syn, ack, push_ack, syn_ack = b"\x02", b"\x10", b"\x18", b"\x12"
     with socket.socket(family, socket.SOCK_DGRAM) as receiver, socket.socket(family, socket.SOCK_DGRAM) as sender:
         receiver.bind((address, 0))
-        receiver.settimeout(5)
+        receiver.settimeout(120)
         ConnectionFilter(receiver.fileno()).drop((address,))
         for flags in (syn, ack, push_ack, syn, syn_ack):
             sender.sendto(bytes(5) + flags + bytes(20), receiver.getsockname())
@@ -79,7 +79,7 @@ def test_a_connection_that_inherits_the_filter_goes_on_when_its_address_is_dropp
         with socket.create_connection(listener.getsockname(), source_address=("127.0.0.9", 0)) as ours:
             connection_filter.drop(("127.0.0.9",))
             with listener.accept()[0] as theirs:
-                theirs.settimeout(5)
+                theirs.settimeout(120)
                 ours.sendall(b"word")
                 assert theirs.recv(100) == b"word"
 

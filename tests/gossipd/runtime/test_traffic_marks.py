@@ -12,7 +12,7 @@ from gossipd.runtime.traffic_marks import mark
 def received_octet(family: socket.AddressFamily, host: str, dscp: int) -> int:
     """The octet of a datagram's header that a marked socket has sent."""
     with socket.socket(family, socket.SOCK_DGRAM) as ours, socket.socket(family, socket.SOCK_DGRAM) as theirs:
-        theirs.settimeout(10)
+        theirs.settimeout(120)
         theirs.bind((host, 0))
         theirs.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         if family == socket.AF_INET6:
@@ -34,7 +34,7 @@ def test_a_peer_with_ipv4_of_an_ipv6_socket_sees_the_mark_too() -> None:
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as ours,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as theirs,
     ):
-        theirs.settimeout(10)
+        theirs.settimeout(120)
         theirs.bind(("127.0.0.1", 0))
         theirs.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -243,7 +243,7 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
         return False
 
     try:
-        with trio.fail_after(10):
+        with trio.fail_after(120):
             async with beating(turn_loop, (Phase.HEAR, hear), (Phase.SAY, say)) as nursery:
                 nursery.start_soon(turn_loop.watch, router)
                 dealer.send(b"first")

@@ -79,7 +79,7 @@ def rangeless(directory: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 def test_small_files_of_a_server_without_ranges_are_taken_whole(tmp_path: Path) -> None:
