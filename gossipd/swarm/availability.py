@@ -129,6 +129,10 @@ class Availability:
         """Number of holders in our rack, this host not counted."""
         return len(self.near.get(chunk, ())) + len(self.near_full)
 
+    def is_origin_near(self, chunk: int) -> bool:
+        """Whether of the rack one complete host holds the chunk, and no other: as a step is where it was saved."""
+        return len(self.near_full) == 1 and not self.near.get(chunk)
+
     def far_count(self, chunk: int) -> int:
         """Number of holders outside our rack, as far as is known."""
         return len(self.far.get(chunk, ())) + len(self.far_full)

@@ -9,8 +9,11 @@ first holders are not swamped, and the copies double. A host of a later rank ask
 
 Imports follow the same list. The host of rank 0 imports at once. A host of a later rank imports a chunk that another
 rack is known to hold when it has not come into the rack after ``import_fallback_s`` for each rank. The list is a hint:
-hosts whose views differ cost time or a duplicate, never a chunk. Rejected: strict trees, because one slow parent
-starves its branch, and near full load every hop queues.
+hosts whose views differ cost time or a duplicate, never a chunk.
+
+Where one complete host is all that the rack has of a chunk (the origin: a step was saved there), it is as if the rack
+had nothing as soon as another rack has some: the origin's uplink is what the whole cluster waits for. Rejected: strict
+trees, because one slow parent starves its branch, and near full load every hop queues.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from random import Random
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of
 from gossipd.swarm.settings import PlannerSettings
+
+_PLACES_WAITED = 8  # at most, of the line of those who import after all
 
 
 class IndexedSet:
@@ -142,16 +147,17 @@ class Demand:
             return
         line = self._line_of(chunk)
         place = self._places[line]
-        holders = self._availability.near_count(chunk)
-        if holders:
+        holders, is_origin = self._availability.near_count(chunk), self._availability.is_origin_near(chunk)
+        if holders and not (is_origin and self._availability.far.get(chunk)):  # the origin's uplink is for the others
             self._drop_import(chunk)
-            if place <= self._settings.spread * holders or self._availability.near_full:
+            if place <= self._settings.spread * holders or (self._availability.near_full and not is_origin):
                 self.near.add(chunk)
             elif chunk not in self.near:
                 self._later(now + late_wait_s, chunk, importing=False)
             return
         self.near.discard(chunk)
         far = self._availability.far_count(chunk)
+        wait_s = max(self._settings.import_fallback_s, 2 * late_wait_s)
         is_import = chunk in self.imports or chunk in self.own_imports
         if not far:
             self._drop_import(chunk)
@@ -160,9 +166,10 @@ class Demand:
                 self._may_import(chunk)
             elif not is_import:
                 self._later(now + late_wait_s, chunk, importing=True)
+            if holders:  # where no other rack sends, after all
+                self._later(now + wait_s * _PLACES_WAITED, chunk, importing=False)
         elif not is_import:
-            wait_s = max(self._settings.import_fallback_s, 2 * late_wait_s)
-            self._later(now + wait_s * min(place, 8), chunk, importing=True)
+            self._later(now + wait_s * min(place, _PLACES_WAITED), chunk, importing=True)
 
     def _later(self, due: float, chunk: int, *, importing: bool) -> None:
         key = (chunk, importing)

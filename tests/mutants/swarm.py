@@ -290,6 +290,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_demand.py",),
     ),
     Mutant(
+        "rack-peers-of-an-origin-ask-it-alone",
+        "Where one complete host is all that a rack has, its rack peers ask nobody else, and take twice as long.",
+        "gossipd/swarm/availability.py",
+        "return len(self.near_full) == 1 and not self.near.get(chunk)",
+        "return False",
+        ("tests/gossipd/swarm/test_demand.py",),
+    ),
+    Mutant(
         "holdings-that-lack-a-chunk-leave-it-present",
         "A chunk counts as being somewhere after its only holder has said anew what it holds, and not that.",
         "gossipd/swarm/deployment_swarm.py",

@@ -129,3 +129,21 @@ def test_an_import_that_nobody_else_in_the_rack_wants_is_kept_apart() -> None:
     wants.unwant(5)
     wants.unwant(6)
     assert wants.ready_count() == 0
+
+
+def test_rack_peers_of_a_sole_complete_host_import_what_has_left_it() -> None:
+    for place, at_once in ((0, True), (3, False)):
+        wants, seen = demand(place=place)
+        seen.replace(node(1), ChunkSet.full(100), near=True)
+        wants.consider(5, 0.0, 1.0)
+        assert (5 in wants.near) is at_once, "it sends a chunk of the line's first alone"
+        seen.add(node(9), [5], near=False)
+        wants.consider(5, 0.0, 1.0)
+        assert 5 not in wants.near
+        assert (5 in wants.imports) is at_once
+        wants.take_turns(16.0)
+        assert 5 in wants.near, "who is sent nothing by other racks asks it after all"
+        wants.consider(5, 16.0, 1.0)
+        seen.add(node(2), [5], near=True)
+        wants.consider(5, 17.0, 1.0)
+        assert 5 in wants.near and 5 not in wants.imports
