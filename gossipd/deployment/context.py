@@ -109,6 +109,7 @@ class DeploymentSettings:
     """For which a statement is kept whose manifest is not verified: by then every holder was asked many times."""
     pulls_max: int = 8
     pulls_per_signer_max: int = 4
+    pulls_per_peer_max: int = 4
     supersede_grace_s: float = 600.0
     """For which a version that its publisher no longer keeps stays while other hosts still fetch it."""
     pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
@@ -160,7 +161,10 @@ class BrainContext:
             per_signer_max=settings.unproven_per_signer_max, in_all_max=settings.unproven_max,
             life_s=settings.unproven_s,
         )  # fmt: skip
-        self.pulls = PullShares(in_all_max=settings.pulls_max, per_signer_max=settings.pulls_per_signer_max)
+        self.pulls = PullShares(
+            in_all_max=settings.pulls_max, per_signer_max=settings.pulls_per_signer_max,
+            per_peer_max=settings.pulls_per_peer_max,
+        )  # fmt: skip
 
     def next_work(self, owner: WorkOwner) -> WorkNumber:
         """A number that no other piece of work has. ``owner`` hears how it ended."""

@@ -23,8 +23,8 @@ class PullTurns:
         self._holders = holders
         self._delay_s = 0.0
         self._begun = 0
-        self._signer: bytes | None = None
-        """Whose share of the pulls the one under way takes."""
+        self._share: tuple[bytes, NodeId] | None = None
+        """The signer and the peer among whose pulls the one under way counts."""
         self._refused_count = 0
 
     def begin(self) -> None:
@@ -39,12 +39,14 @@ class PullTurns:
         """
         context = self._context
         words = context.unproven.of(self._deployment) or [last]
-        peer = self._holders.choose(context.roster.live(), context.roster.answered())
+        busy = context.pulls.busy()
+        peer = self._holders.choose(context.roster.live() - busy, context.roster.answered() - busy)
         if peer is None:
             self.wait(now)
             return None
-        self._signer = context.pulls.begin([one.signer for one in words])
-        if self._signer is None:
+        signer = context.pulls.begin([one.signer for one in words], peer)
+        self._share = None if signer is None else (signer, peer)
+        if signer is None:
             context.retries[self._deployment] = now + context.settings.pull_turn_s
             return None
         self._begun += 1  # signers may differ about the size, and one of them lie
@@ -57,9 +59,9 @@ class PullTurns:
 
     def end(self) -> None:
         """What was asked for has come, or will not: free the signer's share."""
-        if self._signer is not None:
-            self._context.pulls.end(self._signer)
-            self._signer = None
+        if self._share is not None:
+            self._context.pulls.end(*self._share)
+            self._share = None
 
     def is_last_refusal(self, is_as_announced: bool) -> bool:
         """A manifest was refused: whether the deployment fails by it. Only those with the announced content count."""

@@ -164,24 +164,32 @@ class UnprovenStatements:
 
 
 class PullShares:
-    """Pulls under way, of which no signer's statements hold more than a share."""
+    """Pulls under way, of which no signer's statements hold more than a share, and no peer more than a few: one that
+    says much and answers nothing would else hold all of them for as long as a request may last."""
 
-    def __init__(self, *, in_all_max: int, per_signer_max: int) -> None:
+    def __init__(self, *, in_all_max: int, per_signer_max: int, per_peer_max: int) -> None:
         self._in_all_max = in_all_max
         self._per_signer_max = per_signer_max
+        self._per_peer_max = per_peer_max
         self._held: Counter[bytes] = Counter()
+        self._asked: Counter[NodeId] = Counter()
 
-    def begin(self, signers: Collection[bytes]) -> bytes | None:
-        """Hold one pull for one of those who signed for it, who is returned; None while there is no room."""
+    def busy(self) -> set[NodeId]:
+        """Peers of which no more is asked now."""
+        return {peer for peer, count in self._asked.items() if count >= self._per_peer_max}
+
+    def begin(self, signers: Collection[bytes], peer: NodeId) -> bytes | None:
+        """Hold one pull from ``peer`` for one of those who signed for it, who is returned; None while there is no room."""
         if self._held.total() >= self._in_all_max:
             return None
         found = next((one for one in signers if self._held[one] < self._per_signer_max), None)
         if found is not None:
             self._held[found] += 1
+            self._asked[peer] += 1
         return found
 
-    def end(self, signer: bytes) -> None:
+    def end(self, signer: bytes, peer: NodeId) -> None:
         """A pull has ended."""
         self._held[signer] -= 1
-        if not self._held[signer]:
-            del self._held[signer]
+        self._asked[peer] -= 1
+        self._held, self._asked = +self._held, +self._asked  # without zeros

@@ -205,6 +205,14 @@ MUTANTS = (
         (_UNPROVEN,),
     ),
     Mutant(
+        "asks-one-peer-for-all-that-it-told-at-once",
+        "A peer that answers nothing may hold all pulls.",
+        "gossipd/deployment/unproven.py",
+        "if count >= self._per_peer_max}",
+        "if count >= self._in_all_max}",
+        (_UNPROVEN,),
+    ),
+    Mutant(
         "believes-a-statement-from-the-future",
         "A statement may be issued at any time to come, and outlive all others.",
         "gossipd/deployment/statement_rules.py",

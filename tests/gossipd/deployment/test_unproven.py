@@ -290,9 +290,24 @@ def test_a_signer_cannot_make_its_word_last() -> None:
 
 
 def test_no_signer_holds_more_than_its_share_of_pulls() -> None:
-    pulls = PullShares(in_all_max=3, per_signer_max=2)
-    assert [pulls.begin([b"a"]) for _ in range(3)] == [b"a", b"a", None]
-    assert pulls.begin([b"a", b"b"]) == b"b"
-    assert pulls.begin([b"c"]) is None
-    pulls.end(b"a")
-    assert pulls.begin([b"c"]) == b"c"
+    pulls = PullShares(in_all_max=3, per_signer_max=2, per_peer_max=3)
+    assert [pulls.begin([b"a"], PEER) for _ in range(3)] == [b"a", b"a", None]
+    assert pulls.begin([b"a", b"b"], PEER) == b"b"
+    assert pulls.begin([b"c"], PEER) is None
+    pulls.end(b"a", PEER)
+    assert pulls.begin([b"c"], PEER) == b"c"
+    assert pulls.busy() == {PEER}
+    pulls.end(b"c", PEER)
+    assert pulls.busy() == set()
+
+
+def test_one_member_under_many_names_that_answers_nothing_holds_half_of_the_pulls() -> None:
+    host = ScriptedHost()
+    host.roster.peers[LIAR_NODE] = "rack-2"
+    host.held_back.add(commands.PullManifest)
+    for number in range(40):
+        name = SecretKey(number.to_bytes(32))
+        host.roster.signers.add(name.public.ed25519)
+        host.hear(said(nothing(number), secret=name), LIAR_NODE)
+    asked = [one.peer for one in host.all_of(commands.PullManifest)]
+    assert asked.count(LIAR_NODE) <= 4
