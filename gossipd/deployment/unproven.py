@@ -179,7 +179,7 @@ class PullShares:
         return {peer for peer, count in self._asked.items() if count >= self._per_peer_max}
 
     def begin(self, signers: Collection[bytes], peer: NodeId) -> bytes | None:
-        """Hold one pull from ``peer`` for one of those who signed for it, who is returned; None while there is no room."""
+        """Hold one pull from ``peer`` for one of its signers, who is returned; None while there is no room."""
         if self._held.total() >= self._in_all_max:
             return None
         found = next((one for one in signers if self._held[one] < self._per_signer_max), None)
