@@ -18,7 +18,7 @@ _WINDOW_CHUNKS = 10
 _DECAY = 0.99  # of the highest rate, per window
 _BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
 _RECENT_SMOOTH = 0.25  # weight of the newest window
-_FILLED_SHARE = 0.9  # of the highest rate, which is some 8 % above the mean of a full link
+_FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
 _READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
 _READY_SMOOTH = 0.25
 
