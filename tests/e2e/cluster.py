@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shutil
@@ -29,8 +30,7 @@ from tests.servers import claim_port, free_port
 
 LOOK_S = 0.05
 PATIENCE_S = 180.0  # two cores that run eight daemons and the test, beside other work; a good run needs seconds
-
-
+TOLD_S, TOLD_CHARS = 10.0, 4_000
 PROGRAM = ("-m", "gossipd")
 _fork_server: ContextVar[ForkServer | None] = ContextVar("fork server", default=None)
 
@@ -219,6 +219,16 @@ class Cluster:
         found: dict[str, Any] = until(f"{name}@{version} on {hosts} hosts, as {at.name} sees it", complete)
         return found
 
+    def tell(self) -> None:
+        """Print the status and the end of the log of every host: a fault that shows once must name its cause."""
+        for daemon in self.daemons.values():
+            print(f"== {daemon.name} ({daemon.rack}, port {daemon.port})")
+            if daemon.process is not None and daemon.process.poll() is None:
+                with contextlib.suppress(Exception):
+                    told = StatusClient(daemon.home / "gossipd.sock", timeout_s=TOLD_S).status()
+                    print(json.dumps({key: told[key] for key in ("members", "deployments", "alarms") if key in told}))
+            print(daemon.log()[-TOLD_CHARS:])
+
     def close(self) -> None:
         for daemon in self.daemons.values():
             if daemon.process is not None:
@@ -232,11 +242,14 @@ def alive_count(daemon: Daemon) -> int:
 
 @contextmanager
 def cluster(base: Path, *, environment: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """Empty; whatever was started is killed at the end."""
+    """Empty; whatever was started is killed at the end. A test that fails in it prints what every host knew."""
     base.mkdir(parents=True, exist_ok=True)
     made = Cluster(base, environment=environment)
     try:
         yield made
+    except BaseException:
+        made.tell()
+        raise
     finally:
         made.close()
 
