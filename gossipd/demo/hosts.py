@@ -1,6 +1,6 @@
 """One daemon of the demo: its directory as ``gossipd init`` makes it, its process, its status socket.
 
-This program starts the processes and ends them by their ids.
+This program starts the processes and ends them by their ids. Should it be killed itself, they end, too (``attached``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.config.directory import make_directory
 from gossipd.control.listener import BindError
+from gossipd.demo.attached import lifeline
 
 ADDRESS = "127.0.0.1"
 PORTS = range(12_000, 22_000)  # Linux takes outgoing ports from 32,768 on
@@ -59,10 +60,10 @@ class DemoHost:
 
     def start(self) -> None:
         config = str(self.directory / "gossipd.toml")
-        command = [*self.command, sys.executable, "-m", "gossipd", "run", "--config", config]
+        command = [*self.command, sys.executable, "-m", "gossipd.demo.attached", "run", "--config", config]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self.environment,
+                command, stdin=lifeline(), stdout=log, stderr=log, env=os.environ | self.environment,
                 start_new_session=True,
             )  # fmt: skip
 
