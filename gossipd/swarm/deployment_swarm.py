@@ -481,7 +481,7 @@ class DeploymentSwarm:
         wanted = self._wanted_peers
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
         ask, drop = self.subscriptions.refresh(
-            wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.times.pause_s
+            neighbours, wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.times.pause_s
         )
         self.commands += [events.StartSubscription(node, self.deployment) for node in ask]
         self.commands += [events.EndSubscription(node, self.deployment) for node in drop]

@@ -7,13 +7,14 @@ until it is answered, and ask again after a gap or a lost connection.
 A neighbour is asked when it becomes one, when it comes back, and when it subscribes here a second time (it has lost its
 subscribers). It is asked again when it has been silent for ``silence_s`` since its answer though it does not hold
 everything. After that it is asked after twice as long each time, until it says something new, because no host has
-anything to say while storage is slow.
+anything to say while storage is slow. One that is no neighbour any more is told so, though it was to be asked again or
+is out of reach: the sessions would keep a connection for its deltas for as long as the deployment is open.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -30,6 +31,7 @@ class NeighbourSubscriptions:
         self._settings = settings
         self.asked_s: dict[NodeId, float] = {}  # when each neighbour to which this host listens was asked last
         self.heard_s: dict[NodeId, float] = {}
+        self._unended: set[NodeId] = set()  # not in ``asked_s`` (any more), while the sessions listen to them still
         self._greeted: set[NodeId] = set()
         self._silence_s: dict[NodeId, float] = {}  # of neighbours asked because of their silence: how long to wait now
         self._settled: set[NodeId] | None = None
@@ -51,26 +53,34 @@ class NeighbourSubscriptions:
     def greeted(self, node: NodeId, now: float) -> None:
         """A peer has subscribed here. A second time means that it has forgotten our subscription."""
         if node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
-            self.asked_s.pop(node, None)
-            self._silence_s.pop(node, None)
-            self._settled = None
+            self._ask_again(node)
         self._greeted.add(node)
 
     def forget(self, node: NodeId) -> None:
         """The peer is gone; it is asked again if it comes back."""
-        self.asked_s.pop(node, None)
+        self._ask_again(node)
         self.heard_s.pop(node, None)
-        self._silence_s.pop(node, None)
         self._greeted.discard(node)
+
+    def _ask_again(self, node: NodeId) -> None:
+        if self.asked_s.pop(node, None) is not None:
+            self._unended.add(node)
+        self._silence_s.pop(node, None)
         self._settled = None
 
     def refresh(
-        self, wanted: set[NodeId], is_full: Callable[[NodeId], bool], now: float, *, chunk_time_s: float = 0.0
+        self,
+        neighbours: Set[NodeId],
+        wanted: set[NodeId],
+        is_full: Callable[[NodeId], bool],
+        now: float,
+        *,
+        chunk_time_s: float = 0.0,
     ) -> tuple[list[NodeId], list[NodeId]]:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
         ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
         silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
-        if wanted == self._settled and self._oldest_s >= now - silence_s:
+        if wanted == self._settled and self._oldest_s >= now - silence_s and self._unended <= neighbours:
             return [], []
         asked_s, heard_s, ask = self.asked_s, self.heard_s, []
         for node in wanted:
@@ -82,7 +92,8 @@ class NeighbourSubscriptions:
                     self._silence_s[node] = min(2 * wait_s, _SILENCE_S_MAX)
                     ask.append(node)
         asked_s.update(dict.fromkeys(ask, now))
-        drop = asked_s.keys() - wanted
+        drop = (asked_s.keys() - wanted) | (self._unended - neighbours)
+        self._unended -= wanted | drop
         for known in (asked_s, heard_s, self._silence_s):
             for node in known.keys() - wanted:
                 del known[node]

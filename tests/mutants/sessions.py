@@ -245,4 +245,12 @@ MUTANTS = (
         "asked_s[node]) < now - silence_s and asked_s[node] < now - silence_s:",
         ("tests/gossipd/swarm/test_neighbour_silence.py",),
     ),
+    Mutant(
+        "who-is-out-of-reach-is-listened-to-for-ever",
+        "A neighbour that was out of reach and is wanted no more is not told so, and sends its deltas for ever.",
+        "gossipd/swarm/neighbour_silence.py",
+        "(asked_s.keys() - wanted) | (self._unended - neighbours)",
+        "asked_s.keys() - wanted",
+        ("tests/gossipd/swarm/test_neighbour_silence.py",),
+    ),
 )

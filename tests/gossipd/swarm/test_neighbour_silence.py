@@ -14,7 +14,7 @@ A, B = node(1), node(2)
 def refreshed(
     subs: NeighbourSubscriptions, now: float, *, usable: bool = True, full: bool = False
 ) -> tuple[list[NodeId], ...]:
-    return subs.refresh({A} if usable else set(), lambda peer: full, now)
+    return subs.refresh({A}, {A} if usable else set(), lambda peer: full, now)
 
 
 def answered(subs: NeighbourSubscriptions, now: float, *, usable: bool = True) -> tuple[list[NodeId], ...]:
@@ -65,7 +65,7 @@ def test_where_chunks_are_slow_silence_is_asked_about_by_what_they_take_and_no_l
     subs = NeighbourSubscriptions(SETTINGS)
     asked = []
     for second in range(400):
-        if subs.refresh({A}, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
+        if subs.refresh({A}, {A}, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
             asked.append(float(second))
             subs.heard(A, float(second))
     assert {after - before for before, after in pairwise(asked)} == {61.0}
@@ -98,7 +98,7 @@ def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
     assert answered(subs, 6.0) == ([A], [])
     subs.greeted(A, 6.2)
     subs.greeted(A, 8.0)
-    subs.refresh(set(), lambda peer: False, 8.1)
+    subs.refresh(set(), set(), lambda peer: False, 8.1)
     assert not subs.heard_s
     assert answered(subs, 9.0) == ([A], [])
     assert answered(subs, 14.5) == ([A], [])
@@ -107,7 +107,7 @@ def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
 def test_who_is_no_neighbour_any_more_is_told() -> None:
     subs = NeighbourSubscriptions(SETTINGS)
     refreshed(subs, 0.0)
-    assert subs.refresh(set(), lambda peer: False, 1.0) == ([], [A])
+    assert subs.refresh(set(), set(), lambda peer: False, 1.0) == ([], [A])
     assert A not in subs
 
 
@@ -117,3 +117,20 @@ def test_who_comes_back_is_asked_again() -> None:
     subs.forget(A)
     assert refreshed(subs, 0.5, usable=False) == ([], [])
     assert refreshed(subs, 1.0) == ([A], [])
+
+
+def test_who_was_to_be_asked_again_and_is_no_neighbour_any_more_is_told() -> None:
+    subs = NeighbourSubscriptions(SETTINGS)
+    answered(subs, 0.0)
+    subs.greeted(A, 0.1)
+    subs.greeted(A, 2.0)
+    assert subs.refresh(set(), set(), lambda peer: False, 2.1) == ([], [A])
+    assert subs.refresh(set(), set(), lambda peer: False, 3.0) == ([], [])
+
+
+def test_who_is_out_of_reach_is_told_when_it_is_no_neighbour_any_more_and_not_before() -> None:
+    subs = NeighbourSubscriptions(SETTINGS)
+    answered(subs, 0.0)
+    subs.forget(A)
+    assert refreshed(subs, 0.5, usable=False) == ([], [])
+    assert subs.refresh(set(), set(), lambda peer: False, 1.0) == ([], [A])

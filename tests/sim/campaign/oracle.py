@@ -22,7 +22,8 @@ The rules, by the name that a violation carries:
 * ``outside``     a host outside the targets opens nothing;
 * ``trusted``     no version below one that was opened is accepted, and none is opened that had expired;
 * ``newcomer``    a host that joins after another was forgotten knows all deployments within 30 s;
-* ``alive``       when the faults are over, every host that runs publishes everything, and all views agree.
+* ``alive``       when the faults are over, every host that runs publishes everything, all views agree, and nobody
+                  listens for chunks that it has.
 
 False deaths (a healthy host declared dead by a healthy one) are counted, not judged: membership's own simulation judges
 them in scenarios in which they may not happen, and here half of the cluster may be ill at once.
@@ -343,7 +344,8 @@ class Oracle:
             return [f"host {daemon.index} is {'unaware' if record is None else record.state.value}"]
         if held is None or held.chunks_held < held.chunks_total:
             return [f"host {daemon.index} lacks chunks of what it published"]
-        return []
+        listens_to = daemon.plane.listens_to(deployment)
+        return [f"host {daemon.index} listens to host {index} in vain" for index in listens_to]
 
     def close(self) -> None:
         """The run is over. Raises Violation when the cluster has not recovered, or a fetch has never ended."""

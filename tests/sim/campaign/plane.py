@@ -253,6 +253,11 @@ class Plane:
         channel = daemon.plane.sessions._channels.get(own.node)
         return channel is not None and not channel.queue and daemon.plane.is_quiet_to(own.index)
 
+    def listens_to(self, deployment: DeploymentId) -> list[int]:
+        """The peers whose deltas this host has asked for and not declined."""
+        subscriptions, index_of = self.sessions._exchange.subscriptions, self._world.index_of
+        return [index_of[peer] for peer in subscriptions._by_peer if deployment in subscriptions.of(peer)]
+
     def told_by(self, peer: NodeId, deployment: DeploymentId) -> int | None:
         """What a peer has announced to this host; None while this host has a reason to doubt that it arrived."""
         subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
