@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-START_SECONDS_MAX = 20.0  # nginx is up in 0.1 s, moto in 1 s on the development machine
+START_SECONDS_MAX = 120.0  # nginx is up in 0.1 s, moto in 1 s on the development machine
 STOP_SECONDS_MAX = 5.0
 _PORTS = range(22_000, 32_000)  # neither the demo's, nor those that the kernel gives to outgoing connections
 _claimed: set[int] = set()
@@ -358,7 +358,7 @@ class Nginx:
 
     def accesses(self) -> list[Access]:
         """What was asked so far; nginx writes a line when a request has ended."""
-        lines = (self._base / "access.log").read_text().splitlines()
+        lines = (self._base / "access.log").read_text().rpartition("\n")[0].splitlines()
         fields = [line.split(" ") for line in lines]
         return [Access(one[0], one[1], int(one[2]), int(one[3])) for one in fields]
 

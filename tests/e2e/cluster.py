@@ -268,6 +268,11 @@ def free_port_pair() -> int:
     return port
 
 
+def whole_lines(path: Path) -> list[str]:
+    """Of a file that a daemon appends to: of the last line perhaps only the beginning is there."""
+    return path.read_text(errors="replace").rpartition("\n")[0].splitlines() if path.exists() else []
+
+
 def same_tree(original: Path, copy: Path) -> bool:
     """Every file of ``original`` is in ``copy`` with the same bytes, and nothing else is."""
 

@@ -32,7 +32,10 @@ def test_a_cloned_machine_is_an_alarm_on_every_host_and_no_complete_target(tmp_p
         made.wait_complete("some", 1, at=made[1], hosts=3)
         port, home = free_port_pair(), made.base / "clone"
         left_out = shutil.ignore_patterns("models", "audit.jsonl", "*.sock", "log")
+        made[2].stop()  # one that runs replaces files while they are copied
         shutil.copytree(made[2].home, home, ignore=left_out)
+        made[2].start()
+        made.wait_together()
         config = (made[2].home / "gossipd.toml").read_text()
         text = config.replace(str(made[2].home), str(home)).replace(str(made[2].port), str(port))
         (home / "gossipd.toml").write_text(text.replace(str(made[2].port + 1), str(port + 1)))

@@ -25,7 +25,18 @@ import pytest
 from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
 from gossipd.identity.key_files import read_key_ring
 from membership.seal import KeyRing
-from tests.e2e.cluster import PATIENCE_S, PROGRAM, Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import (
+    PATIENCE_S,
+    PROGRAM,
+    Cluster,
+    Daemon,
+    alive_count,
+    cluster,
+    gossipd,
+    same_tree,
+    until,
+    whole_lines,
+)  # fmt: skip
 from tests.e2e.toy import make_model
 from tests.servers import free_port
 
@@ -45,7 +56,7 @@ def run_to_the_end(daemon: Daemon, **environment: str) -> subprocess.CompletedPr
 
 
 def events(daemon: Daemon) -> list[dict[str, object]]:
-    return [json.loads(line) for line in daemon.log().splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in whole_lines(daemon.home / "log") if line.startswith("{")]
 
 
 def policies(pid: int) -> set[int]:

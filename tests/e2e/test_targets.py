@@ -21,7 +21,7 @@ from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.wire import control
 from gossipd.wire.control_frame import encode
 from membership.member import NodeId, node_id
-from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, same_tree, until, whole_lines
 from tests.e2e.toy import make_model
 
 
@@ -49,8 +49,7 @@ def secret_of(daemon: Daemon) -> SecretKey:
 
 def refusals(daemon: Daemon) -> list[dict[str, object]]:
     """What the audit log says of hosts that are no target."""
-    lines = (daemon.home / "audit.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
+    records = [json.loads(line) for line in whole_lines(daemon.home / "audit.jsonl")]
     return [one for one in records if one.get("event") == "not a target refused"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.cluster import Daemon, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import Daemon, cluster, gossipd, same_tree, until, whole_lines
 from tests.e2e.test_states import allowed, host_in, shown
 from tests.e2e.toy import make_model
 
@@ -85,7 +85,7 @@ def check_evicted(other: Daemon, host: Daemon) -> None:
     until("it is deleted", lambda: not host.tree("m", 1).exists())
 
     def written() -> list[str]:
-        audit = [json.loads(line) for line in (host.home / "audit.jsonl").read_text().splitlines()]
+        audit = [json.loads(line) for line in whole_lines(host.home / "audit.jsonl")]
         return [one["reason"] for one in audit if one["event"] == "evicted"]
 
     assert until("it is written down", written) == ["watermark"]

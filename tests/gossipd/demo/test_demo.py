@@ -69,4 +69,4 @@ def test_what_rots_on_a_disk_is_found_fetched_again_and_counted(short_path: Path
     assert result["hosts_complete"] == 6
     assert result["verified"] is True
     assert result["corrupt_chunks"] >= result["corrupted_on_disk"] > 0
-    assert result["source_bytes"] <= 1.02 * result["bytes_total"]
+    assert result["source_bytes"] <= 1.02 * result["bytes_total"] + TAKEN_OVER_BYTES
