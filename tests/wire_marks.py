@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-WAIT_S = 10.0  # for a packet that has been sent already
+WAIT_S = 120.0  # for a packet that has been sent already
 _DATA_BYTES_MIN = 8
 
 

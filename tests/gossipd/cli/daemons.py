@@ -44,4 +44,4 @@ def guarded(path: Path, daemon: FakeDaemon) -> Iterator[RequestGuard]:
     finally:
         token, scope = stop[0]
         token.run_sync_soon(scope.cancel)
-        thread.join(10)
+        thread.join(120)

@@ -49,7 +49,7 @@ def test_on_a_terminal_s_sorts_and_q_quits_and_the_terminal_is_as_before(tmp_pat
 
         def until(what: Callable[[], bool]) -> None:
             nonlocal seen
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while not what() and time.monotonic() < deadline:
                 seen += os.read(ours, 65536)
 

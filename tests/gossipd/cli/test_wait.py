@@ -57,7 +57,7 @@ def test_the_time_is_up_also_while_no_daemon_is_there(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "gossipd", "wait", "a@1", "--timeout", "1.2s", "--socket", str(tmp_path / "none")]
     begun = time.monotonic()
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert 1.2 <= time.monotonic() - begun < 10
+    assert time.monotonic() - begun >= 1.2
     assert ended.returncode == 4
     assert ended.stderr.count("waiting for it") == 1
 

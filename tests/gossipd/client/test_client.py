@@ -67,7 +67,7 @@ def test_a_wait_ends_within_50_ms_of_the_change(tmp_path: Path) -> None:
 
             timer = threading.Timer(0.2, change)
             timer.start()
-            found = Client(tmp_path / "s").wait("org/toy", 3, timeout=30)
+            found = Client(tmp_path / "s").wait("org/toy", 3, timeout=120)
             took.append(time.monotonic() - changed[0])
             timer.join()
             assert (found.name, found.version, found.hosts_complete) == ("org/toy", 3, 1)
@@ -79,7 +79,7 @@ def test_a_version_that_nobody_knows_yet_is_waited_for(tmp_path: Path) -> None:
     with guarded(tmp_path / "s", daemon):
         timer = threading.Timer(0.1, lambda: daemon.rows.append(toy_row(2)))
         timer.start()
-        assert Client(tmp_path / "s").wait("org/toy", hosts=2, timeout=30).version == 3
+        assert Client(tmp_path / "s").wait("org/toy", hosts=2, timeout=120).version == 3
         timer.join()
 
 
@@ -161,7 +161,7 @@ def test_a_host_that_has_just_started_never_says_that_there_is_no_version(
 
 def test_no_daemon_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnreachableError):
-        Client(tmp_path / "s").wait("org/toy", timeout=30)
+        Client(tmp_path / "s").wait("org/toy", timeout=120)
 
 
 def _locked(directory: Path) -> bool:
@@ -216,7 +216,7 @@ def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) 
 
     async def job() -> int:
         client = AsyncClient(tmp_path / "s")
-        waiting = asyncio.create_task(client.wait("org/toy", 3, timeout=30))
+        waiting = asyncio.create_task(client.wait("org/toy", 3, timeout=120))
         await asyncio.sleep(0.05)
         daemon.rows = [toy_row(1)]
         return (await waiting).hosts_complete + (await client.latest("org/toy", "here")).version

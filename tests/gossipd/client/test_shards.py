@@ -19,7 +19,7 @@ class Group:
     """Ranks in threads that exchange values."""
 
     def __init__(self, ranks: int) -> None:
-        self._barrier = threading.Barrier(ranks, timeout=30)
+        self._barrier = threading.Barrier(ranks, timeout=120)
         self._values: list[Any] = [None] * ranks
 
     def gather_of(self, rank: int) -> Callable[[Any], list[Any]]:

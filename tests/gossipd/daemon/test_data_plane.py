@@ -33,7 +33,7 @@ from membership.seal import KeyRing
 from tests.gossipd.daemon.test_state_dir import record
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 MODEL, OUTSIDER = DeploymentId(b"m" * 32), NodeId(b"x" * 16)
 
 

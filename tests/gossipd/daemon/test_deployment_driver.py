@@ -53,7 +53,7 @@ from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import SECRET, small
 
 ONE = small(version=1)
-WAIT_S = 20.0  # for a thread; it takes milliseconds
+WAIT_S = 120.0  # for a thread; it takes milliseconds
 
 
 class _Store(ChunkStore):

@@ -88,7 +88,7 @@ def test_a_start_that_fails_names_its_first_cause_though_its_end_is_slow_or_fail
     end: str, cause: str, code: int, words: str
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, cause, end], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", SCRIPT, cause, end], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == code, ended.stdout + ended.stderr
     said = ended.stdout + ended.stderr

@@ -22,7 +22,7 @@ from gossipd.runtime.ports import NotHeldError
 from membership.member import NodeId
 
 MODEL = DeploymentId(b"m" * 32)
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 LIAR, HONEST = NodeId(b"l" * 16), NodeId(b"h" * 16)
 
 

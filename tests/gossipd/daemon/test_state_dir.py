@@ -29,7 +29,7 @@ from membership.record import BOOT_MAX, sign_record
 from membership.tombstones import Tombstone
 
 NAMED = DeploymentId(b"d" * 32)
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def record(number: int) -> Record:

@@ -12,7 +12,7 @@ import pytest
 from gossipd.runtime.buffer_pool import CLASS_BYTES_MIN, BufferPool, Lease, PoolExhaustedError
 
 KIB = 1024
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 def run_blocking(act: Callable[[], Lease]) -> tuple[threading.Thread, list[Lease]]:

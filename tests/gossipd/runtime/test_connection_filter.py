@@ -22,7 +22,7 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     is_dual = request.param == "::"
     with socket.create_server((request.param, 0), family=family, dualstack_ipv6=is_dual) as sock:
-        sock.settimeout(5)
+        sock.settimeout(120)
         yield sock
 
 

@@ -12,7 +12,7 @@ import pytest
 from gossipd.runtime.thread_priority import BULK_NICE_VALUE
 from gossipd.runtime.worker_pool import WorkerPool
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Bench:

@@ -22,7 +22,7 @@ def raw_server(answer: Answer) -> Iterator[str]:
     def serve(sock: socket.socket) -> None:
         head = b""
         with sock, suppress(OSError):
-            sock.settimeout(10)
+            sock.settimeout(120)
             while b"\r\n\r\n" not in head:
                 piece = sock.recv(4096)
                 if not piece:

@@ -132,7 +132,7 @@ def test_a_probe_that_waits_for_memory_can_be_cancelled(tmp_path: Path) -> None:
     while not seat.pool.statistics().waiting:
         thread.join(0.001)
     seat.reader.cancel(seat.manifest.id)
-    thread.join(10)
+    thread.join(120)
     lease.release()
     assert [error.code for error in outcomes[0].errors] == ["E_CANCELLED"]
     assert not outcomes[0].readable

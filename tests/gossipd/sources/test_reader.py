@@ -448,12 +448,12 @@ def test_a_read_that_is_stopped_says_so_and_returns_its_memory(server: FaultServ
     seat.store.put = first_put  # type: ignore[method-assign, assignment]
     thread = threading.Thread(target=lambda: outcomes.append(seat.read()))
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     if end == "close":
         seat.reader.close()
     else:
         getattr(seat.reader, end)(seat.manifest.id)
-    thread.join(10)
+    thread.join(120)
     assert outcomes[0].reason is FailReason.CANCELLED
     assert outcomes[0].failed != ()
 

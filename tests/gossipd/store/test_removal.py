@@ -30,7 +30,7 @@ from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, build, small
 from tests.gossipd.store.waiting import hear_of_waits
 
-WAIT_S = 30.0  # only reached when the test fails
+WAIT_S = 120.0  # only reached when the test fails
 ONE = small(version=1, seed=1)
 ID = ONE.manifest.id
 TREE = layout.incoming(ID)

@@ -32,7 +32,7 @@ SERVER_KEY = SecretKey(b"\x01" * 32)
 CLIENT_KEY = SecretKey(b"\x02" * 32)
 MODEL = DeploymentId(b"\x0a" * 32)
 CHUNK_BYTES = 256 * 1024
-WAIT_S = 20.0  # for things that take milliseconds; only a failing test waits so long
+WAIT_S = 120.0  # for things that take milliseconds; only a failing test waits so long
 
 
 def node_of(secret: SecretKey) -> NodeId:
@@ -100,7 +100,7 @@ class Pair:
             assert self.listed_changed.wait_for(lambda: (MODEL, chunk, SERVER) in self.listed, WAIT_S)
 
     def fetch(
-        self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0, behind: int | None = None
+        self, chunk: int, *, length: int | None = None, timeout_s: float = WAIT_S, behind: int | None = None
     ) -> bytes:
         length = len(self.bodies[chunk]) if length is None else length
         with self.client.fetch_chunk(

@@ -97,7 +97,7 @@ def client_credentials(key: SecretKey = CLIENT_KEY, cluster_key: bytes = CLUSTER
 
 def hangs_up(sock: socket.socket) -> bytes:
     """What the other side says before it ends the connection; a reset ends it too."""
-    sock.settimeout(20)
+    sock.settimeout(120)
     said = b""
     try:
         while piece := sock.recv(4096):

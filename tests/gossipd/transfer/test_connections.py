@@ -13,7 +13,7 @@ from membership.member import NodeId
 
 A = BulkPeer(NodeId(b"a" * 16), ("127.0.0.1", 1))
 B = BulkPeer(NodeId(b"b" * 16), ("127.0.0.1", 2))
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 class FakeChannel:

@@ -20,7 +20,7 @@ from gossipd.transfer.errors import (
 from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings, Encryption
 from tests.contracts.chunk_store_fakes import FakeChunkStore
-from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, pair
+from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, WAIT_S, pair
 
 both_modes = pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
 
@@ -64,10 +64,10 @@ def test_nobody_is_blamed_for_a_stale_token_whatever_is_asked_for(what: str) -> 
         running.received_tokens.put(SERVER, [bytes(32)] * 3, 10)
         if what == "manifest":
             body = running.store.manifest_bytes(MODEL)
-            found = running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0)
+            found = running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=WAIT_S)
             assert found == body
         else:
-            running.client.complain(SERVER, running.endpoint, MODEL, 0, timeout_s=5.0)
+            running.client.complain(SERVER, running.endpoint, MODEL, 0, timeout_s=WAIT_S)
         assert running.client.statistics().errors == {}
 
 
@@ -105,9 +105,11 @@ def test_many_fetches_at_once_share_a_few_connections(encryption: Encryption) ->
 def test_the_manifest_arrives_whatever_size_gossip_told(encryption: Encryption) -> None:
     with pair(encryption) as running:
         fetch = running.client.fetch_manifest
-        assert [fetch(SERVER, running.endpoint, MODEL, size, timeout_s=5) for size in (8, 9, 7)] == [b"envelope"] * 3
+        assert [fetch(SERVER, running.endpoint, MODEL, size, timeout_s=WAIT_S) for size in (8, 9, 7)] == [
+            b"envelope"
+        ] * 3
         with pytest.raises(PeerProtocolError):
-            fetch(SERVER, running.endpoint, MODEL, MANIFEST_BYTES_MAX + 1, timeout_s=5)
+            fetch(SERVER, running.endpoint, MODEL, MANIFEST_BYTES_MAX + 1, timeout_s=WAIT_S)
 
 
 @both_modes
@@ -119,10 +121,10 @@ def test_what_the_server_cannot_give_has_a_code_and_keeps_the_connection(encrypt
             running.fetch(2)
         assert (missing.value.reason, missing.value.code) == (FailReason.NOT_HELD, "E_NOT_HELD")
         with pytest.raises(PeerRefusedError) as outside:
-            running.client.fetch_chunk(SERVER, running.endpoint, MODEL, 99, 10, timeout_s=5)
+            running.client.fetch_chunk(SERVER, running.endpoint, MODEL, 99, 10, timeout_s=WAIT_S)
         assert outside.value.code == "E_CHUNK_RANGE"
         with pytest.raises(PeerRefusedError) as unknown:
-            running.client.fetch_chunk(SERVER, running.endpoint, DeploymentId(bytes(32)), 0, 10, timeout_s=5)
+            running.client.fetch_chunk(SERVER, running.endpoint, DeploymentId(bytes(32)), 0, 10, timeout_s=WAIT_S)
         assert unknown.value.code == "E_UNKNOWN_MANIFEST"
         assert unknown.value.reason is FailReason.REFUSED
         assert running.server.statistics().connections == 1
@@ -146,7 +148,7 @@ def test_a_full_server_says_busy_at_once_and_frees_its_slots(encryption: Encrypt
         running.fetch(3)
         running.await_free_slots(1)
         running.upload.set_rate(64 * 1024)
-        first = threads.submit(running.fetch, 0, timeout_s=30)
+        first = threads.submit(running.fetch, 0, timeout_s=WAIT_S)
         running.await_free_slots(0)
         with pytest.raises(PeerBusyError) as caught:
             running.fetch(1)
@@ -176,7 +178,7 @@ def test_a_member_that_is_no_target_gets_no_chunk(encryption: Encryption, what: 
         running.outsiders.add((CLIENT, MODEL))
         with pytest.raises(PeerRefusedError) as caught:
             if what == "complaint":
-                running.client.complain(SERVER, running.endpoint, MODEL, 1, timeout_s=5.0)
+                running.client.complain(SERVER, running.endpoint, MODEL, 1, timeout_s=WAIT_S)
             else:
                 running.fetch(1)
         assert caught.value.code == "E_NOT_A_TARGET"
@@ -191,7 +193,7 @@ def test_a_member_that_is_no_target_gets_the_manifest(encryption: Encryption) ->
     with pair(encryption) as running:
         running.outsiders.add((CLIENT, MODEL))
         body = running.store.manifest_bytes(MODEL)
-        assert running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0) == body
+        assert running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=WAIT_S) == body
 
 
 @both_modes
@@ -200,11 +202,11 @@ def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
         running.fetch(3)
         running.await_free_slots(BulkSettings().slots)  # else the slot of this one may be taken for the next one's
         running.upload.set_rate(8 * 1024)
-        fetch = threads.submit(running.fetch, 0, timeout_s=30)
+        fetch = threads.submit(running.fetch, 0, timeout_s=WAIT_S)
         running.await_free_slots(BulkSettings().slots - 1)
         running.client.cancel(SERVER, MODEL, 0)
         with pytest.raises(TransferError) as caught:
-            fetch.result(timeout=5)
+            fetch.result(timeout=WAIT_S)
         assert caught.value.reason is FailReason.CANCELLED
         assert running.pool.statistics().leased_bytes == 0
 
@@ -212,7 +214,7 @@ def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
 @both_modes
 def test_a_complaint_reaches_the_server(encryption: Encryption) -> None:
     with pair(encryption) as running:
-        running.client.complain(SERVER, running.endpoint, MODEL, 2, timeout_s=5)
+        running.client.complain(SERVER, running.endpoint, MODEL, 2, timeout_s=WAIT_S)
         running.fetch(0)
         assert running.complaints == [(CLIENT, MODEL, 2)]
 

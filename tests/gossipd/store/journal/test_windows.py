@@ -21,7 +21,7 @@ from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, build, small
 from tests.gossipd.store.waiting import hear_of_waits
 
-WAIT_S = 30.0  # only reached when the test fails
+WAIT_S = 120.0  # only reached when the test fails
 ONE = small()
 ID = ONE.manifest.id
 TREE = f".incoming/{ID.hex()}"

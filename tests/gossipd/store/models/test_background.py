@@ -22,7 +22,7 @@ from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.store.waiting import hear_of_waits
 
-WAIT_S = 30.0  # only reached when the test fails
+WAIT_S = 120.0  # only reached when the test fails
 MODEL = build({"f": Random(1).randbytes(40 * CHUNK)})
 
 
