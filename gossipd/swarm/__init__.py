@@ -1,13 +1,15 @@
 """The swarm brain: which chunk this host fetches from which peer, and what it reads from storage. Pure.
 
 * The brain: ``planner`` (all deployments), ``deployment_swarm`` (one of them), ``maintenance`` (what is looked at a few
-  times a second), ``link_times`` (waits and windows), ``settings``, ``statistics``
+  times a second), ``link_times`` (waits and windows), ``surroundings`` (what
+  deployments share), ``settings``, ``statistics``
 * Which chunk of whom: ``demand`` (chunks that may be asked for), ``scheduler`` (the holder), ``peers`` (who is asked at
   all), ``availability`` (who holds what), ``local_replica`` (what is here), ``hedging``, ``pipelining``,
   ``import_window``
 * Who does what: ``roles``, ``class_roles`` and ``interests`` (where hosts want parts), ``rendezvous`` (the hashing),
   ``slow_hosts``, ``arrival_rates``, ``bandwidth_meter``, ``capabilities`` (what a member says of itself)
-* Storage: ``seed_election`` (who reads for a rack), ``source_read_planner`` (which piece), ``reading_turn``
+* Storage: ``seed_election`` (who reads for a rack), ``source_read_planner`` (which piece), ``reading_turn``,
+  ``stand_in`` (who reads when the seeds do not)
 * What is told and heard: ``announcements``, ``neighbour_silence``, ``standing_links``, ``stall_detector``
 
 What does not live here: the events and commands (``core.events``), and every byte.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -37,19 +36,11 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.slow_hosts import SlowHosts
 from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stall_detector import StallWatch
+from gossipd.swarm.stand_in import StandIn
+from gossipd.swarm.surroundings import Surroundings
 from membership.member import NodeId
 
 _SPARE_WAITS = 4 / 3  # of ``late_wait_s``: two thirds of what an importer is waited for
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a swarm needs to know of the planner's shared state to plan."""
-
-    own: PeerView
-    seeds: frozenset[NodeId]
-    begin_allowed_s: float
-    reads_allowed_s: float
 
 
 class DeploymentSwarm:
@@ -82,6 +73,7 @@ class DeploymentSwarm:
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(self._present())
+        self.stand_in = StandIn(event.deployment, now)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
@@ -451,13 +443,17 @@ class DeploymentSwarm:
         """Whether this host or another reads the deployment from storage now."""
         return bool(self.replica.reads) or self.reader.is_being_read(now)
 
-    def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
-        """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
+    def is_held_back(self, around: Surroundings, now: float) -> bool:
+        """Whether source readers are not to read this deployment now."""
         is_going_on = self.reads_begun or self.reader.is_being_read(now)
         allowed_s = around.reads_allowed_s if is_going_on else around.begin_allowed_s
+        return now < allowed_s or self.is_paused or not self.replica.missing_count
+
+    def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
+        """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
         # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
         knows = self.reader.readable or not self.class_roles.neighbours or bool(self.subscriptions.heard_s)
-        if knows and now >= allowed_s and self.replica.missing_count and not self.is_paused:
+        if knows and not self.is_held_back(around, now):
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:

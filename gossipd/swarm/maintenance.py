@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStall
 from gossipd.core.ids import SOURCE, Origin
-from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.rendezvous import bucket_of
+from gossipd.swarm.surroundings import Surroundings
 
 _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this one will never end
 
@@ -34,10 +35,14 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
     swarm.scheduler.equals = equals if behind else frozenset()
     behind -= slow
-    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind):
+    stands_in = swarm.stand_in.look(
+        swarm.reader, around.own, swarm.roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
+    )
+    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind) and not stands_in:
         return False
     swarm.reader.set_classes(roles.class_of)
-    swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
+    lines = swarm.stand_in.lines(roles.reader_lines, around.own.node)
+    swarm.claims_released(swarm.reader.set_readers(lines, by_chunk=roles.readers_are_first, now=now))
     swarm.demand.set_places(
         roles.places, roles.rack_places, now, swarm.times.late_wait_s,
         line_of=bucket_of if roles.class_of is None else roles.line_of, lone=roles.lone,

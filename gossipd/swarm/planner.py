@@ -51,13 +51,14 @@ from gossipd.core import events
 from gossipd.core.ids import COPIED, LOCAL, DeploymentId, Origin
 from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
-from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.hedging import hedge
 from gossipd.swarm.maintenance import give_up_lost, refresh_roles, report_stall
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.statistics import PlannerStatistics, SwarmStatistics
+from gossipd.swarm.surroundings import Surroundings
 from membership.member import NodeId
 
 _PeerEvent: TypeAlias = (

@@ -29,6 +29,7 @@ from membership.member import NodeId
 
 _SALT = b"gossipd seeds 1"
 _SEEDS_OF_FEW_RACKS = 7  # of all racks: seven in one, three in each of two, two in each of three, else one each
+_UNSETTLED_MOST = 10  # times ``seeds_stable_s``: longer than a cluster takes to start
 
 
 class Election:
@@ -51,6 +52,7 @@ class Election:
         self._racks = 1
         self.seeds: frozenset[NodeId] = frozenset()
         self.seeds_changed_s = -math.inf
+        self._unsettled_s = -math.inf  # since when no two changes of the seeds have been ``seeds_stable_s`` apart
         self._racks_seen: list[tuple[float, int]] = []
         self._hold_until = -math.inf
 
@@ -120,6 +122,8 @@ class Election:
         seeds = self._claimants | {self.own.node} if self.term else self._claimants
         if seeds != self.seeds:
             self.seeds = seeds
+            if now >= self.seeds_changed_s + self._settings.seeds_stable_s:
+                self._unsettled_s = now
             self.seeds_changed_s = now
         # When more than half of the racks vanish within the window, the network is cut: so many do not die together.
         racks = self._racks
@@ -134,8 +138,11 @@ class Election:
             self._racks_seen = [(now, racks)]
 
     def begin_allowed_s(self, now: float) -> float:
-        """From when the first read of a deployment may begin: the seeds must have been the same for a while."""
-        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))
+        """From when the first read of a deployment may begin: the seeds must have been the same for a while, but a
+        member that changes its claim again and again is not waited for."""
+        stable_s = self._settings.seeds_stable_s
+        settled_s = min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)
+        return max(settled_s, self.reads_allowed_s(now))
 
     def reads_allowed_s(self, now: float) -> float:
         """From when a deployment whose reads have begun may go on; new owners wait besides (``read_grace_s``)."""

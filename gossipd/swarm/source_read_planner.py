@@ -414,6 +414,15 @@ class SourceReadPlanner:
         """How long a read may make no progress before another reader begins it."""
         return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
 
+    def heard_to_read(self) -> frozenset[NodeId]:
+        """Who has said of late that it reads, or has brought a chunk out of storage."""
+        return frozenset({*self._claims, *self._progress_s})
+
+    def idle_s(self, rank: int, now: float) -> float:
+        """After how long without any new chunk out of storage the host of that rank stands in for the readers."""
+        claimed = _CLAIM_FACTOR if self.is_being_read(now) else 1.0
+        return claimed * self.takeover_s() * (1.0 + (1 << rank))
+
     def lost_s(self) -> float:
         """After how long a read will never end, though the adapter has not said so. Until a read has ended, all that
         this host may be reading is given the rate of the slowest fetch. Rejected: a fixed time, because large chunks

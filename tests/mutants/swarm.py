@@ -10,6 +10,38 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "nobody-reads-for-seeds-that-take-no-part",
+        "Where every elected source reader has a full disk, refuses the key or lies, no host ever reads.",
+        "gossipd/swarm/stand_in.py",
+        "            self.is_active = rank <=",
+        "            self.is_active = False and rank <=",
+        ("tests/gossipd/swarm/test_stand_in.py",),
+    ),
+    Mutant(
+        "all-stand-in-at-once",
+        "Where storage fails, every host of a cluster asks it after the same time.",
+        "gossipd/swarm/stand_in.py",
+        "idle_s >= reader.idle_s(int(rank), now)\n",
+        "idle_s >= reader.idle_s(0, now)\n",
+        ("tests/gossipd/swarm/test_stand_in.py",),
+    ),
+    Mutant(
+        "a-stand-in-pushes-a-reader-aside",
+        "A source reader that begins late after all finds that stand-ins own everything.",
+        "gossipd/swarm/stand_in.py",
+        "tuple(one for one in line if one in self._heard_to_read or one == own)",
+        "tuple(one for one in line if one == own)",
+        ("tests/gossipd/swarm/test_stand_in.py",),
+    ),
+    Mutant(
+        "a-claim-that-changes-for-ever-stops-reads",
+        "A member that claims a seat and gives it up again and again keeps every new deployment from being read.",
+        "gossipd/swarm/seed_election.py",
+        "min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)",
+        "self.seeds_changed_s + stable_s",
+        ("tests/gossipd/swarm/test_stand_in.py",),
+    ),
+    Mutant(
         "every-reader-begins-a-whole-object",
         "Where storage sends objects only whole, every reader reads all of them.",
         "gossipd/swarm/reading_turn.py",
@@ -245,7 +277,7 @@ MUTANTS = (
         "reads-before-the-view-has-settled",
         "The first read of a deployment waits for nobody.",
         "gossipd/swarm/seed_election.py",
-        "        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))\n",
+        "        return max(settled_s, self.reads_allowed_s(now))\n",
         "        return now\n",
         ("tests/gossipd/swarm/test_seed_election.py",),
     ),

@@ -1,0 +1,79 @@
+"""Whether this host reads storage though it is no source reader, because no source reader brings anything.
+
+What lives here: the judgement, and the preference lists of a host that stands in. What does not: the choice of source
+readers (``roles``), and what is read next (``source_read_planner``).
+
+Seeds are elected for all deployments, and one of them may take no part in this one: its disk is full, it refuses the
+key, its credentials do not reach this source, or it lies. Where this is so of all source readers, nobody would ever
+read. So each host that could read counts for how long no chunk has newly left storage, and the hosts begin one after
+the other, each after twice as long: few are too many where storage itself fails. Rejected: to elect others as soon as
+progress records say that a seed takes no part, because a seed that lies says that it does.
+
+A stand-in owns what nobody has begun to read. A source reader that is heard to read comes before it in every list, and
+so does an earlier stand-in.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from gossipd.core.model import PeerView
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.rendezvous import scores
+from gossipd.swarm.roles import Roles
+from gossipd.swarm.source_read_planner import SourceReadPlanner
+from membership.member import NodeId
+
+_RANKS_MAX = 20  # the next would begin after a month
+
+Lines = tuple[tuple[NodeId, ...], ...]
+
+
+class StandIn:
+    """Of one deployment, since ``now``; once active it stays so."""
+
+    def __init__(self, salt: bytes, now: float) -> None:
+        self._salt = salt
+        self._since = now
+        self._least_absent = -1
+        self._heard_to_read: frozenset[NodeId] = frozenset()
+        self.is_active = False
+
+    def look(
+        self, reader: SourceReadPlanner, own: PeerView, roles: Roles, peers: Peers, *, is_held_back: bool, now: float
+    ) -> bool:  # fmt: skip
+        """Judge; True when ``lines`` have changed. ``is_held_back``: source readers are not to read now."""
+        if self.is_active:
+            before, self._heard_to_read = self._heard_to_read, reader.heard_to_read()
+            return before != self._heard_to_read
+        absent = reader.present.count(0)
+        if is_held_back or not absent or not 0 <= self._least_absent <= absent:
+            self._least_absent, self._since = absent, now
+        idle_s = now - self._since
+        if not reader.is_reader and own.can_read_sources and idle_s >= reader.idle_s(0, now):
+            rank = self._rank(reader.readers, own, roles, peers, now)
+            self.is_active = rank <= _RANKS_MAX and idle_s >= reader.idle_s(int(rank), now)
+        self._heard_to_read = reader.heard_to_read()
+        return self.is_active
+
+    def _rank(self, readers: tuple[NodeId, ...], own: PeerView, roles: Roles, peers: Peers, now: float) -> float:
+        """How many hosts begin before this one."""
+        if own.node not in roles.rack_of:
+            return inf  # no target
+        score = self._score(own.node)
+        able = [one.node for one in peers.members() if one.can_read_sources and one.node in roles.rack_of]
+        return len(peers.usable([one for one in able if one not in readers and self._score(one) > score], now))
+
+    def _score(self, node: NodeId) -> int:
+        return scores(node, self._salt, 1)[0]
+
+    def lines(self, lines: Lines, own: NodeId) -> Lines:
+        """The preference lists of source readers, as this host uses them."""
+        if not self.is_active:
+            return lines
+        elected = {node for line in lines for node in line}
+        score, others = self._score(own), self._heard_to_read - elected - {own}
+        earlier = tuple(sorted((one for one in others if self._score(one) > score), key=self._score, reverse=True))
+        own_too = () if own in elected else (own,)
+        found = [tuple(one for one in line if one in self._heard_to_read or one == own) for line in lines]
+        return tuple((*line, *earlier, *own_too) for line in found)
