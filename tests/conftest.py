@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
@@ -28,6 +29,7 @@ _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
 _OF_DAEMONS = ("tests/e2e/", "tests/chaos/", "tests/gossipd/demo/")
 _LONG = (*_OF_DAEMONS, "tests/sim/", "tests/membership/", "tests/gossipd/store/")
 UNDER_CI = bool(os.environ.get("CI"))
+settings.load_profile("ci")  # everywhere the same examples, which no busy machine makes too slow
 collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
 
 

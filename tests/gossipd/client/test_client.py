@@ -58,7 +58,7 @@ def test_a_wait_ends_within_50_ms_of_the_change(tmp_path: Path) -> None:
     daemon = FakeDaemon(rows=[toy_row(0)])
     took = []
     with guarded(tmp_path / "s", daemon):
-        for _ in range(5):
+        for _ in range(50):  # one is enough: on a busy machine a thread may wait for the CPU
             daemon.rows, changed = [toy_row(0)], []
 
             def change() -> None:
@@ -71,6 +71,8 @@ def test_a_wait_ends_within_50_ms_of_the_change(tmp_path: Path) -> None:
             took.append(time.monotonic() - changed[0])
             timer.join()
             assert (found.name, found.version, found.hosts_complete) == ("org/toy", 3, 1)
+            if took[-1] < 0.05:
+                break
     assert min(took) < 0.05, took
 
 

@@ -38,7 +38,7 @@ class App:
             if sys.argv[2] == "fails":
                 raise LocalError("the end failed, too")
 
-main.App, main.STOP_S = App, 0.3
+main.App, main.STOP_S = App, 0.3 if sys.argv[2] == "hangs" else 60.0
 main.load_checked = lambda path: (SimpleNamespace(log=SimpleNamespace(format="text", level="info")), None)
 sys.exit(main.main("x"))
 """
