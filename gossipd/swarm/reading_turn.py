@@ -7,8 +7,8 @@ Every reader that begins costs all bytes before the first that is missing. So on
 at a time, and goes on as long as it makes progress. Another begins when nobody has said for a while that it reads: the
 first of the line after ``wait_s``, the next after twice as much. Where it is known that the last reader has gone, the
 first begins at once, and the others wait as long as where it is not known yet: not all hear of it together. A reader
-that says it reads is believed as long as it says so, because after a break it drops bytes for hours; its adapter ends a
-read that is silent, and membership a host.
+that says it reads is believed as long as the whole object may take, because after a break it drops bytes for hours; its
+adapter ends a read that is silent, and membership a host. One that lies delays the others by that time.
 """
 
 from __future__ import annotations

@@ -55,6 +55,9 @@ _LOST_S_MIN = 120.0  # the adapter retries for at most a minute before it gives 
 # Of what a read takes, as for fetches. A read that is given up too early goes on in the adapter, and its bytes come
 # twice; other readers take over long before.
 _LOST_USUALS = 20
+# A reader of a whole object may drop all bytes before the run that it claims; at this rate, in bytes/s, or in ten
+# minutes it has done so, or it lies.
+_WHOLE_RATE_MIN, _WHOLE_S_MIN = 8e6, 600.0
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
@@ -334,7 +337,9 @@ class SourceReadPlanner:
         if replica.reads:
             turn.heard(self._own, now)
             return []
-        others = any(peer != self._own and claim for peer, claim in self._claims.items())
+        believed_since = now - max(_WHOLE_S_MIN, self._shape.bytes_total / _WHOLE_RATE_MIN)
+        claims = [claim for peer, claim in self._claims.items() if peer != self._own]
+        others = any(heard_s > believed_since for claim in claims for heard_s in claim.values())
         wait_s = self.takeover_s() * (1 + self._jitter)
         line = self._lines[0] if self._class_of is None else self.readers
         if others or not turn.is_mine(self._own, line, now, wait_s):

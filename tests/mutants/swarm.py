@@ -66,6 +66,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_reading_turn.py",),
     ),
     Mutant(
+        "who-says-it-reads-is-believed-for-ever",
+        "A host that says for ever that it reads a whole object keeps all others from reading it.",
+        "gossipd/swarm/source_read_planner.py",
+        "others = any(heard_s > believed_since for claim in claims for heard_s in claim.values())",
+        "others = any(claims)",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
         "slower-hosts-crowd-the-quick-ones",
         "A host of a slower link asks quick hosts as soon as it asks hosts like it.",
         "gossipd/swarm/scheduler.py",

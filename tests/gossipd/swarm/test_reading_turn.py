@@ -71,10 +71,20 @@ def test_another_goes_on_when_the_reader_says_no_more_that_it_reads() -> None:
 
 
 def test_a_reader_that_says_it_reads_is_not_helped() -> None:
-    storage = whole_only(Storage(3, 60, extent=4))
+    storage = whole_only(Storage(3, 60, extent=4, chunk_bytes=64 << 30))
     reading = next(own for own in storage.nodes if storage.plan(own))
     storage.now += 36_000.0
     assert not [own for own in storage.nodes if storage.plan(own)], "it may drop hours of bytes first"
     assert storage.replicas[reading].reads_now(storage.read[0])
     assert storage.readers[reading].lost_s() > 1e9
     storage.replicas[reading].land(storage.read[0], SOURCE)
+
+
+def test_a_reader_that_brings_nothing_for_longer_than_the_whole_takes_is_believed_no_more() -> None:
+    storage = whole_only(Storage(3, 60, extent=4))
+    reading = next(own for own in storage.nodes if storage.plan(own))
+    others = [own for own in storage.nodes if own != reading]
+    storage.now += 599.0
+    assert not [own for own in others if storage.readers[own].plan(storage.replicas[own], storage.now)]
+    storage.now += 2.0
+    assert len([own for own in others if storage.plan(own)]) == 1
