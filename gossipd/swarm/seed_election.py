@@ -29,6 +29,8 @@ from membership.member import NodeId
 
 _SALT = b"gossipd seeds 1"
 _SEEDS_OF_FEW_RACKS = 7  # of all racks: seven in one, three in each of two, two in each of three, else one each
+_WAITING_MOST = 20  # candidates before this host that it waits for: a member may make up hundreds
+_CALM_HOLDS = 10  # times ``quorum_hold_s`` between two holds: made-up racks may vanish again and again
 _UNSETTLED_MOST = 10  # times ``seeds_stable_s``: longer than a cluster takes to start
 
 
@@ -99,7 +101,7 @@ class Election:
         """How many candidates without a claim stand before this host in the rendezvous order."""
         own = scores(self.own.node, _SALT, 1)
         waiting = (view for view in self._rack_peers if view.can_read_sources and not view.seed_term)
-        return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)
+        return min(_WAITING_MOST, sum(1 for view in waiting if scores(view.node, _SALT, 1) > own))
 
     def next_deadline(self) -> float | None:
         """When ``decide`` has something to do though nothing was heard."""
@@ -133,7 +135,8 @@ class Election:
         while len(self._racks_seen) > 1 and self._racks_seen[1][0] <= oldest:
             self._racks_seen.pop(0)
         most = max(count for _, count in self._racks_seen)
-        if racks * 2 < most and now >= self._hold_until:
+        calm_since = self._hold_until + _CALM_HOLDS * self._settings.quorum_hold_s
+        if racks * 2 < most and now >= calm_since:
             self._hold_until = now + self._settings.quorum_hold_s
             self._racks_seen = [(now, racks)]
 

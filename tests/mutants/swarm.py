@@ -10,6 +10,22 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "made-up-racks-hold-reads-for-ever",
+        "A member that makes up racks and lets them vanish again and again holds all reads of storage.",
+        "gossipd/swarm/seed_election.py",
+        "if racks * 2 < most and now >= calm_since:",
+        "if racks * 2 < most and now >= self._hold_until:",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
+        "made-up-candidates-delay-a-claim",
+        "A member that makes up hundreds of rack peers keeps the others from claiming a seat for minutes.",
+        "gossipd/swarm/seed_election.py",
+        "return min(_WAITING_MOST, sum(1 for view in waiting if scores(view.node, _SALT, 1) > own))",
+        "return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
         "nobody-reads-for-seeds-that-take-no-part",
         "Where every elected source reader has a full disk, refuses the key or lies, no host ever reads.",
         "gossipd/swarm/stand_in.py",

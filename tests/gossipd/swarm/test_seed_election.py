@@ -170,3 +170,27 @@ def test_half_of_the_racks_gone_at_once_pauses_reads_and_then_lets_them_go_on() 
     assert election.reads_allowed_s(8.0) == 8.0 + SETTINGS.quorum_hold_s
     election.decide(peers, 8.0 + SETTINGS.quorum_hold_s)
     assert election.reads_allowed_s(70.0) <= 70.0
+
+
+def test_racks_that_vanish_again_and_again_hold_reads_for_a_tenth_of_the_time() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    held, ticks = 0, range(0, 4_000)
+    for tick in ticks:
+        for number, rack in enumerate("bcdef", start=1):
+            if tick % 4 == 0:
+                peers.seen(view(number, rack))
+            elif tick % 4 == 2:
+                peers.lost(node(number))
+        election.decide(peers, float(tick))
+        held += election.reads_allowed_s(float(tick)) > tick
+    assert 0 < held <= len(ticks) / 10
+
+
+def test_candidates_without_number_delay_a_claim_by_some_seconds() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    for number in range(1, 3_000):
+        peers.seen(view(number))
+    claimed = next(tick / 4 for tick in range(4_000) if election.decide(peers, tick / 4))
+    assert claimed <= 10.0
