@@ -23,7 +23,7 @@ HASHES = struct.Struct(f">{BUCKET_COUNT}I")
 ASK_BYTES = wire.SEQUENCE_HEAD.size + HASHES.size
 WANT_ROW = struct.Struct(">8sB")
 _SHARE = 1 / 8  # of the last half of the budget, for one member: a lone joiner has all of the first half
-_LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
+LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 
 
 class SyncServer:
@@ -62,7 +62,7 @@ class SyncServer:
                 rows[bucket].append(ROW.pack(row_id, mark))
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
         for number, part in enumerate(pack_rows(rows, BODY_BYTES_MAX - len(head))):
-            if number >= _LISTS_MAX or (number and not self._take_tokens(1, peer, now)):
+            if number >= LISTS_MAX or (number and not self._take_tokens(1, peer, now)):
                 break
             node.send_bare(peer, head + part)
 

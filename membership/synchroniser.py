@@ -9,11 +9,12 @@ When: at once after joining or after coming back (``catching_up``). Else only wh
 been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes all
 digests differ for a moment. A session that brought nothing doubles the pause before the next. One that the peer did not
 answer does not, but that peer's own datagrams begin no session for a while, each time twice as long: a liar that pings
-all hosts would else keep them from asking others. Its answers to our probes still may: where machines are busy, all
-peers are late at times. What this host's rules refused lately is asked for last, and what they refuse first does not
-make the pause long: the words that one member says too much would else hide those of all. Rejected: not asking for it,
-because a forged statement has the row of the true one; full exchanges on a timer of 30 s and more (memberlist, foca),
-because their last joiner waits for minutes.
+all hosts would else keep them from asking others. Likewise after a session that did not end by itself: it is cut after
+some seconds, whatever it brings, because each answer puts off its end, and a liar answers for ever. Its answers to our
+probes still may: where machines are busy, all peers are late at times. What this host's rules refused lately is asked
+for last, and what they refuse first does not make the pause long: the words that one member says too much would else
+hide those of all. Rejected: not asking for it, because a forged statement has the row of the true one; full exchanges
+on a timer of 30 s and more (memberlist, foca), because their last joiner waits for minutes.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from membership.member import Handle
 from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, unpack_rows
-from membership.sync_server import HASHES, WANT_ROW, SyncServer
+from membership.sync_server import HASHES, LISTS_MAX, WANT_ROW, SyncServer
 from membership.verified_cache import Claim
 
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
 _PUSHES_MAX = 400
 _QUIET_S = 0.2  # a session without an answer for this long is over
+_QUIETS_MAX = 15  # so many times as long lasts a session at most; what is missing then is asked of the next peer
 _EQUALS_ENOUGH = 3
 _FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is refused here, and stays so
 _SHUN_S, _SHUN_MAX_S = 2.0, 120.0  # a peer that did not answer
@@ -51,8 +53,11 @@ class Session:
     peer: Claim
     sequence: int
     heard_s: float
+    until_s: float
     wanted: deque[tuple[bytes, int]] = field(default_factory=deque)
     asked: int = 0
+    lists: int = 0
+    """Datagrams of rows that were compared: each costs a look at all members."""
     refused: int = 0
     """Rows that were refused, and not before."""
     gained: int = 0
@@ -105,7 +110,7 @@ class Synchroniser:
             return
         node = self._node
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        self._session = Session(peer, self._sequence, now)
+        self._session = Session(peer, self._sequence, now, now + _QUIETS_MAX * self._quiet_s())
         node.counts["sync_sessions"] += 1
         ask = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, self._sequence)
         ask += HASHES.pack(*node.roster.digest.bucket_hashes())
@@ -119,10 +124,10 @@ class Synchroniser:
         if session is None:
             return
         quiet = self._quiet_s()
-        if now - session.heard_s >= quiet * 0.99:
+        if now - session.heard_s >= quiet * 0.99 or now >= session.until_s:
             self._finish(now)
         else:
-            self._node.at(session.heard_s + quiet, self._on_quiet)
+            self._node.at(min(session.heard_s + quiet, session.until_s), self._on_quiet)
 
     def _quiet_s(self) -> float:
         return _QUIET_S * self._node.health.factor
@@ -137,7 +142,7 @@ class Synchroniser:
         elif session.is_answered:
             self._fruitless += 1
             node.catching_up = self._fruitless < _FRUITLESS_ENOUGH
-        if session.is_answered or busy:
+        if (session.is_answered or busy) and now < session.until_s:
             self._shunned.pop(session.peer.handle, None)
         else:
             self._shun(session.peer.handle, now)
@@ -184,8 +189,11 @@ class Synchroniser:
             return
         session = self._session
         assert session is not None
+        if session.lists >= LISTS_MAX:
+            return
         session.heard_s = now
         session.is_answered = True
+        session.lists += 1
         pushes: list[tuple[bytes, int]] = []
         theirs: dict[int, dict[bytes, int]] = {}
         for bucket, whole, rows in unpack_rows(body, wire.SEQUENCE_HEAD.size):

@@ -7,6 +7,10 @@ from membership.digest import Digest
 from membership.events import PayloadHeard, PayloadKind
 from membership.host_rules import LenientRules, Verdict
 from membership.member import NODE_ID_BYTES
+from membership.seal import BODY_BYTES_MAX
+from membership.sync_rows import ROW, pack_rows
+from membership.sync_server import LISTS_MAX
+from membership.verified_cache import Claim
 from tests.membership.simulated_cluster import FORWARDER, SimulatedCluster
 
 HONEST = 9
@@ -73,6 +77,15 @@ class Cluster(SimulatedCluster):
         assert seal is not None
         datagram = seal.seal(bytes((wire.GOSSIP,)) + items, self.hosts[target].node)
         self.inject(LIAR, self.hosts[target].address, datagram)
+
+    def drip_items(self) -> None:
+        """One of the answers that were asked for, and no news."""
+        liar = self.hosts[LIAR]
+        assert liar.seal is not None
+        item = self.swim(LIAR)._node.own.item
+        for target in range(HONEST):
+            datagram = liar.seal.seal(bytes((wire.ITEMS,)) + item, self.hosts[target].node)
+            self.inject(LIAR, self.hosts[target].address, datagram)
 
     def ping_all(self) -> None:
         liar = self.swim(LIAR)
@@ -143,6 +156,44 @@ def test_a_peer_that_answers_no_question_is_left_aside() -> None:
     cluster.run(cluster.now + 20.0)
     key = cluster.know(0)
     assert cluster.run_until(lambda: cluster.has_heard(key), 6.0) is not None
+
+
+def list_of(sequence: int, first: int, count: int) -> bytes:
+    """One datagram of rows about nobody."""
+    rows: dict[int, list[bytes]] = {}
+    for number in range(first, first + count):
+        row_id = bytes((number % 256,)) + number.to_bytes(7)
+        rows.setdefault(row_id[0], []).append(ROW.pack(row_id, 1))
+    (part,) = pack_rows(rows, BODY_BYTES_MAX - wire.SEQUENCE_HEAD.size)
+    return wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence) + part
+
+
+def test_a_peer_whose_answers_never_end_is_left_aside() -> None:
+    cluster = Cluster()
+    liar = cluster.swim(LIAR)
+
+    def list_nobody(body: bytes, sender: Claim, now: float) -> None:
+        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        liar._node.send_bare(sender, list_of(sequence, 1, 49))  # more than is asked for at once
+
+    liar._handlers = {**liar._handlers, wire.SYNC_ASK: list_nobody, wire.SYNC_WANT: lambda body, sender, now: None}
+    liar._node.roster.digest.change(0, 12345)
+    cluster.every(0.05, cluster.ping_all)
+    cluster.every(0.1, cluster.drip_items)
+    cluster.run(cluster.now + 20.0)
+    key = cluster.know(0)
+    assert cluster.run_until(lambda: cluster.has_heard(key), 8.0) is not None
+
+
+def test_a_peer_that_lists_for_ever_is_compared_with_for_a_while() -> None:
+    cluster = Cluster()
+    swim, liar = cluster.swim(1), cluster.swim(1)._node.roster.claims[cluster.hosts[LIAR].node[:8]]
+    swim._synchroniser.start(liar, cluster.now)
+    session = swim._synchroniser._session
+    assert session is not None
+    for number in range(100):
+        swim._synchroniser.on_list(list_of(session.sequence, 50 * number, 50), liar, cluster.now)
+    assert len(session.wanted) + session.asked == 50 * LISTS_MAX
 
 
 def test_a_liar_that_repeats_our_digest_hides_nothing() -> None:
