@@ -6,7 +6,8 @@ contact's record and those of a few random members, so that a thousand joiners f
 
 An answer goes to the address that a JOIN came from, which may be false. So the welcome is no longer than the JOIN, but
 for the contact's own record: a joiner fills its JOIN up to the length of a whole welcome (as QUIC does). A JOIN that
-somebody has recorded, and sends from a third party's address, makes no host send more than it got.
+somebody has recorded, and sends from a third party's address, makes no host send more than it got. Each JOIN admits one
+welcome: a member that says welcome all day would else make this node ask all others what it lacks, all day.
 
 A new key is refused the name of a living member, and both nodes are told. A member that is not alive loses its name to
 a new key, and leaves the roster.
@@ -49,6 +50,7 @@ class Joiner:
         self._turn = 0
         self._pause_s = node.settings.join_retry_s
         self._round = 0
+        self._is_welcome_due = False
         self.welcomed = False
 
     def join(self, contacts: Sequence[Address], now: float) -> None:
@@ -77,6 +79,7 @@ class Joiner:
                 body += wire.padding(BODY_BYTES_MAX - len(body))
             node.send_to_address(contact, body, None)
             node.counts["joins_sent"] += 1
+            self._is_welcome_due = True
         node.at(now + self._pause_s * (0.75 + 0.5 * node.rng.random()), lambda later: self._ask(number, later))
         self._pause_s = min(settings.join_retry_max_s, self._pause_s * 1.5)
 
@@ -145,6 +148,10 @@ class Joiner:
 
     def on_welcome(self, peer: Claim, now: float) -> None:
         """A member admitted this node; its records are in force already."""
+        if not self._is_welcome_due:
+            self._node.counts["welcomes_refused"] += 1
+            return
+        self._is_welcome_due = False
         self.welcomed = True
         self._node.catching_up = True
         # Not with the contact if it named others, because a thousand joiners would all ask three contacts.

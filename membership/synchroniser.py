@@ -142,7 +142,9 @@ class Synchroniser:
         elif session.is_answered:
             self._fruitless += 1
             node.catching_up = self._fruitless < _FRUITLESS_ENOUGH
-        if (session.is_answered or busy) and now < session.until_s:
+        is_cut = now >= session.until_s
+        node.counts["sync_sessions_cut"] += is_cut
+        if (session.is_answered or busy) and not is_cut:
             self._shunned.pop(session.peer.handle, None)
         else:
             self._shun(session.peer.handle, now)
@@ -190,6 +192,7 @@ class Synchroniser:
         session = self._session
         assert session is not None
         if session.lists >= LISTS_MAX:
+            self._node.counts["sync_lists_refused"] += 1
             return
         session.heard_s = now
         session.is_answered = True
@@ -262,8 +265,8 @@ class Synchroniser:
         if session.asked <= 0:
             session.asked = 0
             self._want_more(session, now)
-            if not session.asked:
-                self._finish(now)
+        if not session.asked or now >= session.until_s:
+            self._finish(now)
 
     def _note_refused(self, session: Session, items: Sequence[bytes]) -> None:
         """Statements that came and are not known now."""

@@ -589,3 +589,17 @@ def test_lists_and_items_for_one_member_are_bounded() -> None:
     swim._answers.on_ask(ask, honest, cluster.now)
     (told, *_) = [one for one in swim.drain() if isinstance(one, SendDatagram)]
     assert cluster.hosts[3].swim._node.seal.open(told.datagram).body[0] == wire.SYNC_LIST  # type: ignore[union-attr]
+
+
+def test_a_welcome_that_was_not_asked_for_makes_a_host_ask_nobody() -> None:
+    cluster = settled()
+    liar, target = cluster.hosts[LIAR], cluster.hosts[OBSERVER]
+    assert liar.seal is not None
+    before = count(cluster, "sync_sessions")
+    for _ in range(20):
+        body = wire.WELCOME_HEAD.pack(wire.WELCOME, 0, wire.FLAG_AGAIN)
+        cluster.inject(LIAR, target.address, liar.seal.seal(body, target.node))
+        cluster.run(cluster.now + 0.5)
+    assert count(cluster, "sync_sessions") == before
+    assert count(cluster, "welcomes_refused") == 20
+    assert count(cluster, "catching_up") == 0

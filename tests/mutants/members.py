@@ -73,7 +73,7 @@ MUTANTS = (
         "asks-who-was-cut-off-again-and-again",
         "A peer whose session had to be cut is asked next time, too.",
         "membership/synchroniser.py",
-        "        if (session.is_answered or busy) and now < session.until_s:\n",
+        "        if (session.is_answered or busy) and not is_cut:\n",
         "        if session.is_answered or busy:\n",
         (_STARVATION,),
     ),
@@ -116,6 +116,14 @@ MUTANTS = (
         "            if chosen:\n                self._equal_s = now\n",
         "            self._equal_s = now\n",
         (_STARVATION,),
+    ),
+    Mutant(
+        "is-welcomed-as-often-as-one-likes",
+        "Each welcome counts, whether or not this host has asked to be let in.",
+        "membership/joiner.py",
+        "        if not self._is_welcome_due:\n",
+        "        if False:\n",
+        (_ATTACKS,),
     ),
     Mutant(
         "believes-a-boot-by-the-header",

@@ -14,6 +14,7 @@ from membership.bounds import ceiling
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, sign_record
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, DatagramSeal, KeyRing
+from membership.sync_rows import ROW, pack_rows
 from membership.sync_server import ASK_BYTES
 from tests.attacks.stage import RETIRED, RETIRED_BOOT, Stage
 
@@ -21,6 +22,7 @@ PING = wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0)
 _PLACES = {"version": 0, "tag": 1, "flags": 5, "sender": 6, "boot": 22, "counter": 30, "body": 40, "mac": -1}
 _BOOTS = {"u64": 2**64 - 1, "maximum": BOOT_MAX, "ceiling": ceiling(BOOT_MAX)}
 NOWHERE = "192.0.2.9"
+_LONG_S = 6.0  # a host that has heard no equal digest for so long asks whom it hears next
 
 
 def noise(stage: Stage, size: int) -> list[bytes]:
@@ -217,4 +219,24 @@ def clones(stage: Stage, times: int, hosts: str = "10.0.0.7 10.0.0.8") -> list[b
         record = replace(stage.liar, boot=stage.liar.boot + 1 + number, version=1, host=host)
         body = bytes((wire.GOSSIP,)) + wire.item(wire.RECORD, _packed(stage, record, stage.liar_secret))
         made.append(stage.sealed_as(stage.liar.node, record.boot - 1, body, counter=1000))
+    return made
+
+
+# ---- exchanges that never end ---------------------------------------------------------------------------
+
+
+def welcome(stage: Stage, times: int) -> list[bytes]:
+    """Admission that the host has not asked for."""
+    return [stage.to_target(wire.WELCOME_HEAD.pack(wire.WELCOME, 0, wire.FLAG_AGAIN))] * times
+
+
+def synchronising(stage: Stage, what: str, times: int, pause_s: float = 0.0) -> list[bytes | float]:
+    """A ping with another digest, so that the host asks the liar, and then answers, with pauses in seconds."""
+    made: list[bytes | float] = [_LONG_S, stage.to_target(wire.PROBE_HEAD.pack(wire.PING, 1, 1, 1, 0))]
+    own = bytes((wire.ITEMS,)) + wire.item(wire.RECORD, encode_signed(stage.liar))
+    for number in range(times):
+        ids = [bytes((first,)) + number.to_bytes(7) for first in range(60)]
+        (part,) = pack_rows({one[0]: [ROW.pack(one, 1)] for one in ids}, BODY_BYTES_MAX - wire.SEQUENCE_HEAD.size)
+        rows = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, 1) + part
+        made += [pause_s, stage.to_target(own if what == "items" and number else rows)]
     return made

@@ -157,9 +157,13 @@ class GossipSurface:
             PUBLISHER, self._seals["liar"].seal, ONE.id, self._deployed, WALL_S,
         )  # fmt: skip
 
-    def deliver(self, made: list[bytes]) -> None:
-        """See Surface. All come from the liar's address."""
+    def deliver(self, made: list[bytes | float]) -> None:
+        """See Surface. All come from the liar's address. A number is a pause, in which no timer runs: the host's own
+        probes would find that nobody else is there."""
         for datagram in made:
+            if isinstance(datagram, float):
+                self._now += datagram
+                continue
             self._hear(datagram, self._records["liar"])
             self._weigh(datagram)
         records = {one.record.node: one.record for one in self._swim.members()}

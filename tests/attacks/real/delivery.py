@@ -33,10 +33,10 @@ Later: TypeAlias = Callable[[], Counter[str]]
 """What was seen, once it is there: many may be waited for together."""
 
 
-def gossip(made: list[bytes], cluster: AttackedCluster, daemon: Daemon, attack: Attack) -> Counter[str]:
-    """Datagrams, a few at a time, so that none is lost in a full socket."""
+def gossip(made: list[bytes | float], cluster: AttackedCluster, daemon: Daemon, attack: Attack) -> Counter[str]:
+    """Datagrams, a few at a time, so that none is lost in a full socket. Pauses are left out."""
     elsewhere = attack.actor in ("stranger", "keyholder")
-    for number, datagram in enumerate(made):
+    for number, datagram in enumerate(one for one in made if isinstance(one, bytes)):
         cluster.insider.send(datagram, ("127.0.0.1", daemon.port), from_elsewhere=elsewhere)
         if number % 32 == 31:
             cluster.insider.live(0.05)
