@@ -135,6 +135,10 @@ class StatusClient:
         row: dict[str, Any] = self._get("/v1/report", query)["report"]
         return row
 
+    def sketches(self, name: str, version: int | None = None) -> dict[str, Any]:
+        """Which chunks hosts have, as far as the daemon knows; of several versions the newest."""
+        return self._get("/v1/sketch", {"name": name, **({} if version is None else {"version": str(version)})})
+
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 

@@ -21,6 +21,7 @@ from gossipd.api.schema import (
     PrunedRow,
     ReportRow,
     Row,
+    SketchRow,
     StatusSnapshot,
     WantRow,
 )
@@ -114,6 +115,10 @@ class StatusPort(Protocol):
 
     def report(self, name: str, version: int | None) -> ReportRow | None:
         """What that deployment did, of several versions the highest; None for unknown."""
+
+    def sketches(self, name: str, version: int) -> Iterator[SketchRow]:
+        """Which chunks of that deployment its targets have, by name, as far as that is known here. Each row is made
+        when it is asked for, as in ``deployments``."""
 
     def wants(self) -> Sequence[WantRow]:
         """What this host wants of models that it need not take whole, by name."""

@@ -20,6 +20,7 @@ from gossipd.api.long_poll import LongPoll
 from gossipd.api.ports import StatusPort
 from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
+from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -73,6 +74,25 @@ class QuestionPages:
         if row is None:
             raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
         return json_answer({"report": row})
+
+    async def sketch(self, request: Request) -> Response:
+        given = question_fields(request, "name", optional=("version", "host"))
+        number = whole_number(given["version"]) if "version" in given else None
+        row, host = next(self._view.deployments(given["name"], number), None), given.get("host")
+        if row is None:
+            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
+        if host is not None and host not in {one.name for one in row.hosts}:
+            raise NotFoundError(f"{host!r} is no target of {_label(row.name, row.version)}")
+        hosts = []
+        for one in self._view.sketches(row.name, row.version):
+            if host in (None, one.name):
+                hosts.append(one)
+            await trio.lowlevel.checkpoint()
+        answer = SketchesRow(
+            told_by=self._view.host_name(), name=row.name, version=row.version, version_label=row.version_label,
+            chunks_total=row.chunks_total, hosts_total=row.hosts_total, hosts=hosts,
+        )  # fmt: skip
+        return json_answer(answer)
 
     async def wants(self, request: Request) -> Response:
         return json_answer({"wants": self._view.wants()})

@@ -13,6 +13,7 @@ GET      /v1/models?name=                  {"models": [...]}: what is on this ho
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/report?name=&version=         {"report": ...}: what a deployment did, of a name the newest
+GET      /v1/sketch?name=&version=&host=   SketchesRow: which chunks hosts have; of a name the newest
 GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
@@ -107,6 +108,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/models", pages.models),
         Route("/v1/manifest", pages.manifest),
         Route("/v1/report", pages.report),
+        Route("/v1/sketch", pages.sketch),
         Route("/v1/wants", pages.wants),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),

@@ -369,6 +369,33 @@ class ReportRow(Row, frozen=True, kw_only=True):
     timeline: TimelineRow | None
 
 
+class SketchRow(Row, frozen=True, kw_only=True):
+    """Which chunks of one deployment a host has. ``shares``: in base64 a byte for each of up to 64 bins of adjacent
+    chunks, the share of the wanted ones that is there in 254ths, 255 where none is wanted. ``chunks_held``: of the
+    wanted ones; with those that a host has announced while they arrive there. ``known_by``: itself, for the daemon that
+    answers; announcements, which a host's neighbours get; or progress, of a host that has all chunks or none.
+    ``age_s``: since that was said."""
+
+    name: str
+    rack: str
+    known_by: str
+    age_s: float
+    chunks_held: int
+    shares: str
+
+
+class SketchesRow(Row, frozen=True, kw_only=True):
+    """The answer to ``GET /v1/sketch``. ``hosts``: of the ``hosts_total`` targets those of which it is known."""
+
+    told_by: str
+    name: str
+    version: int
+    version_label: str
+    chunks_total: int
+    hosts_total: int
+    hosts: list[SketchRow]
+
+
 class HealthRow(Row, frozen=True, kw_only=True):
     """``ready``: the host has joined, and disk and clock are fine; else ``reasons``."""
 

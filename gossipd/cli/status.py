@@ -28,6 +28,7 @@ from gossipd.cli.options import (
     time_words,
     traffic_words,
 )
+from gossipd.core.errors import UsageError
 from gossipd.core.units import part_words, percent_words, show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
@@ -39,16 +40,19 @@ HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them 
         "gossipd status --config /srv/gossipd/gossipd.toml",
         "gossipd status qwen@3 --watch",
         "gossipd status qwen@3 --all",
+        "gossipd status qwen@3 --sketch",
         "gossipd status --json | jq '.deployments[0].state'",
     )
 )
 @click.argument("model", required=False, metavar="[NAME[@VERSION]]", type=KnownModel(version_needed=False))
 @click.option("--watch", is_flag=True, help="Live view: a bar for each host and the totals; Ctrl-C leaves it.")
+@click.option("--sketch", is_flag=True, help="Which chunks of the model each host has, where this daemon knows it.")
 @click.option("--all", "is_whole", is_flag=True, help="A row for every host, however many there are.")
 @daemon_options
 def status(
-    *, model: tuple[str, int | None] | None, watch: bool, is_whole: bool, client: StatusClient, as_json: bool
-) -> int:
+    *, model: tuple[str, int | None] | None, watch: bool, sketch: bool, is_whole: bool, client: StatusClient,
+    as_json: bool,
+) -> int:  # fmt: skip
     """How far every deployment is.
 
     Of more than 24 hosts it shows those with a problem (failed, refused, stalled, dead), the ten slowest, and counts
@@ -56,6 +60,8 @@ def status(
     Its knowledge of other hosts may be some seconds old: AGE says how old.
     """
     name, version = model if model is not None else (None, None)
+    if sketch:
+        return _show_sketch(client, name, version, as_json=as_json)
     if watch:
         from gossipd.cli.live_status import watch_status
 
@@ -65,6 +71,19 @@ def status(
         echo_json(page)
     else:
         click.echo("\n".join(page_lines(page, colour=_colour(), is_whole=is_whole)), color=True)
+    return 0
+
+
+def _show_sketch(client: StatusClient, name: str | None, version: int | None, *, as_json: bool) -> int:
+    if name is None:
+        raise UsageError("--sketch shows one model: gossipd status NAME[@VERSION] --sketch")
+    from gossipd.cli.sketches import sketch_lines
+
+    answer = client.sketches(name, version)
+    if as_json:
+        echo_json(answer)
+    else:
+        click.echo("\n".join(sketch_lines(answer)))
     return 0
 
 

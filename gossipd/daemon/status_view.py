@@ -20,6 +20,7 @@ from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_
 from gossipd.api.local_server import LocalServers
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.report_row import timeline_row, traffic_rows
+from gossipd.api.sketch_row import sketch_row
 from gossipd.config.prints import named_prints
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import DeploymentId, short
@@ -97,7 +98,7 @@ class DaemonStatus:
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
-        waits = self._waits_for_space()
+        waits = _waits_for_space(self.lifecycle)
         return schema.StatusSnapshot(
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -132,11 +133,6 @@ class DaemonStatus:
             watermark=self.watermarks.row(),
             warm=_warm_rows(statistics),
         )  # fmt: skip
-
-    def _waits_for_space(self) -> str:
-        """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
-        waiting = [one for one in self.lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
-        return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
 
     def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[schema.DeploymentRow]:
         swarms = self.planner.statistics().swarms
@@ -249,6 +245,9 @@ class DaemonStatus:
             timeline=None if history is None or not history.used else timeline_row(history, known, now_s),
         )  # fmt: skip
 
+    def sketches(self, name: str, version: int) -> Iterator[schema.SketchRow]:
+        return _sketches(self, self._hosts(), name, version)
+
     def peers(self) -> dict[str, schema.PeerRow]:
         sent, got = self.data_plane.server.statistics().peers, self.data_plane.client.statistics().peers
         nothing = PeerTraffic()
@@ -303,6 +302,29 @@ class DaemonStatus:
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)
         return schema.HealthRow(ready=not reasons, reasons=reasons)
+
+
+def _waits_for_space(lifecycle: DeploymentTable) -> str:
+    """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
+    waiting = [one for one in lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
+    return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
+
+
+def _sketches(
+    status: DaemonStatus, hosts: list[TargetFacts], name: str, version: int
+) -> Iterator[schema.SketchRow]:  # fmt: skip
+    """Of the first deployment with that name and version, as ``deployments`` has it."""
+    found = [(one.id, one.manifest) for one in status.lifecycle if one.manifest is not None]
+    chosen = [(which, one) for which, one in found if (one.name, one.version) == (name, version)]
+    for deployment, manifest in sorted(chosen, key=itemgetter(0))[:1]:
+        key = progress_key(deployment)
+        for host in hosts:
+            if not manifest.is_target(host.name, host.rack):
+                continue
+            told, known = status.progress.host(host.node, key), status.planner.holdings(deployment, host.node)
+            row = sketch_row(host, told, known, chunk_count=manifest.chunk_count, now=trio.current_time())
+            if row is not None:
+                yield row
 
 
 def _slow_step_rows(slow: SlowSteps) -> list[schema.SlowStepsRow]:

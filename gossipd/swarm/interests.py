@@ -40,6 +40,10 @@ class Interests:
         else:
             self._told[node] = chunks.bits
 
+    def of(self, node: NodeId) -> ChunkSet:
+        """The chunks that a peer wants; all where its want cannot be told."""
+        return ChunkSet(self.size, self._told.get(node) or self._full)
+
     @property
     def is_uniform(self) -> bool:
         """Whether everybody who is known wants everything."""

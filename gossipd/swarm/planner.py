@@ -48,8 +48,10 @@ from random import Random
 from typing import TypeAlias
 
 from gossipd.core import events
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import COPIED, LOCAL, DeploymentId, Origin
 from gossipd.core.model import PeerView
+from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.hedging import hedge
@@ -350,6 +352,18 @@ class Planner:
     def listens_to(self, node: NodeId) -> bool:
         """Whether some deployment has a subscription at that node, and so a connection to it."""
         return any(node in swarm.subscriptions for swarm in self._swarms.values())
+
+    def holdings(self, deployment: DeploymentId, node: NodeId) -> KnownHoldings | None:
+        """What this host has of a deployment, or what a neighbour has announced to it; None where neither is known."""
+        if (swarm := self._swarms.get(deployment)) is None:
+            return None
+        if node == self._own.node:
+            return KnownHoldings(swarm.replica.held.snapshot(), swarm.replica.wanted.snapshot(), None)
+        heard_s = swarm.subscriptions.heard_s.get(node)
+        if heard_s is None or not swarm.availability.count_of(node):
+            return None
+        held = ChunkSet(swarm.availability.size, swarm.availability.bits_of(node))
+        return KnownHoldings(held, swarm.interests.of(node), heard_s)
 
     def statistics(self) -> PlannerStatistics:
         """A frozen snapshot for status and metrics."""

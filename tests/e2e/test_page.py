@@ -276,6 +276,31 @@ def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser:
         assert page.evaluate(at % 50) == [8, 48, 107], "all: the darkest"
 
 
+def test_by_chunk_each_column_is_a_bin_of_the_model(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(2, 1)
+    for host in status["deployments"][0]["hosts"]:
+        host |= {"state": "downloading", "chunks_verified": 2000, "age_s": 1.0, "reason": ""}
+    shares = b64encode(bytes([254] * 32 + [0] * 32)).decode()
+    row = {"name": "gpu-0000", "rack": "rack-01", "known_by": "itself", "age_s": 0.0, "chunks_held": 4000}
+    sketch = {"name": "org/llama", "version": 3, "hosts": [row | {"shares": shares}]}
+    answers = {"/v1/status": status, "/v1/sketch?name=org/llama&version=3": sketch}
+    with (
+        unix_daemon(tmp_path / "s", answers),
+        page_server(tmp_path / "s") as server,
+        watched(browser, server) as page,
+    ):
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        page.get_by_role("button", name="By chunk").click()
+        page.get_by_text(re.compile("8000 chunks.* in 64 columns; .* has: 1 of 2")).wait_for()
+        at = """(x) => [...document.querySelector('.grid canvas').getContext('2d')
+            .getImageData(x, 30, 1, 1).data].slice(0, 3)"""
+        assert page.evaluate(at, 400) == [8, 48, 107], "the first half is there"
+        assert page.evaluate(at, 900) == [0xE9, 0xED, 0xF2], "the second is not"
+        page.get_by_role("button", name="Over time").click()
+        page.get_by_text(re.compile("s a column")).wait_for()
+        assert fits(page)
+
+
 def test_a_row_that_is_old_is_hatched_and_said(tmp_path: Path, browser: Browser) -> None:
     status = status_of(2, 1)
     for host, age in zip(status["deployments"][0]["hosts"], (3.0, 95.0), strict=True):

@@ -1,4 +1,4 @@
-// The grid of hosts over time, and the chart of rates. Only the rows in sight are drawn.
+// The grid of hosts over time or over the chunks of a model, and the chart of rates. Only the rows in sight are drawn.
 
 import { COLUMNS, NOTHING } from "./samples.js";
 import { percent, shape, wanted } from "./dom.js";
@@ -66,7 +66,7 @@ export class Grid {
     this.canvas = document.createElement("canvas");
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
-    this.canvas.setAttribute("aria-label", "Hosts by rack over time. Arrow keys choose a row, Enter opens it. The table below says the same.");
+    this.canvas.setAttribute("aria-label", "Hosts by rack. Arrow keys choose a row, Enter opens it. The table below says the same.");
     this.spacer = document.createElement("div");
     box.append(this.canvas, this.spacer);
     box.addEventListener("scroll", () => this.draw());

@@ -3,7 +3,7 @@
 import { bytes, el, figure, figures, fill, head, isOld, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
-import { samplesOf } from "./samples.js";
+import { samplesOf, sketchesOf } from "./samples.js";
 
 const SLOWEST = 10;
 const RACKS_OPEN_UP_TO = 100;
@@ -116,6 +116,14 @@ export class DeploymentPage {
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
     this.about = el("p", { class: "note" });
+    this.isByChunk = false;
+    this.sketches = null;
+    this.modes = [["Over time", false], ["By chunk", true]].map(([name, isByChunk]) => {
+      const made = el("button", { type: "button", "aria-pressed": String(isByChunk === this.isByChunk) }, name);
+      made.addEventListener("click", () => this.draw(isByChunk));
+      return made;
+    });
+    this.chooser = el("p", { class: "player", role: "group", "aria-label": "What the columns are" }, this.modes);
     this.chart = el("canvas", { class: "chart", role: "img" });
     this.legend = el("ul", { class: "legend" });
     this.slowest = el("div");
@@ -126,12 +134,25 @@ export class DeploymentPage {
     this.all.addEventListener("toggle", () => this.showAll());
     frame(root, el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
       part("Not complete: the slowest", this.slowest),
-      part("Hosts over time", this.about, this.box, this.said, this.all),
+      part("Hosts", this.chooser, this.about, this.box, this.said, this.all),
       part("Rates by source", this.chart, this.legend), part("Traffic so far", this.egress));
     this.grid = new Grid(this.box, this.said, (row) => this.open(row));
   }
 
-  show({ status, words }) {
+  wants(status) {
+    const isKnown = status.deployments.some((one) => one.name === this.name && one.version === this.version);
+    return this.isByChunk && isKnown ? [`/v1/sketch?name=${this.name}&version=${this.version}`] : [];
+  }
+
+  draw(isByChunk) {
+    this.isByChunk = isByChunk;
+    this.modes.forEach((one, at) => one.setAttribute("aria-pressed", String(isByChunk === Boolean(at))));
+    if (this.row) this.showGrid(this.row);
+  }
+
+  show({ status, words, more }) {
+    this.chooser.hidden = Boolean(this.isReplay);
+    if (more && more.hosts && more.name === this.name && more.version === this.version) this.sketches = more.hosts;
     const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
     if (row === undefined) {
       this.state.textContent = `${status.node.name} does not know this deployment.`;
@@ -173,10 +194,13 @@ export class DeploymentPage {
   }
 
   showGrid(row) {
-    const samples = samplesOf(row);
+    const samples = this.isByChunk ? sketchesOf(this.sketches || []) : samplesOf(row);
     if (samples === undefined) return;
     const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
-    const text = `The darker, the more of the model a host has. Left to right: ${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column. Hatched: not heard for 30 s. ${how}`;
+    const left = this.isByChunk
+      ? `${row.chunks_total} chunks, from the first to the last, in ${samples.used} columns; a bar where this daemon knows only how many a host has: ${row.hosts.length - samples.hosts.size} of ${row.hosts.length}`
+      : `${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column`;
+    const text = `The darker, the more of ${this.isByChunk ? "these chunks" : "the model"} a host has. Left to right: ${left}. Hatched: not heard for 30 s. ${how}`;
     if (this.about.textContent !== text) this.about.textContent = text;
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
   }

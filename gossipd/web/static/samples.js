@@ -81,6 +81,20 @@ export function sample(deployments, now) {
 
 export const samplesOf = (row) => all.get(row.id);
 
+// What is known of the chunks that hosts have: each host's bins of the model in place of columns of time.
+export function sketchesOf(rows) {
+  const hosts = new Map();
+  let used = 0;
+  for (const row of rows) {
+    const bins = Uint8Array.from(atob(row.shares).slice(0, COLUMNS), (one) => one.charCodeAt(0));
+    used = Math.max(used, bins.length);
+    const cells = new Uint8Array(COLUMNS).fill(NOTHING);
+    cells.set(bins);
+    hosts.set(row.name, cells);
+  }
+  return { hosts, used };
+}
+
 // The course that a report holds, as it was up to a column: what else this browser draws is drawn of it, too.
 export function replayed(timeline, upTo) {
   const made = new Samples(0);

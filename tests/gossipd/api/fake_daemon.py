@@ -26,6 +26,7 @@ from gossipd.api.schema import (
     PrunedRow,
     ReportRow,
     SecurityRow,
+    SketchRow,
     StatusSnapshot,
     StoreRow,
     TimelineRow,
@@ -150,6 +151,14 @@ class FakeDaemon:
     def report(self, name: str, version: int | None) -> ReportRow | None:
         row = next(self.deployments(name, version), None)
         return None if row is None else report_of(row)
+
+    def sketches(self, name: str, version: int) -> Iterator[SketchRow]:
+        """The first host has all, the third its first half, and of the last two nothing is known."""
+        for number, shares in ((1, bytes([254] * 64)), (3, bytes([254] * 31 + [100] + [0] * 31 + [255]))):
+            yield SketchRow(
+                name=f"node-{number}", rack=f"r{number % 2}", known_by="announcements", age_s=1.5,
+                chunks_held=1024 // number, shares=b64encode(shares).decode(),
+            )  # fmt: skip
 
     def host_name(self) -> str:
         return "node-1"

@@ -111,6 +111,21 @@ async def test_the_page_can_be_narrowed_by_name_and_version(tmp_path: Path) -> N
         assert (await ask(path, get("/v1/models?name=x")))[1]["models"] == []
 
 
+async def test_a_sketch_is_of_all_known_hosts_or_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with serving(path, FakeDaemon()):
+        code, answer = await ask(path, get("/v1/sketch?name=org/toy"))
+        assert (code, answer["version"], answer["chunks_total"], answer["hosts_total"]) == (200, 3, 1024, 4)
+        assert [row["name"] for row in answer["hosts"]] == ["node-1", "node-3"]
+        _, answer = await ask(path, get("/v1/sketch?name=org/toy&version=3&host=node-3"))
+        assert [row["name"] for row in answer["hosts"]] == ["node-3"]
+        _, answer = await ask(path, get("/v1/sketch?name=org/toy&host=node-4"))
+        assert answer["hosts"] == []  # a target of which nothing is known
+        assert (await ask(path, get("/v1/sketch?name=org/toy&host=node-9")))[0] == 404
+        assert (await ask(path, get("/v1/sketch?name=org/toy&version=4")))[0] == 404
+        assert (await ask(path, get("/v1/sketch")))[0] == 400
+
+
 async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Path) -> None:
     path, daemon = tmp_path / "s", FakeDaemon()
 

@@ -97,6 +97,25 @@ def test_status_shows_what_an_operator_must_act_upon(shell: Shell) -> None:
     assert "stalled here: disk" in out
 
 
+def test_a_sketch_draws_which_chunks_each_known_host_has(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert shell("status", "org/toy", "--sketch").out.splitlines()[1:] == [
+        "  HOST    RACK  CHUNKS  AGE  WHICH",
+        "  node-1  r1    1024    1 s  " + 64 * "█",
+        "  node-3  r1    341     1 s  " + 31 * "█" + "▒" + 31 * "·",
+        "  2 more hosts have some; node-1 has not heard which: ask there",
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert (
+        "  node-3  r1    341     1 s  " + 15 * "█" + "▓" + 15 * "·" + "·"
+        in shell("status", "org/toy@3", "--sketch").out
+    )
+    answer = shell("status", "org/toy", "--sketch", "--json").object
+    assert [one["name"] for one in answer["hosts"]] == ["node-1", "node-3"]
+    assert shell("status", "--sketch").code == 2
+    assert shell("status", "org/other", "--sketch").code == 3
+
+
 def test_status_with_nothing_deployed_says_what_to_do(shell: Shell) -> None:
     shell.daemon.rows = []
     assert "drop a manifest into the inbox" in shell("status").out

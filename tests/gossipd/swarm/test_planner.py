@@ -33,6 +33,7 @@ from gossipd.core.events import (
     PeerLost,
     PeerReachable,
     PeerSeen,
+    PeerWantHeard,
     ProbeSource,
     ReportStall,
     SendDelta,
@@ -47,6 +48,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.model import Shape
+from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.maintenance import refresh_roles
 from gossipd.swarm.settings import PlannerSettings
@@ -1106,3 +1108,18 @@ def test_a_member_that_comes_moves_the_roles_of_many_deployments_in_several_tick
     assert ids[-1] in refreshed
     driven.wait(0.3, step=0.051)
     assert set(refreshed) == set(ids)
+
+
+def test_of_holdings_it_knows_its_own_and_what_neighbours_announced() -> None:
+    driven = Driven()
+    driven.meet(view(1), view(2))
+    driven.tell(opened(8, held=(0, 3)), HoldingsHeard(A, DEPLOYMENT, ChunkSet.of(8, [1]), 4))
+    driven.tell(DeltaHeard(A, DEPLOYMENT, added=(5,), dropped=(), reading=(), free_slots=4), after=1.0)
+    driven.tell(PeerWantHeard(A, DEPLOYMENT, ChunkSet.of(8, [1, 5])))
+    own, announced = driven.planner.holdings(DEPLOYMENT, OWN), driven.planner.holdings(DEPLOYMENT, A)
+    assert own == KnownHoldings(ChunkSet.of(8, [0, 3]), ChunkSet.full(8), None)
+    assert announced == KnownHoldings(ChunkSet.of(8, [1, 5]), ChunkSet.of(8, [1, 5]), driven.now)
+    assert driven.planner.holdings(DEPLOYMENT, B) is None
+    assert driven.planner.holdings(OTHER, OWN) is None
+    driven.tell(PeerLost(A))
+    assert driven.planner.holdings(DEPLOYMENT, A) is None

@@ -1,0 +1,48 @@
+"""A sketch of holdings: which shares of a model a host has, in up to 64 bins of adjacent chunks.
+
+What lives here: the sketch as a value, and what it is made of. What does not: whose holdings are known
+(``swarm.planner``), and display.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gossipd.core.chunkset import ChunkSet
+
+BINS = 64
+SHARE_MAX = 254
+NOTHING_WANTED = 255
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHoldings:
+    """The chunks that a host has and wants. ``heard_s``: when it said so last; None for this host."""
+
+    held: ChunkSet
+    wanted: ChunkSet
+    heard_s: float | None
+
+
+def sketch(held: ChunkSet, wanted: ChunkSet) -> bytes:
+    """One byte for each bin: of the chunks that are wanted there the share that is held, in 254ths. 254 only when all
+    are, 0 only when none is; 255 where none is wanted. A model of fewer chunks than 64 has a bin for each.
+    """
+    size = held.size
+    have, want = (one.to_bytes((size + 7) // 8, "little") for one in (held.bits & wanted.bits, wanted.bits))
+    bins = min(BINS, size)
+    borders = [number * size // bins for number in range(bins + 1)]
+    return bytes(_share(_count(have, first, end), _count(want, first, end)) for first, end in pairwise(borders))
+
+
+def _share(held: int, wanted: int) -> int:
+    if not wanted:
+        return NOTHING_WANTED
+    return max(1, SHARE_MAX * held // wanted) if held else 0
+
+
+def _count(raw: bytes, first: int, end: int) -> int:
+    """Set bits in ``range(first, end)``: a slice is counted, as shifting the whole would copy it for each bin."""
+    piece = int.from_bytes(raw[first >> 3 : (end + 7) >> 3], "little")
+    return (piece >> (first & 7) & ((1 << (end - first)) - 1)).bit_count()
