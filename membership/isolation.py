@@ -18,7 +18,7 @@ class Isolation:
     """Outcomes of our probes of members outside our rack, and how many in a row nobody answered."""
 
     def __init__(self, share: float, window: int, subjects_min: int) -> None:
-        self._share = share
+        self._failed_share_max = share
         self._window = window
         self._subjects_min = subjects_min
         self._outside: deque[tuple[float, Handle, bool]] = deque(maxlen=_LOOK_BACK)
@@ -47,7 +47,7 @@ class Isolation:
 
     def hears_only_own_rack(self) -> bool:
         """Most of the latest probes outside our rack failed."""
-        return self._mostly_failed(list(self._outside)[-self._window :], self._share)
+        return self._mostly_failed(list(self._outside)[-self._window :], self._failed_share_max)
 
     def failed_mostly_since(self, since: float) -> bool:
         """More than half of the probes outside our rack since then failed."""

@@ -76,7 +76,7 @@ class ZapAuthenticator:
     ) -> None:  # fmt: skip
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        self._settings = settings
+        self._control_settings = settings
         self._keys = keys
         self._on_refused = on_refused
         self._wakeup = SocketWakeup()
@@ -124,8 +124,8 @@ class ZapAuthenticator:
             return
         key = frames[8]
         if not self._accept(head, key):
-            if len(self._held) < self._settings.zap_held_max and not self.refusals_of(key):
-                self._held.append(_Held(head, key, address, trio.current_time() + self._settings.zap_hold_s))
+            if len(self._held) < self._control_settings.zap_held_max and not self.refusals_of(key):
+                self._held.append(_Held(head, key, address, trio.current_time() + self._control_settings.zap_hold_s))
             else:
                 self._refuse(head, key, address, "unknown_key")
 
@@ -158,11 +158,11 @@ class ZapAuthenticator:
     def _refuse(self, head: list[bytes], key: bytes, address: str, reason: str) -> None:
         now = trio.current_time()
         count, last = self._refusals.pop(key, (0, now))
-        count = count + 1 if now - last < self._settings.refusal_memory_s else 1
+        count = count + 1 if now - last < self._control_settings.refusal_memory_s else 1
         self._refusals[key] = (count, now)
-        while len(self._refusals) > self._settings.refused_keys_max:
+        while len(self._refusals) > self._control_settings.refused_keys_max:
             self._refusals.popitem(last=False)
-        temporary = bool(key) and count <= self._settings.temporary_refusals
+        temporary = bool(key) and count <= self._control_settings.temporary_refusals
         self.counters["refused_now" if temporary else "refused"] += 1
         self._answer(head, b"300" if temporary else b"400", b"")
         self._on_refused(reason, address, key)

@@ -40,7 +40,7 @@ class ControlPlane:
     def __init__(
         self, *, secret: SecretKey, host: ControlPort, settings: ControlSettings, rng: Random, turn_loop: TurnLoop
     ) -> None:
-        self._host, self._settings, self._turn_loop = host, settings, turn_loop
+        self._host, self._control_settings, self._turn_loop = host, settings, turn_loop
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 64)  # eight are used; libzmq reserves memory for all
         self._requests = RequestTable(limit=settings.requests_max)
@@ -138,7 +138,7 @@ class ControlPlane:
 
     def _refused(self, reason: str, address: str, key: bytes = b"") -> None:
         self._counters[f"refused_{reason}"] += 1
-        now, rate = trio.current_time(), self._settings.audit_per_s
+        now, rate = trio.current_time(), self._control_settings.audit_per_s
         self._audit_allowance = min(rate, self._audit_allowance + (now - self._audit_s) * rate)
         self._audit_s = now
         if self._audit_allowance >= 1:

@@ -23,7 +23,7 @@ class PullTurns:
         self._holders = holders
         self._delay_s = 0.0
         self._begun = 0
-        self._share: tuple[bytes, NodeId] | None = None
+        self._counted_as: tuple[bytes, NodeId] | None = None
         """The signer and the peer among whose pulls the one under way counts."""
         self._refused_count = 0
 
@@ -45,7 +45,7 @@ class PullTurns:
             self.wait(now)
             return None
         signer = context.pulls.begin([one.signer for one in words], peer)
-        self._share = None if signer is None else (signer, peer)
+        self._counted_as = None if signer is None else (signer, peer)
         if signer is None:
             context.retries[self._deployment] = now + context.settings.pull_turn_s
             return None
@@ -59,9 +59,9 @@ class PullTurns:
 
     def end(self) -> None:
         """What was asked for has come, or will not: free the signer's share."""
-        if self._share is not None:
-            self._context.pulls.end(*self._share)
-            self._share = None
+        if self._counted_as is not None:
+            self._context.pulls.end(*self._counted_as)
+            self._counted_as = None
 
     def is_last_refusal(self, is_as_announced: bool) -> bool:
         """A manifest was refused: whether the deployment fails by it. Only those with the announced content count."""

@@ -59,12 +59,12 @@ class WorkerPool:
         self._unannounced = 0  # of them, those for which no thread was woken
         self._idle: list[threading.Lock] = []
         self._is_closed = False
-        self._threads: set[threading.Thread] = set()
+        self._workers: set[threading.Thread] = set()
         self._start_thread()
 
     def __len__(self) -> int:
         """Threads that there are now."""
-        return len(self._threads)
+        return len(self._workers)
 
     def submit(self, work: Callable[..., None], *what: object) -> None:
         """Have ``work(*what)`` done; after ``close`` nothing happens. Never blocks."""
@@ -93,7 +93,7 @@ class WorkerPool:
         """Drop the work that has not begun, and wait until the rest is done and every thread has ended."""
         with self._lock:
             self._is_closed = True
-            threads = list(self._threads)
+            threads = list(self._workers)
             while self._idle:
                 self._idle.pop().release()
         for thread in threads:
@@ -113,11 +113,11 @@ class WorkerPool:
         while True:
             with self._lock:
                 if self._is_closed:
-                    self._threads.discard(threading.current_thread())
+                    self._workers.discard(threading.current_thread())
                     return None
                 if self._jobs:
                     job = self._jobs.popleft()
-                    is_wanted = not self._idle and len(self._threads) < self._threads_max
+                    is_wanted = not self._idle and len(self._workers) < self._threads_max
                     break
                 idle_s = self._idle_s if self._idle else -1  # one stays, the last that is woken
                 self._idle.append(woken)
@@ -134,18 +134,18 @@ class WorkerPool:
                 woken.acquire()  # released since the time was over
                 return False
             self._idle.remove(woken)
-            self._threads.discard(threading.current_thread())
+            self._workers.discard(threading.current_thread())
             return True
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         with self._lock:
-            if self._is_closed or len(self._threads) >= self._threads_max:
+            if self._is_closed or len(self._workers) >= self._threads_max:
                 return
-            self._threads.add(thread)
+            self._workers.add(thread)
         try:
             thread.start()
         except RuntimeError:  # the system's limit on threads: the pool makes do with those that there are
-            log.warning("fewer threads than wanted", pool=self._name, threads=len(self._threads) - 1)
+            log.warning("fewer threads than wanted", pool=self._name, threads=len(self._workers) - 1)
             with self._lock:
-                self._threads.discard(thread)
+                self._workers.discard(thread)

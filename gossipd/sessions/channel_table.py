@@ -43,7 +43,7 @@ class ChannelTable:
         self.commands: list[SessionCommand] = []
         self.counters: Counter[str] = Counter()
         self.directory = directory
-        self._settings = settings
+        self._session_settings = settings
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
@@ -59,10 +59,10 @@ class ChannelTable:
         """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
-            if self.directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
+            if self.directory.endpoint_of(peer) is None or len(self._channels) >= self._session_settings.links_max:
                 self.link_counters["unknown_peer"] += 1
                 return None
-            channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
+            channel = self._channels[peer] = PeerChannel(peer, self._session_settings, now)
             self.look_at(now)
         channel.used_s = now
         return channel
@@ -136,7 +136,7 @@ class ChannelTable:
         if channel is None or channel.state is not ChannelState.DIALING or channel.is_asking:
             return None
         channel.up(now)
-        self.look_at(now + self._settings.link_idle_s)
+        self.look_at(now + self._session_settings.link_idle_s)
         return channel
 
     def down(self, peer: NodeId, reason: str, now: float) -> None:
@@ -149,7 +149,8 @@ class ChannelTable:
         """One reason to keep the channel is gone: let it go in time if that was the last one."""
         channel = self._channels.get(peer)
         if channel is not None:
-            self.look_at(channel.used_s + self._settings.link_idle_s if channel.state is ChannelState.UP else now)
+            idle_s = self._session_settings.link_idle_s
+            self.look_at(channel.used_s + idle_s if channel.state is ChannelState.UP else now)
 
     def look_at(self, when_s: float) -> None:
         """Something is due then."""
@@ -179,11 +180,11 @@ class ChannelTable:
                 else:
                     self.look_at(channel.dial_until_s)
             elif not is_wanted(channel.peer):
-                if channel.used_s + self._settings.link_idle_s <= now:
+                if channel.used_s + self._session_settings.link_idle_s <= now:
                     del self._channels[channel.peer]
                     self._hang_up(channel, "idle")
                 else:
-                    self.look_at(channel.used_s + self._settings.link_idle_s)
+                    self.look_at(channel.used_s + self._session_settings.link_idle_s)
 
     def take_ended(self) -> list[tuple[NodeId, str]]:
         """The peers whose channels have ended since the last call, with the reasons."""

@@ -51,7 +51,7 @@ class PeerChannel:
         self.is_asking = False  # whether it is where its record says; dialed when it has answered
         self.is_ready = False  # the caller knows that something can be sent
         self.queue = SendQueue(settings)
-        self._settings = settings
+        self._session_settings = settings
         self._failed_at_s = 0.0
         self._up_s = 0.0
         self._pause_s = settings.redial_min_s
@@ -60,7 +60,8 @@ class PeerChannel:
         """A connection is begun, which must be up within two handshakes' time, or the peer asked for first."""
         self.is_asking = is_asking
         self.state, self.endpoint = ChannelState.DIALING, endpoint
-        self.dial_until_s = now + (self._settings.ask_s if is_asking else 2 * self._settings.handshake_s)
+        settings = self._session_settings
+        self.dial_until_s = now + (settings.ask_s if is_asking else 2 * settings.handshake_s)
 
     def up(self, now: float) -> None:
         """The handshake has succeeded."""
@@ -72,14 +73,14 @@ class PeerChannel:
         After a connection that held, the next pause is the shortest, times ``jitter``. It is not after one that failed
         as soon as it was up, or a peer that resets all connections would be dialed ten times a second.
         """
-        if self.state is ChannelState.UP and now - self._up_s >= self._settings.redial_max_s:
-            self._pause_s = self._settings.redial_min_s
+        if self.state is ChannelState.UP and now - self._up_s >= self._session_settings.redial_max_s:
+            self._pause_s = self._session_settings.redial_min_s
         self.state, self.is_ready = ChannelState.WAITING, False
         self._failed_at_s = now
         self.dial_at_s = now + self._pause_s * jitter
-        self._pause_s = min(self._pause_s * 2, self._settings.redial_max_s)
+        self._pause_s = min(self._pause_s * 2, self._session_settings.redial_max_s)
         return self.queue.clear()
 
     def hurry(self) -> None:
         """Something waits for this peer: do not sit out a long pause before dialing again, only the shortest."""
-        self.dial_at_s = min(self.dial_at_s, self._failed_at_s + self._settings.redial_min_s)
+        self.dial_at_s = min(self.dial_at_s, self._failed_at_s + self._session_settings.redial_min_s)

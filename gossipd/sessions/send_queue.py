@@ -93,7 +93,7 @@ class SendQueue:
     """The queue for one peer, and the numbers of what it was sent."""
 
     def __init__(self, settings: SessionSettings) -> None:
-        self._settings = settings
+        self._session_settings = settings
         self._messages: deque[tuple[Outgoing, int]] = deque()  # each with its bytes
         self._message_bytes = 0
         self._deltas: dict[int, _Pending] = {}
@@ -107,8 +107,8 @@ class SendQueue:
         """Queue a message; False when the queue is full and nothing was changed."""
         size = message_bytes(message)
         if (
-            len(self._messages) >= self._settings.link_queue_messages_max
-            or self._message_bytes + size > self._settings.link_queue_bytes_max
+            len(self._messages) >= self._session_settings.link_queue_messages_max
+            or self._message_bytes + size > self._session_settings.link_queue_bytes_max
         ):
             return False
         self._messages.append((Outgoing(message, number), size))

@@ -66,7 +66,7 @@ class SourceAdmission:
     def __init__(
         self, settings: SourceSettings, *, policy: SourcePolicy, rng: Random, clock: Clock, find: Resolve = resolve
     ) -> None:
-        self._settings = settings
+        self._source_settings = settings
         self._policy = policy
         self._rng = rng
         self._clock = clock
@@ -120,7 +120,7 @@ class SourceAdmission:
             addresses = self._find(source, what) if direct else ()
             with self._lock:
                 _bound(self._resolved)
-                self._resolved[place] = (now + self._settings.admission_s, addresses)
+                self._resolved[place] = (now + self._source_settings.admission_s, addresses)
         return addresses
 
     def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:
@@ -145,7 +145,7 @@ class SourceAdmission:
         """Wait until the host may be asked; ``leave`` must follow. Raises SourceCancelledError, or SourceBusyError when
         the host has answered nobody for too long.
         """
-        deadline = self._clock() + self._settings.patience_s
+        deadline = self._clock() + self._source_settings.patience_s
         with self._lock:
             while True:
                 if stop.is_set():
@@ -157,7 +157,7 @@ class SourceAdmission:
                     self._requests += 1
                     self._in_flight += 1
                     return pace.begin(now)
-                if now + wait_s > max(deadline, pace.answered_s + self._settings.patience_s):
+                if now + wait_s > max(deadline, pace.answered_s + self._source_settings.patience_s):
                     trouble = self._troubles.get(authority(source), "an earlier failure")
                     raise errors.SourceBusyError(what, f"not asked again yet, because of {trouble}")
                 self._changed.wait(min(wait_s, FOLLOWER_WAIT_S))
@@ -202,7 +202,7 @@ class SourceAdmission:
         makes sense. Raises as ``enter``.
         """
         by_key = {source.text: source for source in sources}
-        deadline = self._clock() + self._settings.patience_s
+        deadline = self._clock() + self._source_settings.patience_s
         with self._lock:
             while True:
                 if stop.is_set():
@@ -276,7 +276,7 @@ class SourceAdmission:
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:
-                self._steady[place] = int(received >= self._settings.whole_rate_bytes_min * waited_s)
+                self._steady[place] = int(received >= self._source_settings.whole_rate_bytes_min * waited_s)
 
     def take_retry(self, source: SourceUrl, error: errors.SourceError, repeats: int) -> float | None:
         """The pause before a request is repeated at this host; None when it is not. ``repeats``: this one included."""
@@ -307,7 +307,7 @@ class SourceAdmission:
             _bound(self._refused)
             refused = self._refused.setdefault((deployment, location.source.text), {})
             _bound(refused)
-            refused[location.path] = (self._clock() + self._settings.refusal_remembered_s, error)
+            refused[location.path] = (self._clock() + self._source_settings.refusal_remembered_s, error)
 
     def refusal(self, deployment: DeploymentId, location: Location) -> errors.SourceError | None:
         """The recent error of this object, or one of its source when three objects refused."""
@@ -339,7 +339,7 @@ class SourceAdmission:
         place = authority(source)
         if place not in self._paces:
             _bound(self._paces)
-            self._paces[place] = Pace(self._settings, self._rng)
+            self._paces[place] = Pace(self._source_settings, self._rng)
         return self._paces[place]
 
 

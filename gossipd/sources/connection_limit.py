@@ -31,7 +31,7 @@ class ConnectionLimit:
     """For one host. The limit never goes beyond ``LEVELS_MAX``."""
 
     def __init__(self) -> None:
-        self._share = [1.0] * (LEVELS_MAX + 2)
+        self._accepted_share = [1.0] * (LEVELS_MAX + 2)
         self._count = [0] * (LEVELS_MAX + 2)
         self.limit = START
         self.under_way = 0
@@ -87,12 +87,12 @@ class ConnectionLimit:
             return
         for _ in range(_TOLD_WEIGHT if retry_after_s else 1):
             self._learn(level, 0.0)
-        if self._share[level] < _REFUSED_BELOW:
+        if self._accepted_share[level] < _REFUSED_BELOW:
             self.limit = max(1, level - 1)
             if level == self._tried:
                 self._trial_s = min(_TRIAL_S_MAX, 2 * self._trial_s)
             for higher in range(level, LEVELS_MAX + 1):
-                self._count[higher], self._share[higher] = 0, 1.0
+                self._count[higher], self._accepted_share[higher] = 0, 1.0
             self._try_later(now, retry_after_s)
 
     def _try_later(self, now: float, retry_after_s: float) -> None:
@@ -102,4 +102,4 @@ class ConnectionLimit:
         """The mean of the first observations and one good one before them, later one that forgets."""
         self._count[level] += 1
         weight = max(_SMOOTHING, 1 / (self._count[level] + 1))
-        self._share[level] += weight * (seen - self._share[level])
+        self._accepted_share[level] += weight * (seen - self._accepted_share[level])

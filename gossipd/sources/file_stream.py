@@ -35,7 +35,7 @@ class FileStream:
     ) -> None:
         self._what = location.shown
         self._part = part
-        self._settings = settings
+        self._source_settings = settings
         self._clock = clock
         self._buffer = memoryview(bytearray(part.length if whole else min(PIECE_BYTES, part.length)))
         self.waited_s = 0.0
@@ -67,7 +67,7 @@ class FileStream:
                 filled += count
             received += filled
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
-            check_rate(self._what, received, self.waited_s, self._settings)
+            check_rate(self._what, received, self.waited_s, self._source_settings)
             yield piece
 
     def close(self) -> None:

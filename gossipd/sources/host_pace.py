@@ -44,7 +44,7 @@ class Pace:
     """For one host."""
 
     def __init__(self, settings: SourceSettings, rng: Random) -> None:
-        self._settings = settings
+        self._source_settings = settings
         self._rng = rng
         self.failures = 0
         self.answered_s = -inf
@@ -91,7 +91,7 @@ class Pace:
 
     def refused(self, turn: Turn, now: float, *, is_too_many: bool, retry_after_s: float | None) -> None:
         """The host has too much to do: 503, or 429, which is ``is_too_many``. Called before ``failed``."""
-        told_s = min(retry_after_s or 0.0, self._settings.retry_after_max_s)
+        told_s = min(retry_after_s or 0.0, self._source_settings.retry_after_max_s)
         self._refusals += 1
         if self.failures:
             return  # the pauses are enough
@@ -102,7 +102,7 @@ class Pace:
     def failed(self, turn: Turn, now: float, retry_after_s: float | None = None) -> None:
         """A request failed in a way that waiting may cure."""
         if retry_after_s is not None:
-            asked_s = min(retry_after_s, self._settings.retry_after_max_s)
+            asked_s = min(retry_after_s, self._source_settings.retry_after_max_s)
             self._told_until = max(self._told_until, now + asked_s * self._rng.uniform(1.0, 1.1))
         if turn.is_answered or self._is_alive(turn):
             return
@@ -120,11 +120,11 @@ class Pace:
         if self._scout is turn:
             self._scout = None
         if is_good:
-            self._budget = min(self._settings.retry_reserve, self._budget + self._settings.retry_share)
+            self._budget = min(self._source_settings.retry_reserve, self._budget + self._source_settings.retry_share)
 
     def pause_s(self, failures: int) -> float:
         """The pause after so many failures before."""
-        ceiling = min(self._settings.backoff_max_s, self._settings.backoff_first_s * 2.0**failures)
+        ceiling = min(self._source_settings.backoff_max_s, self._source_settings.backoff_first_s * 2.0**failures)
         return ceiling * self._rng.uniform(0.5, 1.0)
 
     def take_retry(self) -> bool:

@@ -69,7 +69,7 @@ class Clients:
     """Drops the least recently used client beyond ``stores_max``. Thread-safe."""
 
     def __init__(self, settings: SourceSettings) -> None:
-        self._settings = settings
+        self._source_settings = settings
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[str, bool], Any] = OrderedDict()
         self._aws = AwsCredentials()
@@ -88,14 +88,14 @@ class Clients:
             with in_our_words(location.shown):
                 store = from_url(location.base, **self._options(location, profile, whole=whole))
             self._open[key] = store
-            while len(self._open) > self._settings.stores_max:
+            while len(self._open) > self._source_settings.stores_max:
                 self._open.popitem(last=False)
         return store
 
     def stream(self, location: Location, part: Segment, *, whole: bool, clock: Clock) -> Stream:
         """One range of an object, begun. Raises SourceError."""
         store = self.open(location, whole=whole)
-        return Stream(store, location, part, whole=whole, settings=self._settings, clock=clock)
+        return Stream(store, location, part, whole=whole, settings=self._source_settings, clock=clock)
 
     def close(self) -> None:
         """Drop every client; streams in progress keep theirs."""
@@ -103,7 +103,7 @@ class Clients:
             self._open.clear()
 
     def _options(self, location: Location, profile: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        settings = self._settings
+        settings = self._source_settings
         timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
         client = {
             "connect_timeout": f"{settings.connect_timeout_s * 1000:.0f}ms",
@@ -132,7 +132,7 @@ class Stream:
         self._whole = whole
         self._what = location.shown
         self._length = part.length
-        self._settings = settings
+        self._source_settings = settings
         self._clock = clock
         self.waited_s = 0.0
         """Time spent waiting for the source: its speed, independent of ours."""
@@ -160,7 +160,7 @@ class Stream:
             if received > self._length:
                 raise errors.SourceRangeError(self._what, f"more than the {self._length} bytes asked for came")
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
-            check_rate(self._what, received, self.waited_s, self._settings)
+            check_rate(self._what, received, self.waited_s, self._source_settings)
             yield piece
         if received < self._length:
             raise errors.SourceShortError(self._what, f"{received} bytes came, {self._length} were promised")

@@ -84,7 +84,7 @@ class _Buckets:
     never need."""
 
     def __init__(self, settings: SourceSettings) -> None:
-        self._settings = settings
+        self._source_settings = settings
         self._lock = threading.Lock()
         self._clients: Clients | None = None
 
@@ -95,7 +95,7 @@ class _Buckets:
                 from gossipd.sources.obstore_clients import Clients, start_runtime
 
                 start_runtime()
-                self._clients = Clients(self._settings)
+                self._clients = Clients(self._source_settings)
             return self._clients
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class SourceRequests:
         self._admission = admission
         self._pool = pool
         self._throttle = throttle
-        self._settings = settings
+        self._source_settings = settings
         self._clock = clock
         self._buckets = _Buckets(settings)
         self._connections = WebConnections(settings, clock)
@@ -156,7 +156,7 @@ class SourceRequests:
             raise refused
         on_web = location.is_on_web or location.is_on_hub
         size = job.manifest.files[part.file_index].size
-        if on_web and (size if job.from_start else part.length) > self._settings.touch_bytes_max:
+        if on_web and (size if job.from_start else part.length) > self._source_settings.touch_bytes_max:
             self._look_once(job, location, part)
             if job.from_start and location.is_on_web and self.lacks_ranges(location):
                 self._read_on(job, location, part, sink)
@@ -176,7 +176,7 @@ class SourceRequests:
         attempt(location, self._admission.admit(location.source, location.shown))
 
     def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> None:
-        small = part.length <= self._settings.touch_bytes_max
+        small = part.length <= self._source_settings.touch_bytes_max
         with self._asked(job, location, addresses) as request:
             if location.is_on_web and (small or request.turn.is_struggling):
                 wanted = self._wanted(job, part) if small else self._first_byte(job, part)
@@ -190,7 +190,7 @@ class SourceRequests:
 
     def _touch(self, location: Location, request: _Asked, wanted: Wanted) -> Touched:
         try:
-            touched = touch(location, request.addresses, wanted, self._settings)
+            touched = touch(location, request.addresses, wanted, self._source_settings)
         except SourceWholeOnlyError:
             self._wholes.note(location.shown)
             self._admission.answered(location.source, request.turn)
@@ -252,7 +252,7 @@ class SourceRequests:
             pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
             return WebStream(self._connections, location, request.addresses, self._wanted(job, part), pieces=pieces)
         if location.source.scheme == "file":
-            return FileStream(location, part, whole=whole, settings=self._settings, clock=self._clock)
+            return FileStream(location, part, whole=whole, settings=self._source_settings, clock=self._clock)
         return self._buckets.clients().stream(location, part, whole=whole, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:

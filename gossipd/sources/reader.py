@@ -88,12 +88,14 @@ class SourceReader:
         self, delivery: Delivery, *, throttle: RateLimit, policy: SourcePolicy, settings: SourceSettings | None = None,
         rng: Random | None = None, clock: Clock = time.monotonic, find: Resolve = resolve,
     ) -> None:  # fmt: skip
-        self._settings = settings or SourceSettings()
+        self._source_settings = settings or SourceSettings()
         self._delivery = delivery
         self._clock = clock
-        self._admission = SourceAdmission(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
+        self._admission = SourceAdmission(
+            self._source_settings, policy=policy, rng=rng or Random(), clock=clock, find=find
+        )
         self._requests = SourceRequests(
-            self._admission, pool=delivery.pool, throttle=throttle, settings=self._settings, clock=clock
+            self._admission, pool=delivery.pool, throttle=throttle, settings=self._source_settings, clock=clock
         )
         self._lock = threading.Lock()
         self._running: set[Job] = set()
@@ -204,7 +206,7 @@ class SourceReader:
                     return failed + pending
                 failed.append(pending.pop(0))
                 continue
-            run = next_extent(job.manifest, pending, range_bytes_max=self._settings.range_bytes_max)
+            run = next_extent(job.manifest, pending, range_bytes_max=self._source_settings.range_bytes_max)
             before = len(job.stored)
             error = self._read_run(job, usable, run, attempts)
             done = set(job.stored[before:])

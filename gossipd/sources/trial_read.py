@@ -31,7 +31,7 @@ class TrialReads:
     """Thread-safe. Storage in buckets is asked by a client of its own for each read."""
 
     def __init__(self, policy: SourcePolicy, settings: SourceSettings) -> None:
-        self._settings = settings
+        self._source_settings = settings
         self._admission = SourceAdmission(settings, policy=policy, rng=Random(), clock=time.monotonic)
         self._hub = HubRoutes(os.environ, self._admission)
 
@@ -46,20 +46,21 @@ class TrialReads:
 
     def _read_at(self, location: Location, addresses: Addresses, object_bytes: int) -> None:
         if location.is_on_web:
-            touched = touch(location, addresses, Wanted(0, 1, object_bytes), self._settings)
+            touched = touch(location, addresses, Wanted(0, 1, object_bytes), self._source_settings)
             check_size(location.shown, found=touched.version.size, expected=object_bytes)
             if touched.lacks_ranges:
                 raise SourceWholeOnlyError(location.shown, "the server sends the whole object for a part of it")
             return
         if location.source.scheme == "file":
-            stream = FileStream(location, _FIRST_BYTE, whole=False, settings=self._settings, clock=time.monotonic)
+            settings = self._source_settings
+            stream = FileStream(location, _FIRST_BYTE, whole=False, settings=settings, clock=time.monotonic)
             with closing(stream):
                 check_size(location.shown, found=stream.version.size, expected=object_bytes)
                 list(stream)
             return
         from gossipd.sources.obstore_clients import Clients
 
-        clients = Clients(self._settings)
+        clients = Clients(self._source_settings)
         with closing(clients.stream(location, _FIRST_BYTE, whole=False, clock=time.monotonic)) as bucket:
             check_size(location.shown, found=bucket.version.size, expected=object_bytes)
             list(bucket)

@@ -109,7 +109,7 @@ class WebStream:
         self, connections: WebConnections, location: Location, addresses: Addresses, wanted: Wanted, *, pieces: Pieces
     ) -> None:
         self._connections, self._location, self._addresses = connections, location, addresses
-        self._settings = settings = connections.settings
+        self._source_settings = settings = connections.settings
         self._pieces, self._length, self._is_given_back = pieces, wanted.length, False
         began = connections.clock()
         self._socket, self._incoming, self._response = self._asked(addresses, wanted.header)
@@ -131,7 +131,7 @@ class WebStream:
 
     def go_on(self) -> None:
         """The time of the body begins again: the next part of one that is read in parts."""
-        is_whole, settings = self._pieces.is_whole, self._settings
+        is_whole, settings = self._pieces.is_whole, self._source_settings
         timeout_s = settings.whole_timeout_s if is_whole else settings.request_timeout_s
         self._incoming.deadline = time.monotonic() + timeout_s
 
@@ -174,10 +174,10 @@ class WebStream:
         while True:
             sock = kept
             try:
-                sock = sock or connect(self._location, addresses, self._settings)
-                sock.settimeout(self._settings.read_timeout_s)
+                sock = sock or connect(self._location, addresses, self._source_settings)
+                sock.settimeout(self._source_settings.read_timeout_s)
                 ask(sock, self._location, addresses, headers)
-                incoming = _RatedIncoming(sock, self._settings, self._connections.clock, self._pieces.watch)
+                incoming = _RatedIncoming(sock, self._source_settings, self._connections.clock, self._pieces.watch)
                 response = head_of(incoming, "GET")
             except (*_BROKEN, ValueError) as error:
                 if sock is not None:
@@ -216,7 +216,7 @@ class _RatedIncoming(Incoming):
         super().__init__(sock, settings.read_timeout_s)
         self._watch = watch
         self._low_water = 0  # a kept connection has what its last range left
-        self._settings = settings
+        self._source_settings = settings
         self._clock = clock
         self.what = ""
         self.waited_s = 0.0
@@ -224,7 +224,7 @@ class _RatedIncoming(Incoming):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         assert self.deadline is not None
-        silent_until = time.monotonic() + self._settings.read_timeout_s
+        silent_until = time.monotonic() + self._source_settings.read_timeout_s
         while True:
             left_s = min(self.deadline, silent_until) - time.monotonic()
             if left_s <= 0:
@@ -237,7 +237,7 @@ class _RatedIncoming(Incoming):
             if count is not None:
                 break
         if count:
-            check_rate(self.what, self.received, self.waited_s, self._settings)
+            check_rate(self.what, self.received, self.waited_s, self._source_settings)
         return count
 
     def _received(self, buffer: WriteableBuffer, timeout_s: float) -> int | None:

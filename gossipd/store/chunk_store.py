@@ -102,16 +102,17 @@ class ChunkStore:
         self._models = Models(self._context, before_evict)
         self.scrubber = self._models.scrubber
         self.upkeep = StoreMaintenance(self._context, self._models.all)
-        self._threads = []
+        threads = []
         if background:
-            self._threads.append(BackgroundThread("gossipd-commit", self.upkeep.step, woken=self._context.due))
+            threads.append(BackgroundThread("gossipd-commit", self.upkeep.step, woken=self._context.due))
         if background and settings.scrub_bytes_per_s > 0:
             step = self.scrubber.paced_step
-            self._threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
+            threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
         self._warmer = Warmer(self._context, self._models.published, memory_room)
         if background and settings.warm_bytes_per_s > 0:
-            self._threads.append(BackgroundThread("gossipd-warm", self._warmer.step, woken=Event()))
-        for thread in self._threads:
+            threads.append(BackgroundThread("gossipd-warm", self._warmer.step, woken=Event()))
+        self._background_threads = threads
+        for thread in threads:
             thread.start()
 
     # ---- models -----------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ class ChunkStore:
         progress keeps what it has copied and returns, or stops hashing and raises.
         """
         self._context.stopping.set()
-        for thread in self._threads:
+        for thread in self._background_threads:
             thread.stop()
         self._models.close()
         self._context.handles.close_idle()

@@ -57,7 +57,7 @@ class Announcements:
 
     def __init__(self, deployment: DeploymentId, settings: PlannerSettings) -> None:
         self._deployment = deployment
-        self._settings = settings
+        self._planner_settings = settings
         self._subscribers: dict[NodeId, _Subscriber] = {}
         self._log: list[int] = []  # chunks stored, complements of chunks lost
         self._flushed_s = 0.0
@@ -73,7 +73,7 @@ class Announcements:
 
     def subscribe(self, peer: NodeId) -> bool:
         """False when there is no room. The caller sends our holdings, which contain all that is pending."""
-        if peer not in self._subscribers and len(self._subscribers) >= self._settings.subscribers_max:
+        if peer not in self._subscribers and len(self._subscribers) >= self._planner_settings.subscribers_max:
             return False
         self._subscribers[peer] = _Subscriber(len(self._log))
         return True
@@ -121,11 +121,11 @@ class Announcements:
     def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
         """The messages that are due."""
         urgent = self._urgent and now >= self._flushed_s + batch_s
-        lazy = self._pending and now >= self._lazy_s + self._settings.news_lazy_s
+        lazy = self._pending and now >= self._lazy_s + self._planner_settings.news_lazy_s
         if not urgent and not lazy:
             return []
         groups: dict[int, list[NodeId]] = {}
-        end, lately_s = len(self._log), now - _LATELY_SHARE * self._settings.news_lazy_s
+        end, lately_s = len(self._log), now - _LATELY_SHARE * self._planner_settings.news_lazy_s
         # Subscribers at one position of the log get the same message, which is encoded once.
         for peer, subscriber in self._subscribers.items():
             if subscriber.urgent or (lazy and subscriber.told < end and subscriber.told_s <= lately_s):
@@ -169,7 +169,7 @@ class Announcements:
         """When ``flush`` has something to send."""
         if self._urgent:
             return self._flushed_s + batch_s
-        return self._lazy_s + self._settings.news_lazy_s if self._pending else None
+        return self._lazy_s + self._planner_settings.news_lazy_s if self._pending else None
 
 
 def _outcome(log: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -80,7 +80,7 @@ class Demand:
 
     def __init__(self, availability: Availability, settings: PlannerSettings) -> None:
         self._availability = availability
-        self._settings = settings
+        self._planner_settings = settings
         self.near = IndexedSet()
         self.imports = IndexedSet()
         self.own_imports = IndexedSet()
@@ -150,19 +150,19 @@ class Demand:
         holders, is_origin = self._availability.near_count(chunk), self._availability.is_origin_near(chunk)
         if holders and not (is_origin and self._availability.far.get(chunk)):  # the origin's uplink is for the others
             self._drop_import(chunk)
-            if place <= self._settings.spread * holders or (self._availability.near_full and not is_origin):
+            if place <= self._planner_settings.spread * holders or (self._availability.near_full and not is_origin):
                 self.near.add(chunk)
             elif chunk not in self.near:
                 self._later(now + late_wait_s, chunk, importing=False)
             return
         self.near.discard(chunk)
         far = self._availability.far_count(chunk)
-        wait_s = max(self._settings.import_fallback_s, 2 * late_wait_s)
+        wait_s = max(self._planner_settings.import_fallback_s, 2 * late_wait_s)
         is_import = chunk in self.imports or chunk in self.own_imports
         if not far:
             self._drop_import(chunk)
         elif place == 0:
-            if self._rack_places[line] < self._settings.spread_far * far:
+            if self._rack_places[line] < self._planner_settings.spread_far * far:
                 self._may_import(chunk)
             elif not is_import:
                 self._later(now + late_wait_s, chunk, importing=True)

@@ -29,7 +29,7 @@ class LinkTimes:
     """Of one deployment; ``measure`` is called before each plan."""
 
     def __init__(self, settings: PlannerSettings, shape: Shape, link: BandwidthMeter, peers: Peers) -> None:
-        self._settings = settings
+        self._planner_settings = settings
         self._shape = shape
         self._link = link
         self._peers = peers
@@ -52,17 +52,17 @@ class LinkTimes:
             self.chunk_time_s = self._link.chunk_time_s(self._shape.chunk_bytes_mean, _CHUNK_TIME_FALLBACK_S)
             self.pause_s = max(self.chunk_time_s, self._link.waited_s)
             self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
-            settings = self._settings
+            settings = self._planner_settings
             self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
             self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
             most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
             self.window_max = min(settings.fetches_max, most)
         usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
-        self.late_wait_s = self._settings.late_wait * usual_s
+        self.late_wait_s = self._planner_settings.late_wait * usual_s
 
     def window(self, backlog: int) -> int:
         """How many fetches keep the link busy while so many chunks may be asked for."""
-        return min(self.window_max, self.window_min + int(backlog * self._settings.backlog_share))
+        return min(self.window_max, self.window_min + int(backlog * self._planner_settings.backlog_share))
 
     def window_behind(self, rates: ArrivalRates, replica: LocalReplica) -> int:
         """How many fetches a host has at once whose link is slower than others'. More than fill the link take uplinks
@@ -74,5 +74,5 @@ class LinkTimes:
 
     def fetch_timeout_s(self) -> float:
         """How long a fetch that begins now may take."""
-        first_s = self._shape.chunk_bytes / self._settings.fetch_rate_min
-        return max(self._settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self._peers.usual_s or first_s)
+        first_s = self._shape.chunk_bytes / self._planner_settings.fetch_rate_min
+        return max(self._planner_settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self._peers.usual_s or first_s)

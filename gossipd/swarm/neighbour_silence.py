@@ -28,7 +28,7 @@ class NeighbourSubscriptions:
     """Neighbours that were asked for their holdings."""
 
     def __init__(self, settings: PlannerSettings) -> None:
-        self._settings = settings
+        self._planner_settings = settings
         self.asked_s: dict[NodeId, float] = {}  # when each neighbour to which this host listens was asked last
         self.heard_s: dict[NodeId, float] = {}
         self._unended: set[NodeId] = set()  # not in ``asked_s`` (any more), while the sessions listen to them still
@@ -79,7 +79,7 @@ class NeighbourSubscriptions:
     ) -> tuple[list[NodeId], list[NodeId]]:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
         ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
-        silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
+        silence_s = max(self._planner_settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
         if wanted == self._settled and self._oldest_s >= now - silence_s and self._unended <= neighbours:
             return [], []
         asked_s, heard_s, ask = self.asked_s, self.heard_s, []

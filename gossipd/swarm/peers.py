@@ -71,7 +71,7 @@ class Peers:
     """All other hosts, by node."""
 
     def __init__(self, settings: PlannerSettings, rng: Random, own: NodeId | None = None) -> None:
-        self._settings = settings
+        self._planner_settings = settings
         self._rng = rng
         self._own = own
         self._views: dict[NodeId, PeerView] = {}
@@ -88,7 +88,7 @@ class Peers:
         """The record of a peer; for a while also of a former member."""
         peer = self.records.get(node)
         if peer is None and (view := self._views.get(node)) is not None and node != self._own:
-            peer = self.records[node] = Peer(view, self._settings.slots_assumed)
+            peer = self.records[node] = Peer(view, self._planner_settings.slots_assumed)
         return peer
 
     @property
@@ -185,7 +185,7 @@ class Peers:
         peer.reachable = True
         if not peer.has_lied:
             peer.failures, peer.shunned_until = 0, 0.0
-        peer.free, peer.free_at = self._settings.slots_assumed, 0.0
+        peer.free, peer.free_at = self._planner_settings.slots_assumed, 0.0
 
     def hears(self, node: NodeId, free: int, now: float) -> bool:
         """A peer's message tells its free upload slots. False while the peer is shunned: its message is ignored."""

@@ -160,7 +160,7 @@ class Roles:
         self._extent_chunks = extent_chunks
         self._targets = targets
         self._salt = salt
-        self._settings = settings
+        self._planner_settings = settings
         self._known: tuple[object, ...] = ()
         self._behind: frozenset[NodeId] = frozenset()
         self.racks: dict[str, tuple[NodeId, ...]] = {}
@@ -204,7 +204,7 @@ class Roles:
         self.readers = self._elect(able, slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
-        self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._settings.everyone_max
+        self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._planner_settings.everyone_max
         before = self._lines
         self._draw_lines()
         if self._lines is not before or not before:
@@ -222,7 +222,7 @@ class Roles:
         if readers:
             healthy = [node for node in readers if node not in slow] or readers
             first = sorted(healthy, key=lambda node: scores(node, self._salt, 1), reverse=True)
-            return tuple(sorted(first[: self._settings.far_neighbours_max + 1]))
+            return tuple(sorted(first[: self._planner_settings.far_neighbours_max + 1]))
         able = [view.node for view in views if view.can_read_sources]
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
@@ -250,7 +250,7 @@ class Roles:
 
     def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:
         """The buckets in whose list each source reader is to be first: few enough for its neighbours on the rings."""
-        room = self._settings.subscribers_max - self._settings.rack_peers_max - len(self.readers)
+        room = self._planner_settings.subscribers_max - self._planner_settings.rack_peers_max - len(self.readers)
         most = room // max(1, len(_ring_steps(len(self.racks))))
         found: dict[NodeId, list[tuple[int, NodeId]]] = {reader: [] for reader in self.readers}
         for bucket, (reader, *_) in enumerate(lines if self.readers else ()):
@@ -286,7 +286,7 @@ class Roles:
 
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node
-        if size <= self._settings.everyone_max:
+        if size <= self._planner_settings.everyone_max:
             return {node for node in self.rack_of if node != own}
         rack_peers = self._ring_of_rack_peers()
         far = self._ring_of_racks()
@@ -296,7 +296,7 @@ class Roles:
 
     def _ring_of_rack_peers(self) -> set[NodeId]:
         ring = sorted([*self.rack_peers, self._own.node], key=lambda node: scores(node, self._salt, 1))
-        if len(ring) <= self._settings.rack_peers_max + 1:
+        if len(ring) <= self._planner_settings.rack_peers_max + 1:
             return set(self.rack_peers)
         at, size = ring.index(self._own.node), len(ring)
         chosen: set[NodeId] = set()
@@ -305,7 +305,7 @@ class Roles:
             chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
             step *= 2
         for step in range(3, size):
-            if len(chosen) >= self._settings.rack_peers_max:
+            if len(chosen) >= self._planner_settings.rack_peers_max:
                 break
             chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
         chosen.discard(self._own.node)
@@ -321,6 +321,6 @@ class Roles:
             for step in _ring_steps(len(ring)):
                 if (node := self.first_in_line(ring[(at + step) % len(ring)], bucket)) is not None:
                     found.add(node)
-            if len(found) >= self._settings.far_neighbours_max and self._own.node not in self.readers:
+            if len(found) >= self._planner_settings.far_neighbours_max and self._own.node not in self.readers:
                 break
         return found

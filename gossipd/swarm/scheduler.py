@@ -57,7 +57,7 @@ class Scheduler:
         self._demand = demand
         self._peers = peers
         self._pipelining = pipelining
-        self._settings = settings
+        self._planner_settings = settings
         self._rng = rng
         self.asked_max = settings.fetches_per_peer_max
         """Most fetches in flight from one peer."""
@@ -103,7 +103,7 @@ class Scheduler:
             holders = self._availability.near_holders(chunk) if near else self._availability.far_holders(chunk)
             found = self.supplier(holders, now, stale_s, may_follow=may_follow)
             if found is not None:
-                cost = found[0] + place * self._settings.rarity_weight
+                cost = found[0] + place * self._planner_settings.rarity_weight
                 if best is None or cost < best[0]:
                     best = (cost, chunk, found[1])
                     if cost < _GOOD_COST:
@@ -128,7 +128,7 @@ class Scheduler:
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random
-        asked_max, weight, equals = self.asked_max, self._settings.busy_weight, self.equals
+        asked_max, weight, equals = self.asked_max, self._planner_settings.busy_weight, self.equals
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
         known, following = self._peers.records, self._pipelining.chunks if may_follow else ()
         for node in holders:

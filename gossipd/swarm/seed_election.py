@@ -39,7 +39,7 @@ class Election:
 
     def __init__(self, own: PeerView, settings: PlannerSettings) -> None:
         self.own = own
-        self._settings = settings
+        self._planner_settings = settings
         self.term = 0
         self._term_seen = 0
         self._vacant_s: float | None = None  # since when this host has waited for a free slot, or last heard of a claim
@@ -60,7 +60,7 @@ class Election:
 
     def give_up(self, now: float) -> None:
         """Drop the claim and make no other for a while; takes effect at the next ``decide``."""
-        self._held_down_until = now + self._settings.claim_hold_down_s
+        self._held_down_until = now + self._planner_settings.claim_hold_down_s
 
     def decide(self, peers: Peers, now: float) -> int | None:
         """The new term for our member record (0 gives the claim up), or None when the record need not change."""
@@ -107,7 +107,7 @@ class Election:
         """When ``decide`` has something to do though nothing was heard."""
         if self._vacant_s is None:
             return None
-        return self._vacant_s + self._place() * self._settings.claim_rank_s
+        return self._vacant_s + self._place() * self._planner_settings.claim_rank_s
 
     def _look_again(self, peers: Peers) -> None:
         """Read the members' records if they have changed; there may be 10,000 of them."""
@@ -124,29 +124,29 @@ class Election:
         seeds = self._claimants | {self.own.node} if self.term else self._claimants
         if seeds != self.seeds:
             self.seeds = seeds
-            if now >= self.seeds_changed_s + self._settings.seeds_stable_s:
+            if now >= self.seeds_changed_s + self._planner_settings.seeds_stable_s:
                 self._unsettled_s = now
             self.seeds_changed_s = now
         # When more than half of the racks vanish within the window, the network is cut: so many do not die together.
         racks = self._racks
         if not self._racks_seen or self._racks_seen[-1][1] != racks:
             self._racks_seen.append((now, racks))
-        oldest = now - self._settings.quorum_window_s
+        oldest = now - self._planner_settings.quorum_window_s
         while len(self._racks_seen) > 1 and self._racks_seen[1][0] <= oldest:
             self._racks_seen.pop(0)
         most = max(count for _, count in self._racks_seen)
-        calm_since = self._hold_until + _CALM_HOLDS * self._settings.quorum_hold_s
+        calm_since = self._hold_until + _CALM_HOLDS * self._planner_settings.quorum_hold_s
         if racks * 2 < most and now >= calm_since:
-            self._hold_until = now + self._settings.quorum_hold_s
+            self._hold_until = now + self._planner_settings.quorum_hold_s
             self._racks_seen = [(now, racks)]
 
     def begin_allowed_s(self, now: float) -> float:
         """From when the first read of a deployment may begin: the seeds must have been the same for a while, but a
         member that changes its claim again and again is not waited for."""
-        stable_s = self._settings.seeds_stable_s
+        stable_s = self._planner_settings.seeds_stable_s
         settled_s = min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)
         return max(settled_s, self.reads_allowed_s(now))
 
     def reads_allowed_s(self, now: float) -> float:
         """From when a deployment whose reads have begun may go on; new owners wait besides (``read_grace_s``)."""
-        return now + self._settings.seeds_stable_s if self.isolated else self._hold_until
+        return now + self._planner_settings.seeds_stable_s if self.isolated else self._hold_until

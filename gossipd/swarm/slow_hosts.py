@@ -29,7 +29,7 @@ class SlowHosts:
     """The verdicts of one host on one deployment; ``look`` updates them."""
 
     def __init__(self, settings: PlannerSettings) -> None:
-        self._settings = settings
+        self._planner_settings = settings
         self.others: frozenset[NodeId] = frozenset()
         self.is_own = False
         """Whether this host is slow: half of its rack peers are that far ahead."""
@@ -49,7 +49,7 @@ class SlowHosts:
             held: chunks that this host holds; ``missing``: those that it does not.
             chunk_time_s: what one chunk takes on a healthy host's link.
         """
-        settings = self._settings
+        settings = self._planner_settings
         self._unheard = min(settings.lag_chunks, settings.behind_chunks + int(2 * settings.news_lazy_s / chunk_time_s))
         counts, heard = availability.counts, listened.heard_s
         self._count(held, now)
@@ -67,7 +67,7 @@ class SlowHosts:
         if not self._counts or self._counts[-1] != held:
             self._counted_s.append(now)
             self._counts.append(held)
-        old = bisect_right(self._counted_s, now - 2 * self._settings.news_lazy_s) - 1
+        old = bisect_right(self._counted_s, now - 2 * self._planner_settings.news_lazy_s) - 1
         if old > 0:
             del self._counted_s[:old], self._counts[:old]
 
@@ -76,8 +76,8 @@ class SlowHosts:
         return self._counts[max(0, bisect_right(self._counted_s, when) - 1)]
 
     def _floor(self, held: float) -> float:
-        return self._settings.lag_share * held - self._unheard
+        return self._planner_settings.lag_share * held - self._unheard
 
     def may_promise(self, held: int) -> bool:
         """Whether a host that holds this many chunks is as good a relay as its rack peers."""
-        return held >= self._rack_peers_held - self._settings.behind_chunks
+        return held >= self._rack_peers_held - self._planner_settings.behind_chunks

@@ -67,7 +67,7 @@ class SourceReadPlanner:
     def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
         self._own = own
         self._shape = shape
-        self._settings = settings
+        self._planner_settings = settings
         self._rng = rng
         extents = -(-shape.chunk_count // shape.extent_chunks)
         self._order = reading_order(extents, salt, shape.extent_chunks)
@@ -180,7 +180,7 @@ class SourceReadPlanner:
         if self.readers and len(lines) == len(self._lines):
             for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
                 if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
-                    self._inherited[bucket] = now + self._settings.read_grace_s
+                    self._inherited[bucket] = now + self._planner_settings.read_grace_s
         self._by_chunk = by_chunk
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
@@ -248,7 +248,7 @@ class SourceReadPlanner:
     def read_failed(self, now: float) -> None:
         """Storage failed: pause, longer each time."""
         self._failures += 1
-        pause = min(_RETRY_S_MAX, self._settings.read_retry_s * 2 ** min(self._failures - 1, 5))
+        pause = min(_RETRY_S_MAX, self._planner_settings.read_retry_s * 2 ** min(self._failures - 1, 5))
         self._pause_until = now + pause * self._rng.uniform(0.75, 1.25)
 
     def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
@@ -264,7 +264,7 @@ class SourceReadPlanner:
     def _chunks_max(self) -> int:
         """Chunks that this reader may have in flight: its part of the window, within its share of the model."""
         readers = max(1, len(self._owners))
-        share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
+        share = int(self._planner_settings.read_share_max * self._shape.chunk_count / readers)
         least = -(-self._shape.extent_chunks * len(self.readers) // readers)  # owners read for those that own nothing
         return min(self.reads_max() * self.unit_chunks, max(least, share))
 
@@ -289,7 +289,7 @@ class SourceReadPlanner:
         left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
             return min(left, self.reads_max() * len(self._owners) + int(waiting * _WAITING_SHARE))
-        most = int(self._positions_max() * self._settings.reader_share) + int(waiting * _WAITING_SHARE)
+        most = int(self._positions_max() * self._planner_settings.reader_share) + int(waiting * _WAITING_SHARE)
         return min(left, max(3, most))
 
     @property
@@ -364,7 +364,7 @@ class SourceReadPlanner:
             helper = next((node for node in line if not left[node] and node in self._owners), None)
             if helper == self._own and before[line[0]] >= self._kept(line[0], now):
                 age = now - self._at_head_s[position]
-                if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
+                if age >= max(self._planner_settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)
                     if runs := self._runs(position, replica, self.unit_chunks, now):
                         return runs
@@ -384,7 +384,7 @@ class SourceReadPlanner:
         head: list[int] = []
         moving = 0
         ahead, present = self._ahead, self.present
-        stuck_s = max(self._settings.read_stuck_s, 2 * self._likely_s())
+        stuck_s = max(self._planner_settings.read_stuck_s, 2 * self._likely_s())
         while ahead and moving < window and len(head) < 4 * window:
             position = ahead.popleft()
             # An extent that is present is progress of its owner, and leaves the order for good.
@@ -417,7 +417,7 @@ class SourceReadPlanner:
 
     def takeover_s(self) -> float:
         """How long a read may make no progress before another reader begins it."""
-        return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
+        return max(self._planner_settings.read_takeover_s, self._planner_settings.late_wait * self._likely_s())
 
     def heard_to_read(self) -> frozenset[NodeId]:
         """Who has said of late that it reads, or has brought a chunk out of storage."""
@@ -434,7 +434,7 @@ class SourceReadPlanner:
         from slow storage would be read again and again."""
         if self._turn is not None:
             return inf  # it may have to drop hours of bytes first, and the adapter bounds its silence
-        first_s = self.unit_chunks * self.reads_max() * self._shape.chunk_bytes / self._settings.fetch_rate_min
+        first_s = self.unit_chunks * self.reads_max() * self._shape.chunk_bytes / self._planner_settings.fetch_rate_min
         return max(_LOST_S_MIN, _LOST_USUALS * self.unit_chunks * self._usual_s or first_s)
 
     def _likely_s(self) -> float:
@@ -443,7 +443,7 @@ class SourceReadPlanner:
         if self._usual_s:
             return self._usual_s
         reads = min(self._window_min, len(self._order))
-        return reads * self._shape.chunk_bytes_mean / self._settings.read_rate_assumed
+        return reads * self._shape.chunk_bytes_mean / self._planner_settings.read_rate_assumed
 
     def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
         """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit. A claim

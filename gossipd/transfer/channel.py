@@ -91,7 +91,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket, settings: BulkSettings, *, sends_bodies: bool) -> None:
         self._socket = sock
-        self._settings = settings
+        self._bulk_settings = settings
         self._lock = threading.Lock()
         self._closed = False
         self._tls = False
@@ -395,7 +395,7 @@ class Channel:
                 self._socket.close()
 
     def _limit_unsent(self, length: int) -> None:
-        unsent = self._settings.unsent_bytes(length)
+        unsent = self._bulk_settings.unsent_bytes(length)
         if unsent != self._unsent_bytes:
             self._unsent_bytes = unsent
             self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, unsent)

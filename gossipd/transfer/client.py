@@ -69,7 +69,7 @@ class BulkClient:
         incoming_chunks: IncomingChunks | None = None, received_tokens: ReceivedTokens | None = None,
     ) -> None:  # fmt: skip
         self._incoming_chunks = incoming_chunks or IncomingChunks()
-        self._settings = settings
+        self._bulk_settings = settings
         self._pool = pool
         self._throttle = throttle
         self._traffic = Traffic()
@@ -159,7 +159,7 @@ class BulkClient:
             running = list(self._fetches)
         self._stop(running, Cut.CLOSING)
         self._connections.close()
-        self._watchdog.close(time.monotonic() + self._settings.connect_s)
+        self._watchdog.close(time.monotonic() + self._bulk_settings.connect_s)
 
     @contextmanager
     def _running(self, fetch: Fetch) -> Iterator[Fetch]:
@@ -365,7 +365,7 @@ class BulkClient:
 
     def _give_up(self, peer: BulkPeer, *, only_silent: bool) -> None:
         """End all fetches from a lost peer; ``only_silent``: not those that still receive, as a SYN can be lost."""
-        heard_since = time.monotonic() - self._settings.silence_s
+        heard_since = time.monotonic() - self._bulk_settings.silence_s
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.peer == peer]
         if only_silent:
@@ -383,7 +383,7 @@ class BulkClient:
 
     def connections_looked_at(self, now: float) -> None:
         """Close those that were idle for too long. Called by the watchdog's thread."""
-        self._connections.drop_idle(idle_before=now - self._settings.idle_out_s)
+        self._connections.drop_idle(idle_before=now - self._bulk_settings.idle_out_s)
 
     def transfer_fell_silent(self, channel: Channel) -> None:
         """Find out, in a thread of its own, whether the peer is there at all. Called by the watchdog's thread."""

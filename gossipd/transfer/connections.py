@@ -55,7 +55,7 @@ class ConnectionPool:
     """Lends connections; thread-safe."""
 
     def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
-        self._settings = settings
+        self._bulk_settings = settings
         self._close_channel = close_channel
         self._changed = threading.Condition()
         self._idle_pools: dict[BulkPeer, _IdlePool] = {}
@@ -150,9 +150,9 @@ class ConnectionPool:
             self._changed.notify_all()
 
     def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
-        if idle_pool.open_count >= self._settings.connections_per_peer:
+        if idle_pool.open_count >= self._bulk_settings.connections_per_peer:
             return False
-        if self.open_count < self._settings.connections_out_max:
+        if self.open_count < self._bulk_settings.connections_out_max:
             return True
         idle = [connection for other in self._idle_pools.values() for connection in other.idle]
         if not idle:

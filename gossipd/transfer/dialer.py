@@ -44,7 +44,7 @@ class Dialer:
         self, settings: BulkSettings, watchdog: Watchdog, *, credentials: TlsCredentials | None,
         get_token: Callable[[NodeId], bytes] | None, received_tokens: ReceivedTokens | None = None,
     ) -> None:  # fmt: skip
-        self._settings = settings
+        self._bulk_settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
         self._get_token = get_token
@@ -63,7 +63,7 @@ class Dialer:
             prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)
-            channel.deadline = min(deadline, time.monotonic() + self._settings.handshake_s)
+            channel.deadline = min(deadline, time.monotonic() + self._bulk_settings.handshake_s)
             self._watchdog.add(channel)
             if self.credentials is not None:
                 self._shake_hands(channel, peer)
@@ -86,7 +86,7 @@ class Dialer:
         """
         try:
             with socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM) as sock:
-                sock.settimeout(self._settings.probe_s)
+                sock.settimeout(self._bulk_settings.probe_s)
                 sock.connect(endpoint)
         except OSError as error:
             return error.errno in EXHAUSTED
@@ -96,15 +96,15 @@ class Dialer:
         sock: socket.socket | None = None
         try:
             sock = socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM)
-            prepare(sock, self._settings)
+            prepare(sock, self._bulk_settings)
         except OSError as error:
             if sock is not None:
                 sock.close()
             raise _not_connected(endpoint, error) from None
-        return Channel(sock, self._settings, sends_bodies=False)
+        return Channel(sock, self._bulk_settings, sends_bodies=False)
 
     def _connect(self, channel: Channel, endpoint: Endpoint, deadline: float) -> None:
-        timeout_s = min(self._settings.connect_s, deadline - time.monotonic())
+        timeout_s = min(self._bulk_settings.connect_s, deadline - time.monotonic())
         if timeout_s <= 0:
             raise errors.PeerSlowError("no time was left to connect")
         try:

@@ -53,7 +53,7 @@ class BulkListener:
     """Accepts in one thread; each admitted connection is served in its own thread."""
 
     def __init__(self, settings: BulkSettings, traffic: Traffic, port: ListenerPort) -> None:
-        self._settings = settings
+        self._bulk_settings = settings
         self._traffic = traffic
         self._port = port
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class BulkListener:
         listener = socket.socket(family_of(host), socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            prepare(listener, self._settings)
+            prepare(listener, self._bulk_settings)
             listener.bind((host, port))
             listener.listen(_BACKLOG)
             listener.setblocking(False)  # it is waited for, so that a filter ends without a new connection
@@ -99,7 +99,7 @@ class BulkListener:
         """A pending connection was authenticated as ``node``'s; False if there is no room for one more of it."""
         connections_max = self._connections_max()
         limits = KnownLimits(
-            connections_max - connections_max // _PENDING_SHARE, self._settings.connections_in_per_peer_max
+            connections_max - connections_max // _PENDING_SHARE, self._bulk_settings.connections_in_per_peer_max
         )
         with self._lock:
             self._pending.remove(channel)
@@ -181,7 +181,7 @@ class BulkListener:
             self._flooding.failed(address, time.monotonic())
 
     def _admit(self, sock: socket.socket, address: str) -> None:
-        settings, now = self._settings, time.monotonic()
+        settings, now = self._bulk_settings, time.monotonic()
         is_member = self._port.is_member_address(address)
         with contextlib.suppress(OSError):  # a connection that has ended is seen by its thread
             mark(sock, settings.dscp)
@@ -218,4 +218,5 @@ class BulkListener:
     def _connections_max(self) -> int:
         """A connection holds a socket, and up to two files while it sends."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return min(self._settings.connections_in_max, max(1, (files - self._settings.descriptors_reserved) // 3))
+        settings = self._bulk_settings
+        return min(settings.connections_in_max, max(1, (files - settings.descriptors_reserved) // 3))

@@ -79,7 +79,7 @@ class BulkServer:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
         self._incoming_chunks = incoming_chunks or IncomingChunks()
-        self._settings = settings
+        self._bulk_settings = settings
         self._port = port
         self._throttle = throttle
         self._credentials = credentials
@@ -92,7 +92,7 @@ class BulkServer:
         tick_s = BACKGROUND_TICK_S if settings.background else SERVER_TICK_S
         self._watchdog = Watchdog(settings, name="bulk-watch-in", tick_s=tick_s)
         self._listener = BulkListener(settings, self._traffic, self)
-        self._threads: set[threading.Thread] = set()
+        self._serving_threads: set[threading.Thread] = set()
         self._scratch: list[bytearray] = []
 
     def start(self, host: str, port: int) -> tuple[str, int]:
@@ -106,7 +106,7 @@ class BulkServer:
 
     def limit_uploads(self, slots: int) -> None:
         """Serve this many chunks at once, at most the setting; uploads in progress continue."""
-        self._slots.resize(max(1, min(slots, self._settings.slots)))
+        self._slots.resize(max(1, min(slots, self._bulk_settings.slots)))
 
     def close(self) -> None:
         """Cut every connection and wait for the threads, less than a second in all."""
@@ -114,7 +114,7 @@ class BulkServer:
         self._listener.close(CLOSE_S / 2)
         for channel in self._watchdog.channels():
             channel.cut(Cut.CLOSING)
-        for thread in list(self._threads):
+        for thread in list(self._serving_threads):
             thread.join(max(0.0, deadline - time.monotonic()))
         self._watchdog.close(deadline)
 
@@ -140,13 +140,13 @@ class BulkServer:
     def serve(self, channel: Channel) -> None:
         """See ListenerPort."""
         thread = threading.current_thread()
-        self._threads.add(thread)
+        self._serving_threads.add(thread)
         self._watchdog.add(channel)
         node: NodeId | None = None
         try:
             node = self._authenticate(channel)
             if self._listener.known(channel, node, is_member=self._port.is_member(node)):
-                channel.deadline = time.monotonic() + self._settings.first_request_s
+                channel.deadline = time.monotonic() + self._bulk_settings.first_request_s
                 self._converse(channel, node)
             else:
                 self._traffic.error("E_CONNECTIONS")
@@ -158,7 +158,7 @@ class BulkServer:
             self._watchdog.remove(channel)
             channel.close()
             self._listener.left(channel)
-            self._threads.discard(thread)
+            self._serving_threads.discard(thread)
 
     def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:
         """Count unauthenticated and cut connections as errors; a peer may close between requests."""
@@ -168,7 +168,7 @@ class BulkServer:
             self._traffic.error("E_HANDSHAKE")
 
     def _authenticate(self, channel: Channel) -> NodeId:
-        if self._settings.encryption is Encryption.TLS:
+        if self._bulk_settings.encryption is Encryption.TLS:
             assert self._credentials is not None
             return channel.start_tls(self._credentials.server, is_server=True)
         assert self._tokens is not None
@@ -194,7 +194,7 @@ class BulkServer:
                 raise
             if not self._answer(channel, node, request):
                 return
-            channel.deadline = time.monotonic() + self._settings.idle_in_s
+            channel.deadline = time.monotonic() + self._bulk_settings.idle_in_s
 
     def _answer(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         """Answer one request; False when the connection must end."""
@@ -360,13 +360,13 @@ class BulkServer:
     @contextlib.contextmanager
     def _scratch_memory(self) -> Iterator[memoryview | None]:
         """Memory to encrypt from; at most one per slot is ever made."""
-        if self._settings.encryption is Encryption.NONE:
+        if self._bulk_settings.encryption is Encryption.NONE:
             yield None
             return
         try:
             memory = self._scratch.pop()
         except IndexError:
-            memory = bytearray(self._settings.tls_piece_bytes + wire.REPLY_BYTES)
+            memory = bytearray(self._bulk_settings.tls_piece_bytes + wire.REPLY_BYTES)
         try:
             yield memoryview(memory)
         finally:

@@ -58,7 +58,7 @@ class Watchdog:
     ) -> None:  # fmt: skip
         """``tick_s``: how often it looks while something moves, and how late it cuts what is not added with a deadline
         that is nearer."""
-        self._settings = settings
+        self._bulk_settings = settings
         self._tick_s = tick_s
         self._listener = listener
         self._changed = threading.Condition()
@@ -148,7 +148,7 @@ class Watchdog:
             return
         if not channel.is_moving:
             return
-        if self._settings.background and channel.sends_bodies:
+        if self._bulk_settings.background and channel.sends_bodies:
             channel.give_way(now)
         moved = channel.bytes_moved()
         if watch.transfer != channel.transfer:
@@ -165,14 +165,14 @@ class Watchdog:
         silent_s = now - watch.moved_at
         if channel.is_waiting:
             watch.window_moved, watch.window_at = watch.moved, now
-        if silent_s >= self._settings.stall_s and not channel.is_waiting:
+        if silent_s >= self._bulk_settings.stall_s and not channel.is_waiting:
             channel.cut(Cut.STALLED)
-        elif silent_s >= self._settings.silence_s and not watch.is_silent:
+        elif silent_s >= self._bulk_settings.silence_s and not watch.is_silent:
             watch.is_silent = True
             if self._listener is not None:
                 self._listener.transfer_fell_silent(channel)
         window_s = now - watch.window_at
-        if window_s >= self._settings.grace_s:
-            if watch.moved - watch.window_moved < window_s * self._settings.rate_min:
+        if window_s >= self._bulk_settings.grace_s:
+            if watch.moved - watch.window_moved < window_s * self._bulk_settings.rate_min:
                 channel.cut(Cut.SLOW)
             watch.window_moved, watch.window_at = watch.moved, now

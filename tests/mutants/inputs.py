@@ -175,7 +175,7 @@ MUTANTS = (
         "a-drip-is-progress",
         "A transfer that moves a byte now and then is never cut.",
         "gossipd/transfer/watchdog.py",
-        "            if watch.moved - watch.window_moved < window_s * self._settings.rate_min:\n",
+        "            if watch.moved - watch.window_moved < window_s * self._bulk_settings.rate_min:\n",
         "            if watch.moved == watch.window_moved:\n",
         (f"{_TRANSFER}/test_watchdog.py",),
     ),

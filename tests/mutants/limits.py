@@ -9,7 +9,7 @@ MUTANTS = (
         "only-one-end-is-marked",
         "Bodies, which are nearly all bytes, go unmarked: the listener is not prepared as the dialler is.",
         "gossipd/transfer/listener.py",
-        "            prepare(listener, self._settings)\n",
+        "            prepare(listener, self._bulk_settings)\n",
         "",
         ("tests/gossipd/transfer/test_marks.py",),
     ),

@@ -336,7 +336,7 @@ def test_closing_does_not_wait_for_a_copy_that_waits_for_the_disk(
     for chunk in range(len(one.chunks)):
         store.put(one.manifest.id, chunk, one.chunks[chunk], SOURCE, 0.0)
     store.commit()
-    for own in store._threads:
+    for own in store._background_threads:
         own.stop()  # the first thing that closing does: nobody ends windows any more
     waits = hear_of_waits(monkeypatch)
     copier = Thread(target=store.open, args=(two.manifest,), daemon=True)

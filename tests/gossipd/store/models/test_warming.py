@@ -200,6 +200,6 @@ def test_the_real_store_reads_in_a_thread_of_its_own(tmp_path: Path) -> None:
     settings = StoreSettings(reserve_bytes=0, warm_bytes_per_s=1024 * MIB)
     store = ChunkStore(tmp_path / "models", settings=settings, on_event=lambda event: None)
     try:
-        assert [thread._thread.name for thread in store._threads][-1] == "gossipd-warm"
+        assert [thread._thread.name for thread in store._background_threads][-1] == "gossipd-warm"
     finally:
         store.close()
