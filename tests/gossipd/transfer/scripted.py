@@ -15,12 +15,18 @@ from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import TlsCredentials, tls_credentials
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.wire.transfer import HELLO_BYTES, REQUEST_BYTES, Request
-from tests.gossipd.transfer.pairs import CLIENT_KEY, CLUSTER_KEY
+from tests.gossipd.transfer.pairs import CLIENT_KEY, CLUSTER_KEY, WAIT_S
 
 STRANGER_KEY = SecretKey(b"\x09" * 32)
 QUICK = BulkSettings(
     encryption=Encryption.NONE, handshake_s=0.3, first_request_s=0.3, stall_s=0.6, grace_s=0.6, silence_s=0.3
 )
+
+# Where another end than that by time is looked for: a slow machine is no verdict.
+PATIENT = BulkSettings(
+    encryption=Encryption.NONE, connect_s=WAIT_S, handshake_s=WAIT_S, handshake_crowded_s=WAIT_S,
+    first_request_s=WAIT_S, stall_s=WAIT_S, grace_s=WAIT_S, silence_s=WAIT_S,
+)  # fmt: skip
 
 
 @contextmanager
@@ -75,7 +81,7 @@ def read_request(sock: socket.socket, *, with_hello: bool) -> Request:
 
 @contextmanager
 def client_of(
-    settings: BulkSettings = QUICK, *, credentials: TlsCredentials | None = None, pool: BufferPool | None = None
+    settings: BulkSettings = PATIENT, *, credentials: TlsCredentials | None = None, pool: BufferPool | None = None
 ) -> Iterator[BulkClient]:
     """A client in clear whose tokens are worthless, or one with ``credentials``."""
     client = BulkClient(

@@ -28,7 +28,7 @@ from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, Reply, Request, Status,
 from membership.member import NodeId
 from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, WAIT_S, Pair, _Port, pair
-from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
+from tests.gossipd.transfer.scripted import PATIENT, QUICK, STRANGER_KEY, client_credentials, hangs_up
 
 REQUEST = Request(BulkVerb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
 
@@ -146,7 +146,7 @@ def test_a_member_that_does_not_read_is_cut_and_its_slot_is_free_again() -> None
     store = FakeChunkStore()
     other = DeploymentId(b"\x0b" * 32)
     store.add_model(other, [body], held=True)
-    narrow = replace(quick(Encryption.NONE), send_buffer_bytes=64 * 1024)
+    narrow = replace(PATIENT, stall_s=QUICK.stall_s, grace_s=QUICK.grace_s, send_buffer_bytes=64 * 1024)
     with pair(Encryption.NONE, settings=lambda _mode: narrow, store=store) as running, knock(running) as sock:
         sock.sendall(hello(running.tokens.issue(CLIENT)))
         sock.sendall(Request(BulkVerb.CHUNK, other, 0, len(body)).to_wire())
@@ -247,7 +247,7 @@ def test_connections_that_have_not_said_who_they_are_are_bounded() -> None:
 
 
 def test_a_member_that_asks_for_manifests_without_end_is_told_to_wait_and_chunks_go_on() -> None:
-    few = replace(quick(Encryption.NONE), manifests_burst=3, manifests_per_s=0.01)
+    few = replace(PATIENT, manifests_burst=3, manifests_per_s=0.01)
     with pair(Encryption.NONE, settings=lambda _mode: few) as running, enter(running) as sock:
         body = running.store.manifest_bytes(MODEL)
         for expected in [Status.OK] * 3 + [Status.BUSY] * 3:
@@ -268,16 +268,12 @@ def test_a_member_whose_slow_read_was_cut_is_noted_as_slow(monkeypatch: pytest.M
     store = FakeChunkStore()
     other = DeploymentId(b"\x0b" * 32)
     store.add_model(other, [body], held=True)
-    narrow = replace(quick(Encryption.NONE), send_buffer_bytes=64 * 1024)
+    narrow = replace(PATIENT, stall_s=QUICK.stall_s, grace_s=QUICK.grace_s, send_buffer_bytes=64 * 1024)
     with pair(Encryption.NONE, settings=lambda _mode: narrow, store=store) as running, enter(running) as sock:
         sock.sendall(Request(BulkVerb.CHUNK, other, 0, len(body)).to_wire())
         running.await_free_slots(narrow.slots - 1)
         running.await_free_slots(narrow.slots)
     assert noted == [0]
-
-
-# A slow machine is no verdict: who is let in has all the time there is.
-PATIENT = BulkSettings(handshake_s=WAIT_S, handshake_crowded_s=WAIT_S, connect_s=WAIT_S)
 
 
 class SilentFlood:
@@ -323,7 +319,7 @@ class SilentFlood:
 def test_fetches_succeed_while_silent_strangers_take_every_place(
     is_member: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pair(Encryption.TLS, settings=lambda _mode: PATIENT) as running:
+    with pair(Encryption.TLS, settings=lambda mode: replace(PATIENT, encryption=mode)) as running:
         if not is_member:
             monkeypatch.setattr(_Port, "is_member_address", lambda _port, _address: False)
         with SilentFlood(running.endpoint, 200) as flood:
@@ -343,7 +339,7 @@ def endless_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("endless_window")
 @pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "loud"])
 def test_the_kernel_drops_connections_from_addresses_of_a_flood(word: bytes) -> None:
-    few = replace(PATIENT, pending_max=8)
+    few = replace(PATIENT, encryption=Encryption.TLS, pending_max=8)
     with (
         pair(Encryption.TLS, settings=lambda _mode: few) as running,
         SilentFlood(running.endpoint, 40, word=word),

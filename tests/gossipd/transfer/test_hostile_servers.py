@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from gossipd.transfer.settings import BulkSettings
 from gossipd.wire.transfer import Reply, Request, Status, piece_head
 from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, SERVER_KEY, WAIT_S
 from tests.gossipd.transfer.scripted import (
+    PATIENT,
     QUICK,
     STRANGER_KEY,
     client_credentials,
@@ -33,14 +35,16 @@ def fetch(client: BulkClient, endpoint: Endpoint, *, chunk: int = 3, timeout_s: 
         return bytes(lease.view)
 
 
-def failure(script: Callable[[socket.socket, Request], None], *, timeout_s: float = WAIT_S) -> TransferError:
+def failure(
+    script: Callable[[socket.socket, Request], None], settings: BulkSettings = PATIENT, *, timeout_s: float = WAIT_S
+) -> TransferError:
     """How a fetch from a server with this script ends; memory and connections are given back."""
     pool = BufferPool(1024 * 1024)
 
     def serve(sock: socket.socket) -> None:
         script(sock, read_request(sock, with_hello=True))
 
-    with scripted_server(serve) as endpoint, client_of(pool=pool) as client:
+    with scripted_server(serve) as endpoint, client_of(settings, pool=pool) as client:
         with pytest.raises(TransferError) as caught:
             fetch(client, endpoint, timeout_s=timeout_s)
         assert pool.statistics().leased_bytes == 0
@@ -103,7 +107,7 @@ def test_a_relay_that_stands_still_has_until_the_deadline() -> None:
         sock.sendall(relayed(request, piece_head(5), b"123"))
         say_nothing(sock, request)
 
-    assert failure(stand_still_in_a_piece).reason is FailReason.SLOW
+    assert failure(stand_still_in_a_piece, QUICK).reason is FailReason.SLOW
 
 
 def test_a_manifest_is_never_relayed() -> None:
@@ -153,7 +157,7 @@ def test_a_connection_that_ends_without_an_answer_is_a_refusal() -> None:
 
 
 def test_a_peer_that_never_answers_is_slow() -> None:
-    assert failure(say_nothing).reason is FailReason.SLOW
+    assert failure(say_nothing, QUICK).reason is FailReason.SLOW
 
 
 def test_a_peer_that_drips_is_slow() -> None:
@@ -166,7 +170,7 @@ def test_a_peer_that_drips_is_slow() -> None:
             sock.sendall(b"x")
 
     try:
-        assert failure(drip).reason is FailReason.SLOW
+        assert failure(drip, QUICK).reason is FailReason.SLOW
     finally:
         ended.set()
 
@@ -216,7 +220,6 @@ def test_when_a_peer_cannot_be_reached_all_its_fetches_end() -> None:
         asked.set()
         ended.wait(WAIT_S)
 
-    patient = BulkSettings(encryption=QUICK.encryption, stall_s=WAIT_S, silence_s=WAIT_S)
     reasons: list[FailReason] = []
 
     def stuck() -> None:
@@ -224,7 +227,7 @@ def test_when_a_peer_cannot_be_reached_all_its_fetches_end() -> None:
             fetch(client, endpoint)
         reasons.append(caught.value.reason)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, client_of(patient) as client:
+    with socket.create_server(("127.0.0.1", 0)) as listener, client_of() as client:
         endpoint = listener.getsockname()
         first = threading.Thread(target=stuck)
         first.start()
@@ -254,7 +257,7 @@ def test_silence_makes_the_client_probe_and_a_host_that_is_there_is_not_given_up
         assert probed.wait(WAIT_S)
         sock.sendall(ok(request) + bytes(LENGTH))
 
-    patient = BulkSettings(encryption=QUICK.encryption, silence_s=0.1, stall_s=WAIT_S)
+    patient = replace(PATIENT, silence_s=0.1)
     with scripted_server(serve) as endpoint, client_of(patient) as client:
         assert fetch(client, endpoint) == bytes(LENGTH)
 
@@ -270,7 +273,7 @@ def test_a_silent_host_that_does_not_answer_the_probe_is_gone() -> None:
             asked.set()
             sock.recv(1)
 
-    patient = BulkSettings(encryption=QUICK.encryption, silence_s=0.1, stall_s=WAIT_S)
+    patient = replace(PATIENT, silence_s=0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener, client_of(patient) as client:
         endpoint = listener.getsockname()
         serving = threading.Thread(target=serve)
