@@ -87,7 +87,7 @@ def test_a_head_that_drips_and_never_ends_holds_no_thread() -> None:
             yield b"."
 
     with raw_server(answer) as url:
-        outcome = seat_at(url).read()
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=QUICK).read()
     assert outcome.stored == ()
     assert {error.code for error in outcome.errors} == {"E_SOURCE_SLOW"}
 

@@ -16,7 +16,7 @@ import pytest
 from gossipd.core.errors import GossipdError
 from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.models import sign, write_tree
-from tests.gossipd.sources.test_reader import ONE_FILE, Seat
+from tests.gossipd.sources.test_reader import ONE_FILE, PATIENT, QUICK, Seat
 from tests.servers import FaultServer, Nginx, Squid, fault_server, free_port, squid
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -180,7 +180,8 @@ def test_a_proxy_that_gives_no_answer_is_named_with_its_variable(
     with answering(answer) as port:
         monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{port}")
         url = f"{scheme}://models.invalid:8443"
-        error = Seat(sign(ONE_FILE, url), allow=[url]).read(0).errors[-1]
+        settings = QUICK if code == "E_SOURCE_SLOW" else PATIENT
+        error = Seat(sign(ONE_FILE, url), allow=[url], settings=settings).read(0).errors[-1]
     assert error.code == code
     assert f"the proxy 127.0.0.1:{port} of ALL_PROXY" in str(error)
 
