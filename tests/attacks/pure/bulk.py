@@ -25,7 +25,7 @@ _FOREIGN_KEY = b"\x66" * 32
 _QUICK = BulkSettings(
     handshake_s=1.0, first_request_s=1.0, stall_s=1.0, grace_s=1.0, silence_s=0.3, connections_in_max=24
 )
-_PATIENCE_S = 4.0
+_PATIENCE_S = 60.0
 _LONG_AFTER_S = 3600.0  # when any idle connection has ended
 
 
