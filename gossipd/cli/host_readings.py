@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import re
 import resource
 import socket
 import stat
@@ -23,7 +24,7 @@ from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener
-from gossipd.cli.peer_readings import PEERS, chosen, path_mtu, read_peers
+from gossipd.cli.peer_readings import PEERS, Target, chosen, path_mtu, read_peers
 from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
 from gossipd.config.kinds import split_contact
@@ -37,6 +38,7 @@ DAEMON_TIMEOUT_S = 2.0
 UNITS = tuple(  # in systemd's order
     Path(top, "systemd/system/gossipd.service") for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 )
+_REFUSED = re.compile(r'^gossipd_refused_total\{reason="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE)
 _UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
 
 
@@ -52,7 +54,7 @@ def read_host(
     except GossipdError as error:
         return replace(readings, config_problem=str(error.args[0]))
     readings = replace(readings, config_problem="", advertises=config.advertised)
-    mtus = [path_mtu(*split_contact(address)) for _, address in _targets(readings, config)]
+    mtus = [path_mtu(*split_contact(one.address)) for one in _targets(readings, config)]
     readings = replace(readings, mtu=min((one for one in mtus if one is not None), default=None))
     readings = replace(readings, **_places(config), **_disk(config), contacts_unresolved=_unresolved(config))
     if as_user is not None:
@@ -76,9 +78,15 @@ def read_host(
 
 def _with_daemon(readings: HostReadings, client: StatusClient) -> HostReadings:
     try:
-        return replace(readings, status=client.status(), daemon_problem="")
+        readings = replace(readings, status=client.status(), daemon_problem="")
+        return replace(readings, refused=refused_by_reason(client.metrics()))
     except (DaemonUnreachableError, RefusedByDaemonError) as error:
-        return replace(readings, daemon_problem=str(error))
+        return replace(readings, daemon_problem=str(error)) if readings.status is None else readings
+
+
+def refused_by_reason(page: str) -> dict[str, int]:
+    """Of the page for Prometheus what the daemon has turned away since its start."""
+    return {reason: int(float(count)) for reason, count in _REFUSED.findall(page)}
 
 
 def _with_peers(readings: HostReadings, config: Config, keys: Keys) -> HostReadings:
@@ -145,11 +153,12 @@ def _unresolved(config: Config) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _targets(readings: HostReadings, config: Config) -> list[tuple[str, str]]:
+def _targets(readings: HostReadings, config: Config) -> list[Target]:
     """The members that the daemon knows; without it, or where it knows none, the contacts."""
     status: Mapping[str, Any] | None = readings.status
-    found = [(each["name"], each["address"]) for each in chosen(status)] if status is not None else []
-    return found or [(contact, contact) for contact in config.net.join[:PEERS]]
+    members = chosen(status) if status is not None else []
+    found = [Target(each["name"], each["address"], each["rack"]) for each in members]
+    return found or [Target(contact, contact) for contact in config.net.join[:PEERS]]
 
 
 def _clock_is_kept() -> bool | None:

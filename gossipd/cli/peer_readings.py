@@ -2,6 +2,9 @@
 
 What lives here: sealed pings from a socket of the command's own, and connections that send nothing. What does not:
 which answers are well (``diagnosis.checks``). A member answers a ping of anybody who has the cluster's key.
+
+How far a host is, the kernel says of a connection's first packets: its answer waits for no daemon's turn, and the
+reading of it for no thread of this command.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import errno
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from gossipd.config.kinds import split_contact
@@ -24,12 +29,13 @@ from membership.seal import BODY_BYTES_MAX, DatagramSeal, KeyRing
 PEERS = 3
 TIMEOUT_S = 0.4  # in a data centre an answer takes milliseconds
 TRIES = 3
+_RTT_AT = 68  # of tcpi_rtt in struct tcp_info, microseconds; 0 where the first packet was lost
 _FILLER_KIND = 255  # an item that no version knows: it is counted and ignored
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14  # linux/in.h; Python 3.11 has no names for them
 
 
 def chosen(status: Mapping[str, Any], count: int = PEERS) -> list[Mapping[str, Any]]:
-    """Other members, of as many racks as possible, the living first."""
+    """Other members, of as many racks as possible, this host's among them, the living first."""
     own = status["node"]["id"]
     others = [each for each in status["members"] if each["id"] != own and each["state"] != "left"]
     others.sort(key=lambda each: (each["state"] != "alive", each["name"]))
@@ -37,24 +43,41 @@ def chosen(status: Mapping[str, Any], count: int = PEERS) -> list[Mapping[str, A
     ranked = []
     for each in others:
         seen[each["rack"]] = seen.get(each["rack"], 0) + 1
-        ranked.append((each["state"] != "alive", seen[each["rack"]], each["name"], each))
-    return [each for *_, each in sorted(ranked, key=lambda one: one[:3])][:count]
+        is_elsewhere = each["rack"] != status["node"]["rack"]
+        ranked.append((each["state"] != "alive", seen[each["rack"]], is_elsewhere, each["name"], each))
+    return [each for *_, each in sorted(ranked, key=lambda one: one[:4])][:count]
 
 
-def read_peers(targets: Sequence[tuple[str, str]], ring: KeyRing, bulk_offset: int) -> tuple[PeerReading, ...]:
-    """``targets``: name and ``HOST:PORT`` of each; all are tried at once, within some two seconds."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A member to be tried, at ``HOST:PORT``; the rack is empty where only an address is known."""
+
+    name: str
+    address: str
+    rack: str = ""
+
+
+def read_peers(targets: Sequence[Target], ring: KeyRing, bulk_offset: int) -> tuple[PeerReading, ...]:
+    """All targets are tried at once, within some two seconds."""
     with ThreadPoolExecutor(max(1, 4 * len(targets))) as pool:
         tried = []
-        for name, address in targets:
-            host, port = split_contact(address)
+        for target in targets:
+            host, port = split_contact(target.address)
             pings = [pool.submit(ping, host, port, ring, large=large) for large in (False, True)]
             ports = [pool.submit(connect, host, one) for one in (port, port + bulk_offset)]
-            tried.append((name, pings + ports))
+            tried.append((target, pings, ports))
         found = []
-        for name, waiting in tried:
-            udp, udp_large, control, bulk = (one.result() for one in waiting)
+        for target, pings, ports in tried:
+            udp, udp_large = (one.result() for one in pings)
+            (control, *near), (bulk, *far) = (one.result() for one in ports)
             large_told = udp_large if not udp else None  # where no datagram comes through, its size says nothing
-            found.append(PeerReading(name=name, udp=udp, udp_large=large_told, control=control, bulk=bulk))
+            times = [one for one in (*near, *far) if one is not None]
+            found.append(
+                PeerReading(
+                    name=target.name, rack=target.rack, udp=udp, udp_large=large_told, control=control, bulk=bulk,
+                    rtt_s=min(times, default=None),
+                )
+            )  # fmt: skip
         return tuple(found)
 
 
@@ -101,12 +124,13 @@ def path_mtu(host: str, port: int) -> int | None:
             return None
 
 
-def connect(host: str, port: int) -> str:
-    """Whether the port takes a connection; empty when it does."""
+def connect(host: str, port: int) -> tuple[str, float | None]:
+    """Whether the port takes a connection: empty when it does; and how long the kernel waited for its answer."""
     try:
-        with socket.create_connection((host, port), timeout=TIMEOUT_S * TRIES):
-            return ""
+        with socket.create_connection((host, port), timeout=TIMEOUT_S * TRIES) as connected:
+            told = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_AT + 4)
+            return "", int.from_bytes(told[_RTT_AT:], sys.byteorder) / 1e6 or None
     except TimeoutError:
-        return f"port {port}/tcp does not answer"
+        return f"port {port}/tcp does not answer", None
     except OSError as error:
-        return f"port {port}/tcp: {error.strerror or error}"
+        return f"port {port}/tcp: {error.strerror or error}", None

@@ -28,6 +28,7 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl, parse_source_url
+from gossipd.sources.credential_expiry import credential_found
 from gossipd.sources.errors import SourceSlowError
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.trial_read import TrialReads
@@ -137,7 +138,10 @@ def _tried(reads: TrialReads, trials: list[_Trial]) -> tuple[SourceReading, ...]
 
 
 def _reading(trial: _Trial, error: GossipdError | None) -> SourceReading:
-    shown, model = trial.source.text, trial.model
-    if error is None:
-        return SourceReading(source=shown, model=model)
-    return SourceReading(source=shown, model=model, code=error.code, sentence=str(error.args[0]))
+    code, sentence = ("", "") if error is None else (error.code, str(error.args[0]))
+    found = credential_found(trial.source.scheme, os.environ)
+    return SourceReading(
+        source=trial.source.text, model=trial.model, code=code, sentence=sentence,
+        credential="" if found is None else found.place, is_renewed=found is not None and found.is_renewed,
+        ends_in_s=None if found is None or found.ends_s is None else found.ends_s - time.time(),
+    )  # fmt: skip

@@ -27,6 +27,10 @@ _LET_IN = frozenset({
 })  # fmt: skip
 """What a storage that we may read says of an object that is not there; some servers have a page for everything."""
 _UNSURE = "E_SOURCE_AUTH"  # S3 says so of what is not there to those who may read and not list
+CREDENTIAL_LEAST_S = 3600.0
+HANDSHAKES = ("control_zap_refused", "control_refused_handshake", "E_HANDSHAKE", "dropped_unsealed")
+HANDSHAKES_MOST, HANDSHAKES_A_MINUTE = 10, 1.0  # some are a start's own self-check, or a host that was not known yet
+RTT_FACTOR, RTT_LEAST_S = 3.0, 0.0005  # a switch more adds some tens of microseconds, another hall a millisecond
 MTU_LEAST = 1428  # the largest datagram of membership, with its heads
 
 
@@ -56,6 +60,9 @@ class PeerReading:
     """A datagram of the largest size."""
     control: str | None = None
     bulk: str | None = None
+    rack: str = ""
+    rtt_s: float | None = None
+    """Of a connection's first packets, as the kernel measured it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +75,11 @@ class SourceReading:
     model: str
     code: str = ""
     sentence: str = ""
+    credential: str = ""
+    """Where this host's credentials for it were found; empty where it needs none."""
+    ends_in_s: float | None = None
+    """Until they end; None where nothing tells."""
+    is_renewed: bool = False
 
     @property
     def reason(self) -> HostReason:
@@ -119,6 +131,8 @@ class HostReadings:
     status: Mapping[str, Any] | None = None
     """The daemon's page; None when none answers."""
     daemon_problem: str | None = None
+    refused: Mapping[str, int] | None = None
+    """What the daemon has turned away since its start, by reason."""
     peers: tuple[PeerReading, ...] | None = None
     foreign_units: tuple[str, ...] | None = None
     """Files of systemd's unit that are not the one of this version; None where there is no unit."""
@@ -308,6 +322,50 @@ def _storage(readings: HostReadings) -> CheckFinding | None:
     )  # fmt: skip
 
 
+def _credentials(readings: HostReadings) -> CheckFinding | None:
+    """One that another program renews is on time until its very end."""
+    found = {one.credential: one for one in readings.sources or () if one.credential}
+    if not found:
+        return None
+    told, verdict = [], CheckVerdict.OK
+    for place, one in found.items():
+        if one.ends_in_s is None:
+            told.append(place)
+        elif one.ends_in_s <= 0:
+            told.append(f"{place} ended {-one.ends_in_s:.0f} s ago")
+            verdict = CheckVerdict.FAIL
+        else:
+            told.append(f"{place} ends in {one.ends_in_s:.0f} s")
+            if one.ends_in_s < CREDENTIAL_LEAST_S and not one.is_renewed and verdict is CheckVerdict.OK:
+                verdict = CheckVerdict.WARN
+    return CheckFinding(verdict, "; ".join(told))
+
+
+def _handshakes(readings: HostReadings) -> CheckFinding | None:
+    if readings.refused is None or readings.status is None:
+        return None
+    counts = {name: readings.refused.get(name, 0) for name in HANDSHAKES}
+    a_minute = 60 * sum(counts.values()) / max(60.0, readings.status["node"]["uptime_s"])
+    told = ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "none"
+    is_many = sum(counts.values()) > HANDSHAKES_MOST and a_minute > HANDSHAKES_A_MINUTE
+    return CheckFinding(CheckVerdict.WARN if is_many else CheckVerdict.OK, f"{told}, since the daemon's start")
+
+
+def _rack(readings: HostReadings) -> CheckFinding | None:
+    """Whether a host of another rack is much nearer than all that were tried of this one's."""
+    if readings.status is None:
+        return None
+    own = readings.status["node"]["rack"]
+    tried = [(one.rtt_s, one.name, one.rack) for one in readings.peers or () if one.rtt_s is not None and one.rack]
+    near = min((one for one in tried if one[2] == own), default=None)
+    far = min((one for one in tried if one[2] != own), default=None)
+    if near is None or far is None:
+        return None
+    told = "; ".join(f"{name} of {rack} in {1000 * rtt_s:.2f} ms" for rtt_s, name, rack in (near, far))
+    is_odd = near[0] > RTT_FACTOR * far[0] and near[0] - far[0] > RTT_LEAST_S
+    return CheckFinding(CheckVerdict.WARN if is_odd else CheckVerdict.OK, told)
+
+
 def _of_peers(aspect: str) -> Callable[[HostReadings], CheckFinding | None]:
     def run(readings: HostReadings) -> CheckFinding | None:
         tried = [(one.name, getattr(one, aspect)) for one in readings.peers or () if getattr(one, aspect) is not None]
@@ -369,6 +427,9 @@ CHECKS = (
     Check("agreement", _agreement, "hosts have the same keys and settings", "`gossipd members --drift` names them"),
     Check("seeds", _seeds, "somebody reads storage", "`sources.enabled` on a host that is alive"),
     Check("storage", _storage, "storage gives a part of a file to this host", "as found, for each source"),
+    Check("credentials", _credentials, "credentials for storage last", "renew them where they were found"),
+    Check("handshakes", _handshakes, "nobody knocks here with another cluster's key",
+          "the daemon's log and audit log name the addresses; compare cluster.key there, or stop the port check"),
     Check("alarms", _alarms, "no alarm is shown", "see `gossipd help runbook`"),
     Check("stalls", _deployments, "nothing stands still here", "`gossipd why NAME@VERSION`"),
     Check("scrub", _scrub, "what is stored was checked lately", "let the daemon run; it reads all once a month"),
@@ -381,6 +442,7 @@ CHECKS = (
           "an MTU on the way is too small: raise it to 1,500"),
     Check("control", _of_peers("control"), "others answer on the control port", "open `net.port` for TCP both ways"),
     Check("bulk", _of_peers("bulk"), "others answer on the bulk port", "open `net.bulk_port` for TCP both ways"),
+    Check("rack", _rack, "hosts of this rack are nearer than others", "correct `node.rack` here, or on that host"),
 )  # fmt: skip
 
 

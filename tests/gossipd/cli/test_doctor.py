@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gossipd.cli.host_readings import foreign_units, why_unreadable
+from gossipd.api.client import StatusClient
+from gossipd.cli.host_readings import foreign_units, refused_by_reason, why_unreadable
 from gossipd.cli.main import main
 from gossipd.core.errors import UsageError
 from tests.e2e.cluster import set_up
+from tests.gossipd.api.fake_daemon import FakeDaemon
+from tests.gossipd.cli.daemons import running
 
 
 @pytest.fixture
@@ -67,3 +70,10 @@ def test_a_unit_of_another_version_is_named_and_the_first_one_counts(
     older.write_text("[Service]\n")
     assert foreign_units((ours, older)) == ()
     assert foreign_units((older, ours)) == (str(older),)
+
+
+def test_what_a_daemon_turned_away_is_read_from_its_metrics(tmp_path: Path) -> None:
+    with running(tmp_path / "s", FakeDaemon()) as daemon:
+        counted = refused_by_reason(StatusClient(tmp_path / "s").metrics())
+    assert counted == {reason: count for reason, count in daemon.counters().refused.items() if count}
+    assert counted

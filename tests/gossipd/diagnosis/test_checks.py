@@ -30,13 +30,34 @@ def own_row(**more: Any) -> Any:
     return status(deployments=[deployment([host(0, state="failed", **more)], stall="no_space")])
 
 
+OWN_RACK = status()["node"]["rack"]
+
+
+def racks_away(near_s: float, far_s: float) -> tuple[PeerReading, ...]:
+    return (PeerReading(name="b", rack=OWN_RACK, rtt_s=near_s), PeerReading(name="c", rack="elsewhere", rtt_s=far_s))
+
+
+def with_credential(ends_in_s: float | None, *, is_renewed: bool = False) -> dict[str, Any]:
+    return {
+        "sources": (
+            SourceReading(
+                source="az://m", model="m@1", credential="the token", ends_in_s=ends_in_s, is_renewed=is_renewed
+            ),
+        )
+    }
+
+
 WELL = HostReadings(
     config_problem="", keys_problem="", places_problem="", unwritable=(), unreadable_for="", free_bytes=1 << 40,
     disk_bytes=2 << 40, free_inodes=10**6, sync_s=0.001, descriptors_max=65536, threads_max=4096, clock_is_kept=True,
     publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
     daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n, prints=lambda n: {"trust": "aa"}),
-    peers=(PeerReading(name="b", udp="", udp_large="", control="", bulk=""),),
-    foreign_units=(), sources=(SourceReading(source="s3://models", model="m@1"),),
+    peers=(
+        PeerReading(name="b", udp="", udp_large="", control="", bulk="", rack=OWN_RACK, rtt_s=0.0001),
+        PeerReading(name="c", udp="", udp_large="", control="", bulk="", rack="elsewhere", rtt_s=0.0004),
+    ),
+    foreign_units=(), refused={"control_zap_refused": 3},
+    sources=(SourceReading(source="s3://models", model="m@1", credential="AWS_ACCESS_KEY_ID"),),
 )  # fmt: skip
 DENIED = SourceReading(source="s3://models", model="m@1", code="E_SOURCE_TOKEN_EXPIRED", sentence="it has expired")
 
@@ -70,6 +91,9 @@ SICK: dict[str, dict[str, Any]] = {
         "status": of_members(seed=lambda n: False)
         | {"deployments": [deployment([host(0, state="downloading")], state="downloading")]}
     },
+    "credentials": with_credential(-5.0),
+    "handshakes": {"refused": {"control_zap_refused": 500, "E_HANDSHAKE": 3, "dropped_own": 10**6}},
+    "rack": {"peers": racks_away(0.002, 0.0003)},
     "alarms": {"status": alarm("E_THREADS")},
     "stalls": {"status": own_row(reason="no_space")},
     "scrub": {"status": status(store={**status()["store"], "oldest_unchecked_s": 1e8})},
@@ -142,3 +166,34 @@ def test_storage_is_judged_by_model_and_by_how_sure_it_is() -> None:
     [finding] = [one for check, one in examine(replace(WELL, reads_as_daemon=False)) if check.code == "storage"]
     assert finding.evidence == "1 of 1 sources are read, with this command's credentials and not the daemon's"
     assert "storage" not in verdicts(replace(WELL, sources=())), "nothing to ask"
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict"),
+    [
+        (with_credential(None), CheckVerdict.OK),
+        (with_credential(600.0), CheckVerdict.WARN),
+        (with_credential(600.0, is_renewed=True), CheckVerdict.OK),
+        (with_credential(-1.0, is_renewed=True), CheckVerdict.FAIL),
+        (with_credential(86400.0), CheckVerdict.OK),
+    ],
+)
+def test_credentials_are_judged_by_their_end_and_by_who_renews_them(
+    given: dict[str, Any], verdict: CheckVerdict
+) -> None:
+    assert verdicts(replace(WELL, **given))["credentials"] is verdict
+
+
+def test_a_rack_is_odd_only_where_another_is_much_nearer() -> None:
+    for near_s, far_s, verdict in (
+        (0.0002, 0.0001, CheckVerdict.OK), (0.002, 0.001, CheckVerdict.OK), (0.002, 0.0003, CheckVerdict.WARN),
+    ):  # fmt: skip
+        assert verdicts(replace(WELL, peers=racks_away(near_s, far_s)))["rack"] is verdict
+    assert "rack" not in verdicts(replace(WELL, peers=racks_away(0.002, 0.0003)[1:])), "none of its own rack was tried"
+
+
+def test_few_refused_handshakes_or_old_ones_are_no_warning() -> None:
+    status = WELL.status | {"node": WELL.status["node"] | {"uptime_s": 86400.0}}  # type: ignore[operator,index]
+    for count, told, verdict in ((9, WELL.status, CheckVerdict.OK), (50, status, CheckVerdict.OK)):
+        found = verdicts(replace(WELL, status=told, refused={"dropped_unsealed": count}))
+        assert found["handshakes"] is verdict

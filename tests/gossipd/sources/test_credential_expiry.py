@@ -1,0 +1,89 @@
+"""Which credentials are found for a storage, and when they end."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from gossipd.sources import credential_expiry
+from gossipd.sources.credential_expiry import credential_found
+
+END_S = 1_900_000_000.0
+END = "2030-03-17T17:46:40Z"
+SIGNATURE = f"?sv=1&se={END.replace(':', '%3A')}&sig=x"
+
+
+def web_token(claims: object) -> str:
+    part = urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{part}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "environ", "place", "ends_s"),
+    [
+        ("s3", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}, "AWS_ACCESS_KEY_ID", None),
+        ("s3", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c",
+                "AWS_CREDENTIAL_EXPIRATION": END}, "AWS_ACCESS_KEY_ID", END_S),
+        ("s3", {"AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_CONFIG_FILE": "/none"}, "the container's or", None),
+        ("az", {"AZURE_STORAGE_SAS_TOKEN": SIGNATURE}, "AZURE_STORAGE_SAS_TOKEN", END_S),
+        ("az", {"AZURE_STORAGE_SAS_TOKEN": "sv=1&se=soon"}, "AZURE_STORAGE_SAS_TOKEN", None),
+        ("az", {"AZURE_STORAGE_TOKEN": web_token({"exp": END_S})}, "AZURE_STORAGE_TOKEN", END_S),
+        ("abfss", {"AZURE_STORAGE_ACCOUNT_KEY": "k"}, "AZURE_STORAGE_ACCOUNT_KEY", None),
+        ("az", {"AZURE_CLIENT_SECRET": "k"}, "AZURE_CLIENT_SECRET", None),
+        ("az", {}, "the machine's managed identity", None),
+        ("gs", {"GOOGLE_APPLICATION_CREDENTIALS": "/f"}, "GOOGLE_APPLICATION_CREDENTIALS", None),
+        ("hf", {"HF_TOKEN": "t"}, "HF_TOKEN", None),
+    ],
+)  # fmt: skip
+def test_the_first_that_is_there_is_found_with_its_end(
+    scheme: str, environ: dict[str, str], place: str, ends_s: float | None
+) -> None:
+    found = credential_found(scheme, environ)
+    assert found is not None
+    assert found.place.startswith(place)
+    assert found.ends_s == ends_s
+
+
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE"])
+def test_a_token_in_a_file_is_renewed_there(tmp_path: Path, variable: str) -> None:
+    file, scheme = tmp_path / "token", "s3" if variable.startswith("AWS") else "az"
+    file.write_text(web_token({"exp": END_S}) + "\n")
+    found = credential_found(scheme, {variable: str(file)})
+    assert found is not None
+    assert (found.place, found.ends_s, found.is_renewed) == (f"{variable} ({file})", END_S, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.b", "a.b.c", web_token([]), web_token({"exp": "x"}), web_token({"exp": 1e300}), "..", "\udcff.é.x"]
+)
+def test_what_is_no_token_has_no_end(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    found = credential_found("s3", {"AWS_WEB_IDENTITY_TOKEN_FILE": str(file)})
+    assert found is not None
+    assert found.ends_s is None
+
+
+def test_a_profile_tells_the_end_that_its_tool_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credential_expiry, "has_boto", lambda: True)
+    file = tmp_path / "credentials"
+    environ = {"AWS_SHARED_CREDENTIALS_FILE": str(file), "AWS_CONFIG_FILE": "/none", "AWS_PROFILE": "ml"}
+    file.write_text(f"[ml]\naws_access_key_id = a\nx_security_token_expires = {END}\n")
+    found = credential_found("s3", environ)
+    assert found is not None
+    assert (found.place, found.ends_s) == (f"profile 'ml' of {file}", END_S)
+    file.write_text("no profile\n")
+    found = credential_found("s3", environ)
+    assert found is not None and "metadata" in found.place
+
+
+@pytest.mark.parametrize(
+    ("scheme", "environ"),
+    [("file", {}), ("https", {}), ("hf", {}), ("s3", {"AWS_SKIP_SIGNATURE": "true"}),
+     ("gs", {"GOOGLE_SKIP_SIGNATURE": "true"}), ("az", {"AZURE_SKIP_SIGNATURE": "true"})],
+)  # fmt: skip
+def test_none_is_found_where_none_is_used(scheme: str, environ: dict[str, str]) -> None:
+    assert credential_found(scheme, environ) is None
