@@ -48,8 +48,11 @@ class ClusterRoster:
 
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
         """See RosterPort."""
-        is_client = any(signer == one.ed25519 for one in self._live.clients)
-        return may_cancel(signer, authors, roles=self._live.may_cancel, is_client=is_client)
+        return may_cancel(signer, authors, roles=self._live.may_cancel, is_client=self.is_client(signer))
+
+    def is_client(self, signer: bytes) -> bool:
+        """See RosterPort."""
+        return any(signer == one.ed25519 for one in self._live.clients)
 
     @property
     def own(self) -> NodeId:

@@ -5,7 +5,7 @@ What lives here: ``BrainContext`` and its ports. What does not: any decision.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,14 +19,14 @@ from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_rules import judge_statement
 from gossipd.deployment.statement_store import Heard, StatementStore
-from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.deployment.unproven import PullShares, Standing, UnprovenStatements
 from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,10 @@ class RosterPort(Protocol):
 
     def vouchers(self) -> Container[bytes]:
         """The signers that a host which joins now would know: the living hosts, this one, and configured clients."""
+        ...
+
+    def is_client(self, signer: bytes) -> bool:
+        """Whether it is a configured client's key."""
         ...
 
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
@@ -194,6 +198,18 @@ class BrainContext:
     def warning(self, sentence: str, **fields: Scalar) -> None:
         """Queue a line for the log that an operator should see."""
         self.commands.append(RecordLog("warning", sentence, fields))
+
+    def standings(self) -> Callable[[bytes], Standing]:
+        """How each signer stands now."""
+        proven, answered = self.statements.deployers(), self.roster.answered()
+
+        def standing(signer: bytes) -> Standing:
+            if signer in proven:
+                return Standing.PROVEN
+            is_heard = node_id(signer) in answered or self.roster.is_client(signer)
+            return Standing.HEARD if is_heard else Standing.UNHEARD
+
+        return standing
 
     def believe_unproven(self, deployment: DeploymentId, publisher: bytes, wall_s: float) -> None:
         """The deployment's manifest is verified, which ``publisher`` has signed: what was said of it before is judged

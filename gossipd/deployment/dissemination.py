@@ -102,7 +102,7 @@ class Dissemination:
         unproven = self._context.unproven
         if unproven.revision != self._seen_revision:
             self._seen_revision = unproven.revision
-            self._lifecycle.look_into(unproven.wanted(), wall_s)
+            self._lifecycle.look_into(unproven.wanted(self._context.standings()), wall_s)
 
     # ---- said ----------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.statement import Statement
+from gossipd.deployment.unproven import PullShare
 from membership.member import NodeId
 
 
@@ -23,8 +24,8 @@ class PullTurns:
         self._holders = holders
         self._delay_s = 0.0
         self._begun = 0
-        self._counted_as: tuple[bytes, NodeId] | None = None
-        """The signer and the peer among whose pulls the one under way counts."""
+        self._counted_as: PullShare | None = None
+        """Of the pull that is under way."""
         self._refused_count = 0
 
     def begin(self) -> None:
@@ -44,9 +45,8 @@ class PullTurns:
         if peer is None:
             self.wait(now)
             return None
-        signer = context.pulls.begin([one.signer for one in words], peer)
-        self._counted_as = None if signer is None else (signer, peer)
-        if signer is None:
+        self._counted_as = context.pulls.begin([one.signer for one in words], peer, context.standings())
+        if self._counted_as is None:
             context.retries[self._deployment] = now + context.settings.pull_turn_s
             return None
         self._begun += 1  # signers may differ about the size, and one of them lie
@@ -60,7 +60,7 @@ class PullTurns:
     def end(self) -> None:
         """What was asked for has come, or will not: free the signer's share."""
         if self._counted_as is not None:
-            self._context.pulls.end(*self._counted_as)
+            self._context.pulls.end(self._counted_as)
             self._counted_as = None
 
     def is_last_refusal(self, is_as_announced: bool) -> bool:

@@ -188,6 +188,10 @@ class StatementStore:
         """The last statement on a deployment."""
         return self.state.statements.get(deployment)
 
+    def deployers(self) -> set[bytes]:
+        """Keys that have deployed what is believed here."""
+        return set(self.state.deployers.values())
+
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
         return tuple(sorted(self.state.statements.values(), key=lambda one: (one.issued_s, one.deployment)))

@@ -1,12 +1,17 @@
-"""Statements on deployments whose manifest this host has not verified: kept in memory, for a while, fairly by signer.
+"""Statements on deployments whose manifest this host has not verified: kept for a while, fairly by signer and bringer.
 
 What lives here: which of them are worth a pull now, and the shares of pulls. What does not: signatures (``statement``),
 what is believed (``statement_store``), and pulling (``deployment_steps``).
 
 Anybody who may sign can sign statements about nothing. So these are no deployments: they take no room, are not kept on
 disk, are never signed again for others, and end after a time. Each signer has a few that are looked into; its others
-wait for those. Where all are too many the signer with most of them loses the oldest of those that wait. Rejected: its
-oldest of all, because a signer that says more and more would begin and end a search with every word.
+wait for those. Where all are too many, of the member that brought most of them the signer with most loses the oldest of
+those that wait. Rejected: its oldest of all, because a signer that says more and more would begin and end a search with
+every word.
+
+A member can make up any number of signers. So signers whose words were proven before come first, then those that have
+spoken to this host, and made-up ones hold half of the pulls at most. Among equals the members that brought the words
+take turns, because a signer can be made up and who speaks to this host can not.
 
 A member can say thousands of such words in a second, so what each of them costs does not grow with their number.
 """
@@ -15,10 +20,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import islice
 from operator import itemgetter
+from typing import NamedTuple
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement
@@ -26,6 +33,17 @@ from membership.member import NodeId
 
 WORDS_MAX = 1_024  # as many as a host believes: a late joiner hears all of them at once
 HOLDERS_MAX = 8
+
+
+class Standing(IntEnum):
+    """What this host knows of a signer."""
+
+    PROVEN = 0
+    """It has deployed what was verified here."""
+    HEARD = 1
+    """A configured client, or a member that has spoken to this host."""
+    UNHEARD = 2
+    """Another member may have made it up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +54,11 @@ class _Word:
     until_s: float
     is_moot: bool
     holders: dict[NodeId, None] = field(default_factory=dict)
+
+    @property
+    def bringer(self) -> NodeId:
+        """The first holder."""
+        return next(iter(self.holders))
 
 
 @dataclass(slots=True)
@@ -73,7 +96,7 @@ class UnprovenStatements:
         word = self._about.get(statement.deployment, {}).get(statement.signer)
         if word is None:
             self._heard += 1
-            word = _Word(self._heard, statement, now + self._life_s, is_moot)
+            word = _Word(self._heard, statement, now + self._life_s, is_moot, {holder: None})
             self._words[word.number] = word
             self._signers.setdefault(statement.signer, _Signer()).words[statement.deployment] = word
             self._about.setdefault(statement.deployment, {})[statement.signer] = word
@@ -106,9 +129,13 @@ class UnprovenStatements:
         return islice(signer.open.values(), self._per_signer_max)
 
     def _drop_one(self) -> None:
-        loudest = max(self._signers.values(), key=lambda one: len(one.words))
-        waiting = (word for word in loudest.words.values() if not self._is_wanted(word))
-        self._drop(next(waiting, None) or next(iter(loudest.words.values())))
+        [(bringer, _)] = Counter(word.bringer for word in self._words.values()).most_common(1)
+        brought: dict[bytes, list[_Word]] = {}
+        for word in self._words.values():
+            if word.bringer == bringer:
+                brought.setdefault(word.statement.signer, []).append(word)
+        loudest = max(brought.values(), key=len)
+        self._drop(next((word for word in loudest if not self._is_wanted(word)), loudest[0]))
 
     def _drop(self, word: _Word) -> None:
         deployment, by = word.statement.deployment, word.statement.signer
@@ -121,15 +148,21 @@ class UnprovenStatements:
         if not self._about[deployment]:
             del self._about[deployment]
 
-    def wanted(self) -> dict[DeploymentId, Statement]:
-        """Deployments to look into now, each with one of its statements: every signer's oldest first."""
+    def wanted(self, standing: Callable[[bytes], Standing]) -> dict[DeploymentId, Statement]:
+        """Deployments to look into now, each with one of its statements, by the standing of its signer."""
         ranked = [
-            (place, word.number, word.statement)
-            for signer in self._signers.values()
+            (standing(key), place, word)
+            for key, signer in self._signers.items()
             for place, word in enumerate(self._first(signer))
         ]
-        ranked.sort(key=itemgetter(0, 1))
-        return {one.deployment: one for _, _, one in ranked[: self._in_all_max]}
+        ranked.sort(key=lambda one: (one[0], one[1], one[2].number))
+        turns: Counter[tuple[Standing, NodeId]] = Counter()
+        in_turn: list[tuple[Standing, int, int, Statement]] = []
+        for rank, _, word in ranked:
+            in_turn.append((rank, turns[rank, word.bringer], word.number, word.statement))
+            turns[rank, word.bringer] += 1
+        in_turn.sort(key=itemgetter(0, 1, 2))
+        return {one.deployment: one for _, _, _, one in in_turn[: self._in_all_max]}
 
     def of(self, deployment: DeploymentId) -> list[Statement]:
         """All words on one deployment, lowest rank first."""
@@ -148,7 +181,7 @@ class UnprovenStatements:
         words = sorted(self._of(deployment), key=lambda one: one.statement.rank)
         for word in words:
             self._drop(word)
-        return [(word.statement, next(iter(word.holders))) for word in words]
+        return [(word.statement, word.bringer) for word in words]
 
     def expire(self, now: float) -> None:
         """Drop what was not proven in time."""
@@ -163,33 +196,45 @@ class UnprovenStatements:
         return len(self._words)
 
 
+class PullShare(NamedTuple):
+    """One pull from ``peer`` for a statement of ``signer``, which may have been made up."""
+
+    signer: bytes
+    peer: NodeId
+    is_unheard: bool
+
+
 class PullShares:
-    """Pulls under way, of which no signer's statements hold more than a share, and no peer more than a few: one that
-    says much and answers nothing would else hold all of them for as long as a request may last."""
+    """Pulls under way, of which no signer's statements hold more than a share, all signers that may be made up no more
+    than half, and no peer more than a few: one that says much and answers nothing would else hold all of them for as
+    long as a request may last."""
 
     def __init__(self, *, in_all_max: int, per_signer_max: int, per_peer_max: int) -> None:
         self._in_all_max = in_all_max
         self._per_signer_max = per_signer_max
         self._per_peer_max = per_peer_max
-        self._held: Counter[bytes] = Counter()
-        self._asked: Counter[NodeId] = Counter()
+        self._held: list[PullShare] = []
 
     def busy(self) -> set[NodeId]:
         """Peers of which no more is asked now."""
-        return {peer for peer, count in self._asked.items() if count >= self._per_peer_max}
+        asked = Counter(share.peer for share in self._held)
+        return {peer for peer, count in asked.items() if count >= self._per_peer_max}
 
-    def begin(self, signers: Collection[bytes], peer: NodeId) -> bytes | None:
-        """Hold one pull from ``peer`` for one of its signers, who is returned; None while there is no room."""
-        if self._held.total() >= self._in_all_max:
+    def begin(
+        self, signers: Collection[bytes], peer: NodeId, standing: Callable[[bytes], Standing]
+    ) -> PullShare | None:
+        """Hold one pull from ``peer`` for one of its signers; None while there is no room."""
+        if len(self._held) >= self._in_all_max:
             return None
-        found = next((one for one in signers if self._held[one] < self._per_signer_max), None)
-        if found is not None:
-            self._held[found] += 1
-            self._asked[peer] += 1
-        return found
+        held = Counter(share.signer for share in self._held)
+        is_half = sum(share.is_unheard for share in self._held) >= self._in_all_max // 2
+        for signer in signers:
+            share = PullShare(signer, peer, standing(signer) is Standing.UNHEARD)
+            if held[signer] < self._per_signer_max and not (share.is_unheard and is_half):
+                self._held.append(share)
+                return share
+        return None
 
-    def end(self, signer: bytes, peer: NodeId) -> None:
+    def end(self, share: PullShare) -> None:
         """A pull has ended."""
-        self._held[signer] -= 1
-        self._asked[peer] -= 1
-        self._held, self._asked = +self._held, +self._asked  # without zeros
+        self._held.remove(share)

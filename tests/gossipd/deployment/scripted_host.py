@@ -50,6 +50,7 @@ class ScriptedRoster:
         self.absent: set[bytes] = set()  # on the roster, and dead or gone
         self.peers: dict[NodeId, str] = {PEER: "rack-2"}
         self.dead: set[NodeId] = set()
+        self.silent: set[NodeId] = set()  # they never spoke to this host
         self.clients: set[bytes] = set()
         self.roles: tuple[str, ...] = ROLES
 
@@ -61,7 +62,10 @@ class ScriptedRoster:
         return self.signers - self.absent
 
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
-        return may_cancel(signer, authors, roles=self.roles, is_client=signer in self.clients)
+        return may_cancel(signer, authors, roles=self.roles, is_client=self.is_client(signer))
+
+    def is_client(self, signer: bytes) -> bool:
+        return signer in self.clients
 
     def key_of(self, node: NodeId) -> bytes | None:
         return PEER_KEY.public.ed25519 if node == PEER and node in self.peers else None
@@ -70,7 +74,7 @@ class ScriptedRoster:
         return set(self.peers) - self.dead
 
     def answered(self) -> set[NodeId]:
-        return self.live()
+        return self.live() - self.silent
 
     def rack_of(self, node: NodeId) -> str | None:
         return self.peers.get(node)

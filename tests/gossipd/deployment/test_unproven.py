@@ -10,7 +10,7 @@ from gossipd.deployment import unproven as module
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
-from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.deployment.unproven import PullShare, PullShares, Standing, UnprovenStatements
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from membership.member import node_id
@@ -34,6 +34,10 @@ def lied_to(count: int = 100) -> ScriptedHost:
     for number in range(count):
         host.hear(said(nothing(number), secret=LIAR), LIAR_NODE)
     return host
+
+
+def equally(signer: bytes) -> Standing:
+    return Standing.HEARD
 
 
 def table(**bounds: int) -> UnprovenStatements:
@@ -228,9 +232,9 @@ def test_every_signers_oldest_are_looked_into_first() -> None:
     for number in range(5):
         made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 0.0)
     made.add(said(nothing(9)), PEER, 0.0)
-    assert list(made.wanted()) == [nothing(0), nothing(9), nothing(1)]
+    assert list(made.wanted(equally)) == [nothing(0), nothing(9), nothing(1)]
     assert [(one.deployment, brought_by) for one, brought_by in made.take(nothing(0))] == [(nothing(0), LIAR_NODE)]
-    assert list(made.wanted()) == [nothing(1), nothing(9), nothing(2)]
+    assert list(made.wanted(equally)) == [nothing(1), nothing(9), nothing(2)]
 
 
 def test_the_signer_with_most_loses_the_oldest_that_waits() -> None:
@@ -248,7 +252,7 @@ def test_where_nobodys_word_waits_the_oldest_goes(monkeypatch: pytest.MonkeyPatc
     made = table()
     made.add(said(nothing(0)), PEER, 0.0)
     made.add(said(nothing(1), secret=LIAR), LIAR_NODE, 0.0)
-    assert list(made.wanted()) == [nothing(1)]
+    assert list(made.wanted(equally)) == [nothing(1)]
     assert (made.of(nothing(0)), len(made)) == ([], 1)
 
 
@@ -256,28 +260,30 @@ def test_words_that_wait_change_nothing_that_is_looked_into() -> None:
     made = table()
     for number in range(2):
         made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 0.0)
-    wanted, revision = made.wanted(), made.revision
+    wanted, revision = made.wanted(equally), made.revision
     for number in range(2, module.WORDS_MAX + 50):
         made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 1.0)
-    assert (made.wanted(), made.revision) == (wanted, revision), "or each of them would have all be looked at again"
+    assert (made.wanted(equally), made.revision) == (wanted, revision), (
+        "or each of them would have all be looked at again"
+    )
     made.add(said(nothing(1), epoch=3, secret=LIAR), PEER, 2.0)
     assert made.revision == revision + 1
-    assert made.wanted()[nothing(1)].epoch == 3
+    assert made.wanted(equally)[nothing(1)].epoch == 3
     made.expire(600.0)
-    assert list(made.wanted()) == [nothing(52), nothing(53)]
+    assert list(made.wanted(equally)) == [nothing(52), nothing(53)]
     assert made.next_deadline() == 601.0
 
 
 def test_a_cancel_that_becomes_a_deploy_is_looked_into() -> None:
     made = table()
     made.add(said(nothing(0), epoch=2, verb=Verb.CANCEL), PEER, 0.0, is_moot=True)
-    assert made.wanted() == {}
+    assert made.wanted(equally) == {}
     made.add(said(nothing(0), epoch=3), PEER, 0.0)
     made.add(said(nothing(0), epoch=3, secret=LIAR), LIAR_NODE, 0.0)
-    assert list(made.wanted()) == [nothing(0)]
+    assert list(made.wanted(equally)) == [nothing(0)]
     assert made.holders(nothing(0)) == [PEER, LIAR_NODE]
     assert [holder for _, holder in made.take(nothing(0))] == [PEER, LIAR_NODE]
-    assert (made.wanted(), made.holders(nothing(0)), len(made)) == ({}, [], 0)
+    assert (made.wanted(equally), made.holders(nothing(0)), len(made)) == ({}, [], 0)
 
 
 def test_a_signer_cannot_make_its_word_last() -> None:
@@ -291,14 +297,83 @@ def test_a_signer_cannot_make_its_word_last() -> None:
 
 def test_no_signer_holds_more_than_its_share_of_pulls() -> None:
     pulls = PullShares(in_all_max=3, per_signer_max=2, per_peer_max=3)
-    assert [pulls.begin([b"a"], PEER) for _ in range(3)] == [b"a", b"a", None]
-    assert pulls.begin([b"a", b"b"], PEER) == b"b"
-    assert pulls.begin([b"c"], PEER) is None
-    pulls.end(b"a", PEER)
-    assert pulls.begin([b"c"], PEER) == b"c"
+    a, b, c = (PullShare(signer, PEER, is_unheard=False) for signer in (b"a", b"b", b"c"))
+    assert [pulls.begin([b"a"], PEER, equally) for _ in range(3)] == [a, a, None]
+    assert pulls.begin([b"a", b"b"], PEER, equally) == b
+    assert pulls.begin([b"c"], PEER, equally) is None
+    pulls.end(a)
+    assert pulls.begin([b"c"], PEER, equally) == c
     assert pulls.busy() == {PEER}
-    pulls.end(b"c", PEER)
+    pulls.end(c)
     assert pulls.busy() == set()
+
+
+def made_up(number: int) -> SecretKey:
+    return SecretKey(number.to_bytes(32))
+
+
+def test_signers_that_are_made_up_hold_half_of_the_pulls_and_no_more() -> None:
+    pulls = PullShares(in_all_max=4, per_signer_max=2, per_peer_max=9)
+    begun = [pulls.begin([b"%d" % one], PEER, lambda _: Standing.UNHEARD) for one in range(4)]
+    assert [one is not None for one in begun] == [True, True, False, False]
+    assert pulls.begin([b"known"], PEER, equally) is not None
+
+
+def test_made_up_signers_do_not_crowd_out_those_that_spoke_to_this_host() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.PullManifest)
+    for number in range(100):  # a liar's, passed on by an honest host
+        secret = made_up(number)
+        node = node_id(secret.public.ed25519)
+        host.roster.peers[node] = "rack-2"
+        host.roster.silent.add(node)
+        host.roster.signers.add(secret.public.ed25519)
+        for more in range(8):
+            host.hear(said(nothing(8 * number + more), secret=secret))
+    host.hear(said())
+    asked = [one.deployment for one in host.all_of(commands.PullManifest)]
+    assert ONE.id in asked
+    assert len(asked) <= 5
+
+
+def test_proven_signers_come_first_and_made_up_ones_last() -> None:
+    made, liars = table(), [made_up(number) for number in range(3)]
+    for number, secret in enumerate(liars):
+        made.add(said(nothing(number), secret=secret), PEER, 0.0)
+    made.add(said(nothing(8), secret=LIAR), PEER, 0.0)
+    made.add(said(nothing(9)), PEER, 0.0)
+    standings = {PEER_KEY.public.ed25519: Standing.PROVEN, LIAR.public.ed25519: Standing.HEARD}
+    wanted = made.wanted(lambda signer: standings.get(signer, Standing.UNHEARD))
+    assert list(wanted) == [nothing(9), nothing(8), nothing(0)]
+
+
+def test_members_that_bring_words_take_turns_whoever_signed_them() -> None:
+    made = table()
+    for number in range(5):
+        made.add(said(nothing(number), secret=made_up(number)), LIAR_NODE, 0.0)
+    for number in (8, 9):
+        made.add(said(nothing(number)), PEER, 0.0)
+    assert list(made.wanted(equally)) == [nothing(0), nothing(8), nothing(1)]
+
+
+def test_the_member_that_brought_most_loses_a_word_whoever_signed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORDS_MAX", 10)
+    made = table()
+    made.add(said(nothing(99)), PEER, 0.0)
+    for number in range(50):
+        made.add(said(nothing(number), secret=made_up(number)), LIAR_NODE, 0.0)
+    assert len(made) == 10
+    assert made.of(nothing(99))
+
+
+def test_a_host_that_has_deployed_before_is_proven_and_a_client_is_known() -> None:
+    host = ScriptedHost()
+    host.roster.clients.add(LIAR.public.ed25519)
+    host.roster.silent.add(PEER)
+    before = host.brain._context.standings()
+    assert (before(PEER_KEY.public.ed25519), before(LIAR.public.ed25519)) == (Standing.UNHEARD, Standing.HEARD)
+    host.hear(said())
+    assert host.brain._context.standings()(PEER_KEY.public.ed25519) is Standing.PROVEN
 
 
 def test_one_member_under_many_names_that_answers_nothing_holds_half_of_the_pulls() -> None:
