@@ -5,7 +5,8 @@ What lives here: the conversation and its bounds. What does not: who may order, 
 A conversation is: TriggerQuery (what is the last statement?), ManifestPart as often as needed if the manifest is not
 here, TriggerOrder with a statement that is signed with the key of the connection. Nothing happens before the order, and
 the order is an idempotent value, so a conversation may break off anywhere and be held again. Every request gets a
-reply. Uploads are bounded: so many at once, so many bytes in all, each forgotten after a time without a part.
+reply. Uploads are bounded: so many at once, so many bytes in all, half of both for one client or member. Each is
+forgotten after a time without a new part, and after some minutes whatever comes.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from membership.member import node_id
 
 UPLOADS_MAX = 8  # people and scripts that trigger at the same moment
 UPLOAD_BYTES_MAX = 2 * control.MANIFEST_BYTES_MAX  # all together: one of the largest, and many of a megabyte
-UPLOAD_IDLE_S = 30.0
-UPLOADS_PER_IDENTITY_MAX = 4
+UPLOAD_IDLE_S, UPLOAD_S_MAX = 30.0, 600.0  # the largest takes a minute of parts, at PARTS_PER_S
+UPLOADS_PER_IDENTITY_MAX, UPLOAD_BYTES_PER_IDENTITY_MAX = UPLOADS_MAX // 2, UPLOAD_BYTES_MAX // 2
 REQUESTS_BURST, REQUESTS_PER_S = 100, 10  # of one identity, apart from parts: a person's or a script's
 PARTS_BURST, PARTS_PER_S = 2048, 128  # of one identity: two of the largest manifests at once
 ORDERS_MAX = 64  # orders being carried out; each waits for a write to disk at most
@@ -66,6 +67,7 @@ class TriggerHost(Protocol):
 @dataclass(slots=True)
 class _Upload:
     total: int
+    idle_until_s: float
     until_s: float
     parts: bytearray = field(default_factory=bytearray)
 
@@ -105,24 +107,25 @@ class TriggerServer:
 
     def _keep_part(self, identity: Identity, message: control.ManifestPart) -> control.Message:
         now = trio.current_time()
-        for key in [key for key, upload in self._uploads.items() if upload.until_s <= now]:
+        for key in [key for key, upload in self._uploads.items() if min(upload.idle_until_s, upload.until_s) <= now]:
             del self._uploads[key]
         key = (identity, message.deployment)
         upload = self._uploads.get(key)
         if message.offset == 0 and (upload is None or upload.total != message.total):
-            claimed = sum(other.total for place, other in self._uploads.items() if place != key)
-            own = sum(place[0] == identity and place != key for place in self._uploads)
-            is_full = len(self._uploads) >= UPLOADS_MAX or own >= UPLOADS_PER_IDENTITY_MAX
-            if is_full or claimed + message.total > UPLOAD_BYTES_MAX:
+            others = {place: other.total for place, other in self._uploads.items() if place != key}
+            own = [total for (whose, _), total in others.items() if whose == identity]
+            is_full = len(others) >= UPLOADS_MAX or sum(others.values()) + message.total > UPLOAD_BYTES_MAX
+            is_own_full = sum(own) + message.total > UPLOAD_BYTES_PER_IDENTITY_MAX
+            if is_full or is_own_full or len(own) >= UPLOADS_PER_IDENTITY_MAX:
                 return control.Refused("E_BUSY", "too many manifests are being sent to this host; try again soon")
-            upload = self._uploads[key] = _Upload(message.total, now)
+            upload = self._uploads[key] = _Upload(message.total, now, now + UPLOAD_S_MAX)
         if upload is None:
             return control.PartKept(0)  # forgotten meanwhile: the client begins again
         if message.total != upload.total or message.offset + len(message.part) > upload.total:
             return control.Refused("E_TRIGGER_FIELD", "offset: the part lies outside the manifest's announced size")
         if message.offset == len(upload.parts):
             upload.parts += message.part
-        upload.until_s = now + UPLOAD_IDLE_S
+            upload.idle_until_s = now + UPLOAD_IDLE_S
         return control.PartKept(len(upload.parts))
 
     def _order(self, identity: Identity, order: control.TriggerOrder, reply: Reply) -> None:

@@ -213,15 +213,15 @@ class BulkServer:
         self._listener.upload_began(channel)
         started = time.monotonic()
         try:
-            if request.verb is wire.BulkVerb.COMPLAIN:
-                channel.send(self._head(wire.Status.OK, request.chunk))
-                self._port.complaint_received(node, request.deployment, request.chunk)
-                return True
-            return self._answer_chunk(channel, node, request)
+            if request.verb is wire.BulkVerb.CHUNK:
+                return self._answer_chunk(channel, node, request)
+            self._port.complaint_received(node, request.deployment, request.chunk)
         finally:
             channel.end()
             self._listener.upload_ended(channel)
             self._slots.release(node, started)
+        channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: who reads nothing would keep it
+        return True
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: the chunk may land meanwhile
@@ -317,6 +317,8 @@ class BulkServer:
     def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         with self._manifest_lock:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
+        if is_granted:
+            self._reader.await_manifest(request.deployment)  # not in a slot: what is here is for all, whoever waits
         if not (is_granted and self._manifest_slots.acquire(node, request.length)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         self._listener.upload_began(channel)

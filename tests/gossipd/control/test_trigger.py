@@ -336,7 +336,24 @@ async def test_an_identity_that_asks_without_end_is_refused_and_another_is_answe
 async def test_what_uploads_claim_together_is_bounded_before_it_arrives() -> None:
     async with served_node() as d:
         whole = control.MANIFEST_BYTES_MAX
+        part = control.ManifestPart(DeploymentId(b"z" * 32), 1, 0, b"x")
         for number in range(2):
-            part = control.ManifestPart(DeploymentId(bytes([number]) * 32), whole, 0, b"x")
-            assert await ask(d, part) == control.PartKept(1)
-        assert isinstance(await ask(d, control.ManifestPart(DeploymentId(b"z" * 32), 1, 0, b"x")), control.Refused)
+            large = control.ManifestPart(DeploymentId(bytes([number]) * 32), whole, 0, b"x")
+            assert await ask(d, large, bytes([number]) * 32) == control.PartKept(1)
+            assert isinstance(await ask(d, part, bytes([number]) * 32), control.Refused)
+        assert isinstance(await ask(d, part), control.Refused)
+
+
+async def test_an_upload_that_drips_or_repeats_itself_is_forgotten() -> None:
+    async with served_node() as d:
+        ids = [DeploymentId(bytes([number]) * 32) for number in range(2)]
+        for one in ids:
+            assert await ask(d, control.ManifestPart(one, 1000, 0, b"x")) == control.PartKept(1)
+        repeats, drips = d.trigger_server._uploads.values()
+        until_s = repeats.idle_until_s
+        assert await ask(d, control.ManifestPart(ids[0], 1000, 0, b"x")) == control.PartKept(1)
+        assert repeats.idle_until_s == until_s
+        assert await ask(d, control.ManifestPart(ids[1], 1000, 1, b"x")) == control.PartKept(2)
+        assert drips.idle_until_s > until_s
+        drips.until_s = trio.current_time()
+        assert await ask(d, control.ManifestPart(ids[1], 1000, 2, b"x")) == control.PartKept(0)
