@@ -32,7 +32,14 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
 from gossipd.deployment.history import Histories
 from gossipd.deployment.ordered_budgets import OrderedBudgets
-from gossipd.deployment.progress_record import HostState, Progress, next_version, progress_key, refresh_interval_s
+from gossipd.deployment.progress_record import (
+    MANIFEST_REFUSED,
+    HostState,
+    Progress,
+    next_version,
+    progress_key,
+    refresh_interval_s,
+)
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
@@ -84,7 +91,7 @@ class ProgressPublisher:
         now, before = trio.current_time(), self.table.host(key.node, key.deployment)
         self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, is_heard=True)
         self._told_on(key.node, key.deployment, before)
-        has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
+        has_manifest = progress.state not in MANIFEST_REFUSED
         tells_budget = progress.budget is not None
         if not has_manifest and not tells_budget:
             return None

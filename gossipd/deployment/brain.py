@@ -55,9 +55,8 @@ class DeploymentBrain:
                 self._context.work_ended(event, now, wall_s)
             case _ if isinstance(event, events.Order):
                 self._orders.handle(event, wall_s)
-            case events.ProgressHeard() if event.tells_budget:
-                self._budgets.heard(event.key)
-                self.lifecycle.handle(event)
+            case events.ProgressHeard():
+                self._progress_heard(event)
             case _:
                 self.lifecycle.handle(event)
         self.lifecycle.make_space()
@@ -65,6 +64,13 @@ class DeploymentBrain:
         self._dissemination.look_into_unproven(wall_s)
         self._budgets.settle()
         self._supersession.note(now)
+
+    def _progress_heard(self, event: events.ProgressHeard) -> None:
+        if event.tells_budget:
+            self._budgets.heard(event.key)
+        if event.has_manifest:
+            self._dissemination.vouched(event.key, (event.node,))
+        self.lifecycle.handle(event)
 
     def tick(self, now: float, wall_s: float) -> None:
         """Do what is due."""

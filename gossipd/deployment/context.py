@@ -200,13 +200,13 @@ class BrainContext:
         self.commands.append(RecordLog("warning", sentence, fields))
 
     def standings(self) -> Callable[[bytes], Standing]:
-        """How each signer stands now."""
+        """How each signer stands now, or each member by its id."""
         proven, answered = self.statements.deployers(), self.roster.answered()
 
         def standing(signer: bytes) -> Standing:
             if signer in proven:
                 return Standing.PROVEN
-            is_heard = node_id(signer) in answered or self.roster.is_client(signer)
+            is_heard = signer in answered or node_id(signer) in answered or self.roster.is_client(signer)
             return Standing.HEARD if is_heard else Standing.UNHEARD
 
         return standing

@@ -21,17 +21,20 @@ the case that the hosts before it cannot: they have only just started, or never 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.commands import TellStatement
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import StatementHeard
+from gossipd.deployment.progress_record import MANIFEST_REFUSED, progress_key
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb, sign_statement
 from gossipd.deployment.statement_rules import check_issued, is_moot
 from gossipd.deployment.statement_store import Heard
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from membership.member import NodeId
 
 
 class Dissemination:
@@ -80,9 +83,22 @@ class Dissemination:
         if not is_proven:
             moot = is_moot(statement, context.statements, context.roster)
             context.unproven.add(statement, event.forwarder, now, is_moot=moot)
+            key = progress_key(statement.deployment)
+            rows = context.progress.everybody(key).items()
+            self.vouched(
+                key, [node for node, row in rows if row.is_signed and row.progress.state not in MANIFEST_REFUSED]
+            )
         elif heard is Heard.NEWS:
             self.act(statement, wall_s)
         self._lifecycle.holder_heard(statement.deployment, event.forwarder)
+
+    def vouched(self, key: bytes, nodes: Collection[NodeId]) -> None:
+        """Hosts tell that they have the manifest of a deployment with that progress key."""
+        if nodes and self._context.unproven.is_about(key):
+            answered = self._context.roster.answered()
+            for node in nodes:
+                if node in answered:
+                    self._context.unproven.vouch(key, node)
 
     def _keep_unvouched(self, event: StatementHeard) -> None:
         self._unvouched.setdefault(event.wire, event)

@@ -91,6 +91,8 @@ class HostState(Enum):
 
 # Hosts that have deleted it for good: nobody waits for them.
 DELETED = frozenset({HostState.REMOVED, HostState.EVICTED})
+MANIFEST_REFUSED = frozenset({HostState.FAILED, HostState.EXPIRED})
+"""A host in any other state has the manifest."""
 # The last three have no number: older hosts read what stands in their place, and their reason tells them from it.
 _STATES = tuple(HostState)[:7]
 _IN_PLACE_OF = {

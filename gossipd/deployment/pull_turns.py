@@ -24,6 +24,7 @@ class PullTurns:
         self._holders = holders
         self._delay_s = 0.0
         self._begun = 0
+        self._asked: NodeId | None = None
         self._counted_as: PullShare | None = None
         """Of the pull that is under way."""
         self._refused_count = 0
@@ -39,21 +40,27 @@ class PullTurns:
             last: the deployment's last statement that is believed or told, for when none is unproven.
         """
         context = self._context
-        words = context.unproven.of(self._deployment) or [last]
+        unproven = context.unproven
+        words = unproven.of(self._deployment) or [last]
         busy = context.pulls.busy()
         peer = self._holders.choose(context.roster.live() - busy, context.roster.answered() - busy)
         if peer is None:
             self.wait(now)
             return None
-        self._counted_as = context.pulls.begin([one.signer for one in words], peer, context.standings())
+        names = [*unproven.vouchers(self._deployment), *(one.signer for one in words)]
+        self._counted_as = context.pulls.begin(names, peer, context.standings())
         if self._counted_as is None:
             context.retries[self._deployment] = now + context.settings.pull_turn_s
             return None
+        self._asked = peer
         self._begun += 1  # signers may differ about the size, and one of them lie
         return peer, words[self._begun % len(words)].manifest_bytes
 
     def wait(self, now: float) -> None:
         """Nobody has it: another turn after a pause, which doubles."""
+        if self._asked is not None:
+            self._context.unproven.not_had(self._deployment, self._asked)
+        self._asked = None
         self._context.retries[self._deployment] = now + self._delay_s
         self._delay_s = min(2 * self._delay_s, self._context.settings.pull_retry_max_s)
 

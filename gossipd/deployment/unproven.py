@@ -13,6 +13,12 @@ A member can make up any number of signers. So signers whose words were proven b
 spoken to this host, and made-up ones hold half of the pulls at most. Among equals the members that brought the words
 take turns, because a signer can be made up and who speaks to this host can not.
 
+A member can also sign what others deploy before their word is here, and hide it among its own words on nothing: gossip
+passes on the first of two words that say the same. Members that tell of their progress **vouch** for a deployment: its
+word is looked into whatever else its signer has said, and the members that vouch take turns, too. They name the
+deployment by the first bytes of its id, which many can share. So each vouches for a few, and one of which it has no
+manifest after all gives way to the next.
+
 A member can say thousands of such words in a second, so what each of them costs does not grow with their number.
 """
 
@@ -24,15 +30,16 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
-from operator import itemgetter
 from typing import NamedTuple
 
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.statement import Statement
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 
 WORDS_MAX = 1_024  # as many as a host believes: a late joiner hears all of them at once
 HOLDERS_MAX = 8
+VOUCHED_MAX = 8  # of the deployments whose ids begin alike
 
 
 class Standing(IntEnum):
@@ -54,6 +61,12 @@ class _Word:
     until_s: float
     is_moot: bool
     holders: dict[NodeId, None] = field(default_factory=dict)
+    vouchers: dict[NodeId, None] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> Collection[NodeId]:
+        """The members whose turn it is when the word is looked into."""
+        return self.vouchers or (self.bringer,)
 
     @property
     def bringer(self) -> NodeId:
@@ -86,6 +99,8 @@ class UnprovenStatements:
         self._words: dict[int, _Word] = {}  # by number; all live equally long
         self._signers: dict[bytes, _Signer] = {}
         self._about: dict[DeploymentId, dict[bytes, _Word]] = {}  # by signer
+        self._keys: dict[bytes, dict[int, _Word]] = {}  # by progress key and number; those that gave way come last
+        self._vouched: dict[int, _Word] = {}
         self.revision = 0
         """Grows with every change of what is wanted."""
 
@@ -100,6 +115,7 @@ class UnprovenStatements:
             self._words[word.number] = word
             self._signers.setdefault(statement.signer, _Signer()).words[statement.deployment] = word
             self._about.setdefault(statement.deployment, {})[statement.signer] = word
+            self._keys.setdefault(progress_key(statement.deployment), {})[word.number] = word
             self._sort_in(word)
             if len(self._words) > WORDS_MAX:
                 self._drop_one()
@@ -121,6 +137,31 @@ class UnprovenStatements:
             open_words[statement.deployment] = word
         self.revision += was_wanted or self._is_wanted(word)
 
+    def is_about(self, key: bytes) -> bool:
+        """Whether there are words on a deployment of that progress key."""
+        return key in self._keys
+
+    def vouch(self, key: bytes, node: NodeId) -> None:
+        """A member that has spoken to this host has the manifest of a deployment with that progress key."""
+        for word in islice(self._keys.get(key, {}).values(), VOUCHED_MAX):
+            is_own = node_id(word.statement.signer) == node
+            if not (is_own or word.is_moot or node in word.vouchers) and len(word.vouchers) < HOLDERS_MAX:
+                self.revision += not word.vouchers
+                word.vouchers[node] = None
+                self._vouched[word.number] = word
+
+    def not_had(self, deployment: DeploymentId, node: NodeId) -> None:
+        """That member does not give its manifest: it may have meant another deployment."""
+        for word in self._of(deployment):
+            if node not in word.vouchers:
+                continue
+            del word.vouchers[node]
+            if not word.vouchers:
+                self.revision += 1
+                del self._vouched[word.number]
+                alike = self._keys[progress_key(deployment)]
+                alike[word.number] = alike.pop(word.number)
+
     def _is_wanted(self, word: _Word) -> bool:
         return any(one is word for one in self._first(self._signers[word.statement.signer]))
 
@@ -135,34 +176,47 @@ class UnprovenStatements:
             if word.bringer == bringer:
                 brought.setdefault(word.statement.signer, []).append(word)
         loudest = max(brought.values(), key=len)
-        self._drop(next((word for word in loudest if not self._is_wanted(word)), loudest[0]))
+        waiting = (word for word in loudest if not (word.vouchers or self._is_wanted(word)))
+        self._drop(next(waiting, loudest[0]))
 
     def _drop(self, word: _Word) -> None:
         deployment, by = word.statement.deployment, word.statement.signer
-        self.revision += self._is_wanted(word)
-        signer = self._signers[by]
-        del self._words[word.number], signer.words[deployment], self._about[deployment][by]
+        self.revision += self._is_wanted(word) or bool(word.vouchers)
+        signer, key = self._signers[by], progress_key(deployment)
+        self._vouched.pop(word.number, None)
+        del (
+            self._words[word.number],
+            self._keys[key][word.number],
+            signer.words[deployment],
+            self._about[deployment][by],
+        )
         signer.open.pop(deployment, None)
         if not signer.words:
             del self._signers[by]
         if not self._about[deployment]:
             del self._about[deployment]
+        if not self._keys[key]:
+            del self._keys[key]
 
     def wanted(self, standing: Callable[[bytes], Standing]) -> dict[DeploymentId, Statement]:
         """Deployments to look into now, each with one of its statements, by the standing of its signer."""
-        ranked = [
-            (standing(key), place, word)
-            for key, signer in self._signers.items()
-            for place, word in enumerate(self._first(signer))
-        ]
-        ranked.sort(key=lambda one: (one[0], one[1], one[2].number))
+        places = {word.number: 0 for word in self._vouched.values()}
+        for signer in self._signers.values():
+            for place, word in enumerate(self._first(signer)):
+                places.setdefault(word.number, place)
+        ranked: list[tuple[Standing, int, int]] = []
+        for number, place in places.items():
+            word = self._words[number]
+            rank = standing(word.statement.signer)
+            ranked.append((min(rank, Standing.HEARD) if word.vouchers else rank, place, number))
         turns: Counter[tuple[Standing, NodeId]] = Counter()
-        in_turn: list[tuple[Standing, int, int, Statement]] = []
-        for rank, _, word in ranked:
-            in_turn.append((rank, turns[rank, word.bringer], word.number, word.statement))
-            turns[rank, word.bringer] += 1
-        in_turn.sort(key=itemgetter(0, 1, 2))
-        return {one.deployment: one for _, _, _, one in in_turn[: self._in_all_max]}
+        in_turn: list[tuple[Standing, int, int]] = []
+        for rank, _, number in sorted(ranked):
+            sources = self._words[number].sources
+            in_turn.append((rank, min(turns[rank, node] for node in sources), number))
+            turns.update((rank, node) for node in sources)
+        chosen = [self._words[number].statement for _, _, number in sorted(in_turn)[: self._in_all_max]]
+        return {one.deployment: one for one in chosen}
 
     def of(self, deployment: DeploymentId) -> list[Statement]:
         """All words on one deployment, lowest rank first."""
@@ -171,9 +225,13 @@ class UnprovenStatements:
     def _of(self, deployment: DeploymentId) -> list[_Word]:
         return sorted(self._about.get(deployment, {}).values(), key=lambda one: one.number)
 
+    def vouchers(self, deployment: DeploymentId) -> list[NodeId]:
+        """Members that vouch for it."""
+        return [node for word in self._of(deployment) for node in word.vouchers]
+
     def holders(self, deployment: DeploymentId) -> list[NodeId]:
-        """Hosts that have told of the deployment, first ones first."""
-        return [holder for word in self._of(deployment) for holder in word.holders]
+        """Hosts that vouch for the deployment, then those that have told of it, first ones first."""
+        return self.vouchers(deployment) + [holder for word in self._of(deployment) for holder in word.holders]
 
     def take(self, deployment: DeploymentId) -> list[tuple[Statement, NodeId]]:
         """The statements on a deployment, each with the host that brought it; they are forgotten here: the manifest was

@@ -220,7 +220,7 @@ class BulkServer:
             channel.end()
             self._listener.upload_ended(channel)
             self._slots.release(node, started)
-        channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: who reads nothing would keep it
+        channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: one that does not read would keep it
         return True
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
@@ -318,7 +318,7 @@ class BulkServer:
         with self._manifest_lock:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
         if is_granted:
-            self._reader.await_manifest(request.deployment)  # not in a slot: what is here is for all, whoever waits
+            self._reader.await_manifest(request.deployment)  # not in a slot: what is here is for all
         if not (is_granted and self._manifest_slots.acquire(node, request.length)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         self._listener.upload_began(channel)

@@ -7,7 +7,7 @@ import pytest
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment import unproven as module
-from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.unproven import PullShare, PullShares, Standing, UnprovenStatements
@@ -386,3 +386,67 @@ def test_one_member_under_many_names_that_answers_nothing_holds_half_of_the_pull
         host.hear(said(nothing(number), secret=name), LIAR_NODE)
     asked = [one.peer for one in host.all_of(commands.PullManifest)]
     assert asked.count(LIAR_NODE) <= 4
+
+
+def alike(number: int) -> DeploymentId:
+    """Its id begins as that of the genuine deployment."""
+    return DeploymentId(ONE.id[:8] + number.to_bytes(24))
+
+
+def hidden(fakes: int = 50, begin_alike: int = 0) -> ScriptedHost:
+    """A host that hears of the genuine deployment from a liar only, after many words on nothing."""
+    host = ScriptedHost()
+    host.roster.peers[LIAR_NODE] = "rack-2"
+    host.roster.signers.add(LIAR.public.ed25519)
+    for number in range(fakes):
+        host.hear(said(nothing(number), secret=LIAR), LIAR_NODE)
+    for number in range(begin_alike):
+        host.hear(said(alike(number), secret=LIAR), LIAR_NODE)
+    host.hear(said(secret=LIAR), LIAR_NODE)
+    return host
+
+
+def test_what_a_liar_signs_first_is_found_as_soon_as_a_host_tells_of_its_progress() -> None:
+    host = hidden()
+    host.wait(30.0)
+    assert host.brain.lifecycle.get(ONE.id) is None
+    host.tell(events.ProgressHeard(PEER, progress_key(ONE.id)))
+    host.wait(1.0)
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_progress_that_came_before_the_word_counts() -> None:
+    host = ScriptedHost()
+    host.progress.record(PEER, progress_key(ONE.id), 1, Progress(state=HostState.DOWNLOADING), now=0.0, is_signed=True)
+    host.roster.signers.add(LIAR.public.ed25519)
+    for number in range(50):
+        host.hear(said(nothing(number), secret=LIAR), LIAR_NODE)
+    host.hear(said(secret=LIAR), LIAR_NODE)
+    host.wait(1.0)
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_deployments_whose_ids_begin_alike_give_way_to_each_other() -> None:
+    host = hidden(begin_alike=40)
+    for _ in range(20):
+        host.tell(events.ProgressHeard(PEER, progress_key(ONE.id)))
+        host.wait(5.0)
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_members_that_nobody_heard_vouch_for_nothing_and_nobody_for_itself() -> None:
+    host = hidden()
+    host.roster.silent.add(PEER)
+    host.tell(events.ProgressHeard(PEER, progress_key(ONE.id)))
+    host.tell(events.ProgressHeard(LIAR_NODE, progress_key(ONE.id)))
+    host.wait(30.0)
+    assert host.brain.lifecycle.get(ONE.id) is None
+
+
+def test_members_that_vouch_take_turns_with_those_that_bring_words() -> None:
+    made = table()
+    for number in range(9):
+        made.add(said(nothing(number), secret=made_up(number)), LIAR_NODE, 0.0)
+        made.vouch(progress_key(nothing(number)), LIAR_NODE)
+    made.add(said(nothing(8 << 192)), PEER, 0.0)
+    assert list(made.wanted(equally))[:2] == [nothing(0), nothing(8 << 192)]
