@@ -147,13 +147,6 @@ class StatusClient:
         with self._answer("GET", "/metrics", None) as answer:
             return answer.read().decode()
 
-    def deployment(self, name: str, version: int) -> dict[str, Any]:
-        from urllib.parse import quote
-
-        answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
-        row: dict[str, Any] = answer["deployment"]
-        return row
-
     def wait_round(
         self, name: str, version: int | None, hosts: str, round_s: float, *, goal: str = "complete"
     ) -> dict[str, Any]:

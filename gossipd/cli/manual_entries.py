@@ -22,7 +22,7 @@ store.replicas` one of this page. An environment variable GOSSIPD_SECTION__KEY o
 
 def entry(word: str, page: Callable[[str], str]) -> str | None:
     """In Markdown; None for a word that nothing is said of. ``page``: the text of a page of the manual."""
-    return _of_runbook(word, page("runbook")) or _of_reason(word) or _of_setting(word)
+    return _of_runbook(word, page("runbook")) or _of_reason(word) or dict(_settings()).get(word)
 
 
 def settings_page() -> str:
@@ -50,10 +50,6 @@ def _of_reason(word: str) -> str | None:
         f"Heals once the cause is gone: {found.heals.value}. "
         f"`gossipd wait` and `gossipd why` exit with {int(found.exit_code)}.\n"
     )
-
-
-def _of_setting(word: str) -> str | None:
-    return dict(_settings()).get(word)
 
 
 def _settings() -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from gossipd.cli.options import daemon_options, echo_json, examples, table, tell
 from gossipd.core.errors import ExitCode
 
 if TYPE_CHECKING:
-    from gossipd.diagnosis.drift import Aspect, HostGroup
+    from gossipd.diagnosis.drift import Aspect
 
 HOSTS_NAMED = 5
 
@@ -81,9 +81,7 @@ def drift_lines(aspects: Sequence[Aspect]) -> list[str]:
     for aspect in aspects:
         if aspect.differs:
             lines.append(f"{aspect.name}: {ASPECTS[aspect.name]}")
-            cells = [
-                (f"{group.value or '(not told)'}", str(len(group.hosts)), _hosts(group)) for group in aspect.groups
-            ]
+            cells = [(one.value or "(not told)", str(len(one.hosts)), _words(one.hosts)) for one in aspect.groups]
             lines += [f"  {line}" for line in table(("VALUE", "HOSTS", "WHICH"), cells)]
     same = [aspect.name for aspect in aspects if not aspect.differs]
     silent = sorted({host for one in aspects for group in one.groups if not group.value for host in group.hosts})
@@ -92,10 +90,6 @@ def drift_lines(aspects: Sequence[Aspect]) -> list[str]:
     if silent:
         lines.append(f"not told by {_words(silent)}")
     return lines
-
-
-def _hosts(group: HostGroup) -> str:
-    return _words(group.hosts)
 
 
 def _words(hosts: Sequence[str]) -> str:

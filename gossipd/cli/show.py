@@ -87,8 +87,9 @@ def _lines(row: dict[str, Any]) -> list[str]:
     if row["has_index"]:
         index = "an index of tensors" if row["tensors"] is None else f"an index of {row['tensors']} tensors"
     targets = [*(f"rack={rack}" for rack in row["racks"]), *(f"name={name}" for name in row["names"])]
+    number = f" (version {row['version']})" if row["version_label"] != str(row["version"]) else ""
     pairs = [
-        ("model", label_words(row) + _number(row)),
+        ("model", label_words(row) + number),
         ("id", row["id"]),
         ("schema", f"{row['schema']}" + (": hosts with gossipd 0.1 refuse it" if row["schema"] > 1 else "")),
         ("signed", f"by {row['signed_by']}" if row["signed_by"] else "not checked"),
@@ -111,10 +112,6 @@ def _lines(row: dict[str, Any]) -> list[str]:
     if row["about"]:
         lines += ["about", *(f"  {line}" for line in json.dumps(row["about"], indent=2).splitlines()[1:-1])]
     return lines
-
-
-def _number(row: dict[str, Any]) -> str:
-    return f" (version {row['version']})" if row["version_label"] != str(row["version"]) else ""
 
 
 def _code(about: dict[str, Any]) -> Iterator[str]:

@@ -238,7 +238,7 @@ class SourceAdmission:
             else:
                 self._mirrors.failed(source.text, self._clock())
 
-    def watch(self, mirror: str, source: SourceUrl, turn: Turn, what: str, length: int) -> Callable[[int, float], None]:
+    def watch(self, mirror: str, source: SourceUrl, what: str, length: int) -> Callable[[int, float], None]:
         """Called with the bytes received and the time waited for them; raises SourceSlowError when others like it are
         so much quicker that the request should be made again."""
 

@@ -258,7 +258,7 @@ class SourceRequests:
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
         mirror = job.mirror or location.source.text
-        watch = self._admission.watch(mirror, location.source, request.turn, location.shown, part.length)
+        watch = self._admission.watch(mirror, location.source, location.shown, part.length)
         with self._room(job, location, part, whole=whole):
             with closing(self._open(job, location, request, part, watch, whole=whole)) as stream:
                 self._check(job, location, part, stream.version)

@@ -39,10 +39,8 @@ class NodeCapabilities:
         """The record's payload."""
         flags = _CAN_READ * self.can_read_sources | _IN_CLEAR * self.in_clear
         flags |= _SIGNS_PROGRESS * self.signs_progress
-        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big") + self._more()
-
-    def _more(self) -> bytes:
-        return self.prints + bytes([self.free_step]) * bool(self.prints and self.free_step)
+        more = self.prints + bytes([self.free_step]) * bool(self.prints and self.free_step)
+        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big") + more
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> NodeCapabilities:

@@ -84,13 +84,11 @@ class SendPace:
         self._last, self._looked_s = path, now
         if last is None or elapsed_s >= GAP_S or elapsed_s <= 0:
             return False
-        self._count((path.acked_bytes - last.acked_bytes) / elapsed_s)
+        rate = (path.acked_bytes - last.acked_bytes) / elapsed_s
+        self._delivered += (rate - self._delivered) * (SMOOTHING if self._delivered else 1.0)
         before = self.rate
         self._judge(path, has_lost=path.retransmitted > last.retransmitted)
         return self.rate != before
-
-    def _count(self, rate: float) -> None:
-        self._delivered += (rate - self._delivered) * (SMOOTHING if self._delivered else 1.0)
 
     def _judge(self, path: PathReading, *, has_lost: bool) -> None:
         self._looks_until_fall -= 1

@@ -11,7 +11,6 @@ from enum import Enum
 KIB = 1024
 MIB = 1024 * KIB
 MANIFEST_BYTES_MAX = 64 * MIB  # larger ones are refused before they are read
-_MAY_BE_ZERO = frozenset({"dscp", "background"})
 
 
 class Encryption(Enum):
@@ -94,22 +93,6 @@ class BulkSettings:
     """
     tls_piece_bytes: int = 256 * KIB
     """File bytes encrypted in one call: 16 TLS records."""
-
-    def validate(self) -> None:
-        """Raises ValueError with every wrong field in one sentence."""
-        wrong = [
-            f"{name} is {getattr(self, name)}, must be positive"
-            for name in self.__dataclass_fields__
-            if isinstance(getattr(self, name), int | float) and name not in _MAY_BE_ZERO and getattr(self, name) <= 0
-        ]
-        if self.slots_per_peer > self.slots:
-            wrong.append(f"slots_per_peer is {self.slots_per_peer}, must be at most slots, {self.slots}")
-        if self.idle_in_s <= self.idle_out_s:
-            wrong.append(f"idle_in_s is {self.idle_in_s}, must be above idle_out_s, {self.idle_out_s}")
-        if self.unsent_bytes_min > self.unsent_bytes_max:
-            wrong.append("unsent_bytes_min must be at most unsent_bytes_max")
-        if wrong:
-            raise ValueError("; ".join(wrong))
 
     def unsent_bytes(self, length: int) -> int:
         """The part of a body of ``length`` bytes that may wait unsent in the kernel."""
