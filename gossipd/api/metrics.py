@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from gossipd.api.counters import HistogramFigures, LocalCounters
 from gossipd.api.ports import StatusPort
-from gossipd.api.schema import DeploymentRow, LimitsRow, StatusSnapshot
+from gossipd.api.schema import DeploymentRow, LimitsRow, MemberRow, StatusSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
@@ -94,11 +94,25 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
     inbox.add_metric(["accepted"], snapshot.inbox.accepted)
     inbox.add_metric(["refused"], snapshot.inbox.refused)
     yield inbox
+    codes = {each.code for each in snapshot.alarms}
+    yield _gauge("config_reload_ok", "0 since a reload that failed.", "E_RELOAD" not in codes)
+    yield _gauge("config_needs_restart", "1 while a restart would apply more.", "E_RESTART_NEEDED" in codes)
+    yield _gauge("drift_hosts", "Hosts with other keys or settings than the most.", _drift_hosts(snapshot.members))
     yield _gauge("alarms", "Things that wait for an operator.", len(snapshot.alarms))
     alarm = GaugeMetricFamily("gossipd_alarm", "Alarms that are shown, by code.", labels=["code"])
     for code, count in Counter(each.code for each in snapshot.alarms).items():
         alarm.add_metric([code], count)
     yield alarm
+
+
+def _drift_hosts(members: Sequence[MemberRow]) -> int:
+    """Of those that are present and tell their prints."""
+    present = [one for one in members if one.state in ("alive", "suspect") and one.prints]
+    most = {
+        name: Counter(one.prints.get(name) for one in present).most_common(1)[0][0]
+        for name in {name for one in present for name in one.prints}
+    }
+    return sum(any(one.prints.get(name) != print_ for name, print_ in most.items()) for one in present)
 
 
 def _deployments(rows: _Rows) -> Iterator[Metric]:

@@ -34,12 +34,12 @@ export class ClusterPage {
     const rows = status.deployments.map((row) => [row.name, row.version, row.state, row.hosts_complete, row.hosts_total,
       row.hosts_failed, row.cluster_bytes_verified, row.eta_s, row.source_bytes]);
     fill(this.deployments, rows, () => deploymentTable(status.deployments));
-    const signature = status.members.map((one) => [one.name, one.rack, one.state, one.version, one.seed,
+    const signature = status.members.map((one) => [one.name, one.rack, one.state, one.version, one.seed, one.prints,
       one.since_s === null ? null : Math.floor(one.since_s / 10)]);
-    fill(this.members, signature, () => this.racks(status.members));
+    fill(this.members, signature, () => this.racks(status.members, usual(status.members)));
   }
 
-  racks(members) {
+  racks(members, most) {
     const racks = new Map();
     for (const one of members) {
       if (!racks.has(one.rack)) racks.set(one.rack, []);
@@ -50,7 +50,7 @@ export class ClusterPage {
       const away = hosts.filter((one) => one.state !== "alive");
       const isOpen = this.opened.get(rack) ?? members.length <= RACKS_OPEN_UP_TO;
       const body = el("div");
-      const build = () => { if (!body.firstChild) body.append(memberTable(rack, hosts)); };
+      const build = () => { if (!body.firstChild) body.append(memberTable(rack, hosts, most)); };
       if (isOpen) build();
       const box = el("details", { open: isOpen },
         el("summary", {}, el("b", {}, rack), ` – ${hosts.length - away.length} of ${hosts.length} alive`,
@@ -67,10 +67,25 @@ function versions(members) {
   return found.length > 2 ? `${found.length} different` : found.join(", ") || "–";
 }
 
-function memberTable(rack, hosts) {
+// Of what should be the same on all hosts, by name, the print that the most of them have.
+function usual(members) {
+  const counts = new Map();
+  for (const one of members.filter((each) => each.state === "alive" || each.state === "suspect")) {
+    for (const [name, print] of Object.entries(one.prints || {})) {
+      if (!counts.has(name)) counts.set(name, new Map());
+      counts.get(name).set(print, (counts.get(name).get(print) || 0) + 1);
+    }
+  }
+  return new Map([...counts].map(([name, found]) => [name, [...found].reduce((a, b) => (b[1] > a[1] ? b : a))[0]]));
+}
+
+const differs = (one, most) =>
+  Object.entries(one.prints || {}).filter(([name, print]) => most.has(name) && most.get(name) !== print).map(([name]) => name).join(", ");
+
+function memberTable(rack, hosts, most) {
   return table(`Hosts of rack ${rack}`,
-    [head("Host"), head("State"), figure("For"), head("Reads storage"), spare("Version"), spare("Address")],
-    hosts.map((one) => ({ cells: [toHost(one.name), mark(one.state), seconds(one.since_s), one.seed ? "yes" : "–",
+    [head("Host"), head("State"), figure("For"), head("Reads storage"), spare("Differs in"), spare("Version"), spare("Address")],
+    hosts.map((one) => ({ cells: [toHost(one.name), mark(one.state), seconds(one.since_s), one.seed ? "yes" : "–", differs(one, most) || "–",
       one.version || "–", one.address] })));
 }
 

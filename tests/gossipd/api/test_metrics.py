@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from gossipd.api.counters import LAG_BOUNDS_S, Histogram, LoopLag
 from gossipd.api.metrics import DEPLOYMENTS_MAX, render
-from gossipd.api.schema import AlarmRow
+from gossipd.api.schema import AlarmRow, MemberRow, StatusSnapshot
 from gossipd.store.disk.condition import StoreHealth
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
@@ -47,6 +49,28 @@ def test_the_page_says_what_the_snapshot_says() -> None:
     assert page["gossipd_chunk_fetch_seconds_count", ()] == 2
     assert page["gossipd_chunk_fetch_seconds_bucket", (("le", "0.025"),)] == 1
     assert page["gossipd_event_loop_lag_seconds_bucket", (("le", "0.001"),)] == 1
+
+
+@dataclass
+class OtherKeys(FakeDaemon):
+    """Of four hosts one lacks a publisher, one is dead, and one tells nothing."""
+
+    def snapshot(self) -> StatusSnapshot:
+        told = super().snapshot()
+        prints = [{"trust": "aa", "settings": "1"}, {"trust": "bb", "settings": "1"}, {}, {"trust": "cc"}]
+        more = MemberRow(name="e", rack="r", address="", state="alive", seed=False, prints=prints[0])
+        members = [replace(one, prints=each) for one, each in zip(told.members, prints, strict=True)]
+        return replace(told, members=[*members, more])
+
+
+def test_a_failed_reload_a_needed_restart_and_other_keys_are_numbers() -> None:
+    page = samples(FakeDaemon())
+    found = [page[f"gossipd_{name}", ()] for name in ("config_reload_ok", "config_needs_restart", "drift_hosts")]
+    assert found == [1, 0, 0]
+    codes = ("E_RELOAD", "E_RESTART_NEEDED")
+    page = samples(OtherKeys(alarms=[AlarmRow(code=code, sentence="", since="") for code in codes]))
+    found = [page[f"gossipd_{name}", ()] for name in ("config_reload_ok", "config_needs_restart", "drift_hosts")]
+    assert found == [0, 1, 1]
 
 
 def test_every_condition_that_a_store_can_be_in_is_on_the_page() -> None:
