@@ -29,8 +29,10 @@ PAGE_STATUS, PAGE_REPORT = "/page/status", "/page/report"
 # What a model may be named is a rule of manifests; here only what cannot leave the route: no %, no dot in front.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _NAME = rf"{_PART}(?:/{_PART})?"
+_HOST = "[A-Za-z0-9._-]{1,64}"
 _QUESTION = re.compile(
-    rf"{PAGE_STATUS}|(?:{PAGE_REPORT}|/v1/sketch)\?name={_NAME}&version=[0-9]{{1,16}}|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
+    rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
+    rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST})?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
     re.ASCII,
 )

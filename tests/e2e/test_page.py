@@ -283,7 +283,9 @@ def test_by_chunk_each_column_is_a_bin_of_the_model(tmp_path: Path, browser: Bro
     shares = b64encode(bytes([254] * 32 + [0] * 32)).decode()
     row = {"name": "gpu-0000", "rack": "rack-01", "known_by": "itself", "age_s": 0.0, "chunks_held": 4000}
     sketch = {"name": "org/llama", "version": 3, "hosts": [row | {"shares": shares}]}
-    answers = {"/v1/status": status, "/v1/sketch?name=org/llama&version=3": sketch}
+    asked = "/v1/sketch?name=org/llama&version=3"
+    answers = {"/v1/status": status, asked: sketch, f"{asked}&host=gpu-0000": sketch}
+    answers |= {"/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
     with (
         unix_daemon(tmp_path / "s", answers),
         page_server(tmp_path / "s") as server,
@@ -299,6 +301,9 @@ def test_by_chunk_each_column_is_a_bin_of_the_model(tmp_path: Path, browser: Bro
         page.get_by_role("button", name="Over time").click()
         page.get_by_text(re.compile("s a column")).wait_for()
         assert fits(page)
+        page.goto(f"{server.url}#/host/gpu-0000")
+        page.get_by_text("4000 of org/llama@3, in 64 columns").wait_for()
+        assert page.evaluate(at.replace("30", "10"), 400) == [8, 48, 107], "the same on the host's page"
 
 
 def test_a_row_that_is_old_is_hatched_and_said(tmp_path: Path, browser: Browser) -> None:

@@ -6,6 +6,7 @@ import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { samplesOf, sketchesOf } from "./samples.js";
 
 const SLOWEST = 10;
+const PLAIN = /^[A-Za-z0-9._-]{1,64}$/;  // a host's name that the question may have
 const RACKS_OPEN_UP_TO = 100;
 const frame = (root, ...children) => root.replaceChildren(...children);
 export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
@@ -270,15 +271,37 @@ export class HostPage {
     this.member = el("div");
     this.deployments = el("div");
     this.peers = el("div");
+    this.about = el("p", { class: "note", role: "status" });
+    const box = el("div", { class: "grid" });
+    this.chunks = part("Its chunks", this.about, box);
+    this.chunks.hidden = true;
     frame(root, el("h1", {}, name), this.member, part("Deployments on this host", this.deployments),
-      part("Traffic with each peer", this.peers));
+      this.chunks, part("Traffic with each peer", this.peers));
+    this.grid = new Grid(box, el("p"), () => {});
   }
 
+  // Of the first deployment that is not complete here.
   wants(status) {
-    return status.node.name === this.name ? ["/v1/peers", "/v1/members"] : [];
+    const open = status.deployments.find((row) => row.hosts.some((one) => one.name === this.name && one.state !== "complete"));
+    const isAsked = open && PLAIN.test(this.name);
+    return [...(status.node.name === this.name ? ["/v1/peers", "/v1/members"] : []),
+      ...(isAsked ? [`/v1/sketch?name=${open.name}&version=${open.version}&host=${this.name}`] : [])];
+  }
+
+  showChunks(status, more) {
+    if (!more) return;
+    const row = status.deployments.find((one) => one.name === more.name && one.version === more.version);
+    const host = row && row.hosts.find((one) => one.name === this.name), found = sketchesOf(more.hosts || []);
+    this.chunks.hidden = !host || !found.hosts.has(this.name);
+    if (this.chunks.hidden) return;
+    const [sketch] = more.hosts;
+    const text = `${sketch.chunks_held} of ${row.name}@${row.version}, in ${found.used} columns from the first of its ${row.chunks_total} chunks to the last; by ${sketch.known_by}, ${seconds(sketch.age_s)} ago.`;
+    if (this.about.textContent !== text) this.about.textContent = text;
+    this.grid.show(rowsOf({ ...row, hosts: [host] }, found, new Set()).slice(1), found.used);
   }
 
   show({ status, words, more }) {
+    this.showChunks(status, more);
     const found = status.members.filter((one) => one.name === this.name);
     fill(this.member, found.map((one) => [one.state, one.since_s === null ? null : Math.floor(one.since_s / 10), one.address, one.version]), () =>
       (found.length ? table("This host", [head("State"), figure("For"), head("Rack"), spare("Zone"), head("Reads storage"), spare("Version"), long("Address")],
