@@ -30,6 +30,7 @@ from gossipd.config.keys import Keys, read_keys
 from gossipd.config.kinds import split_contact
 from gossipd.config.load import load_config
 from gossipd.config.places import check_places
+from gossipd.config.prints import named_prints, prints_of
 from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError, UsageError
 from gossipd.diagnosis.checks import HostReadings
@@ -67,9 +68,11 @@ def read_host(
         readings = replace(readings, keys_problem=str(error.args[0]))
     if keys is None:
         return readings
+    is_daemons = environment_of_listener(client.path) is not None
+    if is_daemons:
+        readings = replace(readings, prints=named_prints(prints_of(config, keys)))
     if config.sources.enabled:
         trusted = [key.ed25519 for key in keys.publishers]
-        is_daemons = environment_of_listener(client.path) is not None
         readings = replace(
             readings, sources=read_storage(config, trusted, client.path), reads_as_daemon=is_daemons
         )  # fmt: skip

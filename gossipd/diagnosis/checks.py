@@ -122,6 +122,8 @@ class HostReadings:
     descriptors_max: int | None = None
     threads_max: int | None = None
     clock_is_kept: bool | None = None
+    prints: Mapping[str, str] | None = None
+    """Of the configuration and the keys as they lie here; None where the daemon's environment could not be read."""
     publishers: int | None = None
     contacts_unresolved: tuple[str, ...] | None = None
     advertises: str | None = None
@@ -279,6 +281,16 @@ def _agreement(readings: HostReadings) -> CheckFinding | None:
     return CheckFinding(CheckVerdict.FAIL if hard else CheckVerdict.WARN, "; ".join(told)) if told else _ok()
 
 
+def _running(readings: HostReadings) -> CheckFinding | None:
+    """Whether the daemon runs with what lies here; what is this host's own, as its ports, is not compared."""
+    if readings.status is None or not readings.prints:
+        return None
+    own = [one for one in readings.status["members"] if one["id"] == readings.status["node"]["id"]]
+    told = own[0].get("prints") or {} if own else {}
+    other = [name for name, value in readings.prints.items() if told.get(name, value) != value]
+    return CheckFinding(CheckVerdict.WARN, f"not yet in force: {', '.join(other)}") if other else _ok()
+
+
 def _clock_kept(readings: HostReadings) -> CheckFinding | None:
     if readings.clock_is_kept is None:
         return None
@@ -419,6 +431,8 @@ CHECKS = (
     Check("mtu", lambda r: _least(r.mtu, MTU_LEAST, MTU_LEAST, "bytes"), "the interface takes the largest datagram",
           "raise its MTU to 1,500, on the way to the other hosts too"),
     Check("daemon", lambda r: _problem(r.daemon_problem), "the daemon answers", "systemctl start gossipd; its log"),
+    Check("running", _running, "the daemon runs with the settings and keys that lie here",
+          "`gossipd reload`; restart it where that says so"),
     Check("store", _store, "the store takes what is deployed", "the sentence names the error"),
     Check("alone", _alone, "this host hears the cluster", "see `gossipd help runbook`, E_ALONE"),
     Check("members", _members, "the members are alive", "start them, or `gossipd forget` them"),

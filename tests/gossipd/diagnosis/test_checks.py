@@ -56,7 +56,7 @@ WELL = HostReadings(
         PeerReading(name="b", udp="", udp_large="", control="", bulk="", rack=OWN_RACK, rtt_s=0.0001),
         PeerReading(name="c", udp="", udp_large="", control="", bulk="", rack="elsewhere", rtt_s=0.0004),
     ),
-    foreign_units=(), refused={"control_zap_refused": 3},
+    prints={"trust": "aa"}, foreign_units=(), refused={"control_zap_refused": 3},
     sources=(SourceReading(source="s3://models", model="m@1", credential="AWS_ACCESS_KEY_ID"),),
 )  # fmt: skip
 DENIED = SourceReading(source="s3://models", model="m@1", code="E_SOURCE_TOKEN_EXPIRED", sentence="it has expired")
@@ -79,6 +79,7 @@ SICK: dict[str, dict[str, Any]] = {
     "address": {"advertises": "0.0.0.0"},
     "mtu": {"mtu": 1200},
     "daemon": {"daemon_problem": "no daemon answers"},
+    "running": {"prints": {"trust": "cc"}},
     "store": {"status": status(store={**status()["store"], "condition": "full", "detail": "no space"})},
     "alone": {"status": alarm("E_ALONE")},
     "storage": {"sources": (DENIED,)},
