@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar
 
@@ -28,6 +28,8 @@ from membership.member import NodeId, node_id
 
 # Shorter than the daemon's, so that refusals are seen soon.
 QUICK = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, resubscribe_s=0.3)
+# Where another end than that by time is looked for: a slow machine breaks no link.
+PATIENT = replace(QUICK, handshake_s=20.0, resubscribe_s=20.0)
 DEPLOYMENT = DeploymentId(b"d" * 32)
 _Kind = TypeVar("_Kind")
 
@@ -152,7 +154,7 @@ def secret_of(number: int) -> SecretKey:
     return SecretKey(bytes([number]) * 32)
 
 
-async def until(condition: Callable[[], object], *, seconds_max: float = 5.0) -> None:
+async def until(condition: Callable[[], object], *, seconds_max: float = 120.0) -> None:
     """Return as soon as ``condition`` holds; fails the test if it never does. The time is a deadline, not a wait."""
     with trio.fail_after(seconds_max):
         while not condition():
@@ -160,7 +162,12 @@ async def until(condition: Callable[[], object], *, seconds_max: float = 5.0) ->
 
 
 async def start(
-    nursery: trio.Nursery, number: int, *, settings: ControlSettings = QUICK, port: int = 0, address: str = "127.0.0.1"
+    nursery: trio.Nursery,
+    number: int,
+    *,
+    settings: ControlSettings = PATIENT,
+    port: int = 0,
+    address: str = "127.0.0.1",
 ) -> Node:
     """A plane with key ``number``, on loopback unless told otherwise, that knows nobody but itself."""
     host = FakeHost(secret_of(number))
@@ -177,7 +184,9 @@ async def start(
 
 
 @asynccontextmanager
-async def nodes(count: int, *, settings: ControlSettings = QUICK, acquainted: bool = True) -> AsyncIterator[list[Node]]:
+async def nodes(
+    count: int, *, settings: ControlSettings = PATIENT, acquainted: bool = True
+) -> AsyncIterator[list[Node]]:
     """``count`` planes that know each other."""
     async with trio.open_nursery() as nursery:
         found = [await start(nursery, number + 1, settings=settings) for number in range(count)]

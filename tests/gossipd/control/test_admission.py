@@ -21,7 +21,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import SocketWakeup
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, decode, encode
-from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, start, until
+from tests.gossipd.control.nodes import DEPLOYMENT, QUICK, Node, nodes, secret_of, start, until
 
 STRANGER = secret_of(200)
 SUCCEEDED, DISCONNECTED = zmq.Event.HANDSHAKE_SUCCEEDED, zmq.Event.DISCONNECTED
@@ -118,7 +118,7 @@ async def test_a_joiner_is_let_in_as_soon_as_its_record_arrives() -> None:
             replies: list[control.Message] = []
 
             async def ask() -> None:
-                replies.append(await joiner.plane.request(member.host.node, control.Ping(), 5))
+                replies.append(await joiner.plane.request(member.host.node, control.Ping(), 120))
 
             nursery.start_soon(ask)
             await until(lambda: member.plane.authenticator._held)
@@ -130,7 +130,7 @@ async def test_a_joiner_is_let_in_as_soon_as_its_record_arrives() -> None:
 
 
 async def test_a_joiner_whose_record_is_late_gets_in_without_being_told_to_try_again() -> None:
-    async with nodes(2, acquainted=False) as (member, joiner):
+    async with nodes(2, settings=QUICK, acquainted=False) as (member, joiner):
         joiner.host.introduce(member.host, member.port)
         joiner.subscribe(member.host.node)  # a reason to keep dialing
         await until(lambda: member.plane.statistics()["zap_refused"] >= 1)  # it has had its 400 already
@@ -156,11 +156,12 @@ async def test_a_listed_client_may_trigger_and_nothing_else() -> None:
 
 async def test_a_member_that_is_forgotten_is_heard_no_more_on_its_old_connection() -> None:
     async with nodes(2) as (a, b):
-        await a.plane.request(b.host.node, control.Ping(), 5)
+        await a.plane.request(b.host.node, control.Ping(), 120)
+        await until(lambda: b.greetings == 1)  # that of the connection
         del b.host.directory[a.host.node]
         a.plane.driver.put(b.host.node, control.Hello("still here"))
         await until(lambda: b.plane.statistics().get("control_not_a_member") == 1)
-        assert b.greetings == 1, "that of the connection, before"
+        assert b.greetings == 1
 
 
 async def test_a_socket_without_encryption_is_cut_off() -> None:
@@ -202,7 +203,7 @@ async def test_a_client_that_expects_another_server_key_is_cut_off() -> None:
     ids=["http", "tls", "old", "zeros", "8GiB"],
 )
 async def test_what_is_not_zeromq_with_curve_is_disconnected(words: bytes) -> None:
-    async with nodes(1) as (node,):
+    async with nodes(1, settings=QUICK) as (node,):
         heard = b""
         with trio.fail_after(120), suppress(trio.BrokenResourceError):
             async with await trio.open_tcp_stream("127.0.0.1", node.port) as stream:
@@ -214,7 +215,7 @@ async def test_what_is_not_zeromq_with_curve_is_disconnected(words: bytes) -> No
 
 
 async def test_a_connection_that_says_nothing_is_closed_when_the_handshakes_time_is_up() -> None:
-    async with nodes(1) as (node,):
+    async with nodes(1, settings=QUICK) as (node,):
         with trio.fail_after(120):
             stream = await trio.open_tcp_stream("127.0.0.1", node.port)
             async with stream:
@@ -255,7 +256,7 @@ async def test_memory_for_refused_keys_is_bounded() -> None:
         for number in range(3000):
             keeper._refuse([b"", b"", b"1.0", b"1"], number.to_bytes(32, "big"), "10.0.0.1", "unknown_key")
         assert len(keeper._refusals) == 1024
-        assert len(node.host.refusals) <= 20  # the audit is told a sample; the rest is counted
+        assert len(node.host.refusals) < 1000  # the audit is told some in a second; the rest is counted
         assert node.plane.statistics()["control_refused_unknown_key"] == 3000
 
 

@@ -37,14 +37,14 @@ async def test_a_request_is_answered_by_the_node_it_was_sent_to() -> None:
     async with nodes(3) as (a, b, c):
         b.host.answer = lambda _: control.Token(b"b" * 32, 30)
         c.host.answer = lambda _: control.Token(b"c" * 32, 30)
-        assert await a.plane.request(b.host.node, control.TokenWanted(), 5) == control.Token(b"b" * 32, 30)
-        assert await a.plane.request(c.host.node, control.TokenWanted(), 5) == control.Token(b"c" * 32, 30)
+        assert await a.plane.request(b.host.node, control.TokenWanted(), 120) == control.Token(b"b" * 32, 30)
+        assert await a.plane.request(c.host.node, control.TokenWanted(), 120) == control.Token(b"c" * 32, 30)
         assert [identity.node for identity, _ in b.host.requests] == [a.host.node]
 
 
 async def test_a_ping_is_answered_by_the_plane_itself() -> None:
     async with nodes(2) as (a, b):
-        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+        assert await a.plane.request(b.host.node, control.Ping(), 120) == control.Pong()
         assert b.host.requests == []
 
 
@@ -57,7 +57,7 @@ async def test_many_requests_at_once_get_their_own_replies() -> None:
 
         async def ask(number: int) -> None:
             part = control.ManifestPart(DEPLOYMENT, 100, number, b"m")
-            replies.append((number, await a.plane.request(b.host.node, part, 5)))
+            replies.append((number, await a.plane.request(b.host.node, part, 120)))
 
         async with trio.open_nursery() as nursery:
             for number in range(100):
@@ -70,7 +70,7 @@ async def test_a_reply_of_the_wrong_kind_is_no_reply() -> None:
         b.host.answer = lambda _: control.PartKept(7)
         with pytest.raises(PeerSilentError):
             await a.plane.request(b.host.node, control.TokenWanted(), 0.1)
-        assert a.plane.statistics()["control_unasked_reply"] == 1
+        await until(lambda: a.plane.statistics().get("control_unasked_reply") == 1)
 
 
 async def test_a_request_ends_at_its_deadline() -> None:
@@ -83,7 +83,7 @@ async def test_a_refusal_carries_the_peers_code() -> None:
     async with nodes(2) as (a, b):
         b.host.answer = lambda _: control.Refused("E_BUSY", "later")
         with pytest.raises(RequestRefusedError, match="later") as caught:
-            await a.plane.request(b.host.node, control.TokenWanted(), 5)
+            await a.plane.request(b.host.node, control.TokenWanted(), 120)
         assert caught.value.code == "E_BUSY"
 
 
@@ -91,28 +91,28 @@ async def test_a_request_to_a_stranger_or_to_a_closed_port_fails_at_once() -> No
     async with nodes(2) as (a, b):
         b.scope.cancel()
         with pytest.raises(PeerUnreachableError):
-            await a.plane.request(b.host.node, control.Ping(), 30)
+            await a.plane.request(b.host.node, control.Ping(), 120)
         del a.host.directory[b.host.node]
         a.plane.hear(events.PeerLost(b.host.node))
         with pytest.raises(PeerUnreachableError):
-            await a.plane.request(b.host.node, control.Ping(), 30)
+            await a.plane.request(b.host.node, control.Ping(), 120)
 
 
 async def test_a_request_does_not_sit_out_a_long_pause_before_dialing_again() -> None:
-    slow = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.01, redial_max_s=3600)
+    slow = ControlSettings(handshake_s=20.0, zap_hold_s=0.1, redial_min_s=0.01, redial_max_s=3600)
     async with nodes(2, settings=slow) as (a, b):
-        await a.plane.request(b.host.node, control.Ping(), 5)
+        await a.plane.request(b.host.node, control.Ping(), 120)
         channel = a.channel(b)
         assert channel is not None
         a.subscribe(b.host.node)  # a reason to keep the link
         channel._pause_s = 3600
         a.lose(b)
-        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+        assert await a.plane.request(b.host.node, control.Ping(), 120) == control.Pong()
 
 
 async def test_a_worker_thread_can_ask() -> None:
     async with nodes(2) as (a, b):
-        reply = await trio.to_thread.run_sync(a.plane.request_from_thread, b.host.node, control.Ping(), 5.0)
+        reply = await trio.to_thread.run_sync(a.plane.request_from_thread, b.host.node, control.Ping(), 120)
         assert reply == control.Pong()
 
 
@@ -176,12 +176,12 @@ async def test_unsubscribing_ends_the_news() -> None:
         a.plane.hear(events.EndSubscription(b.host.node, DEPLOYMENT))
         await until(lambda: b.of(events.UnsubscribeHeard))
         b.send_holdings(a, ChunkSet(1000))
-        await a.plane.request(b.host.node, control.Ping(), 5)
+        await a.plane.request(b.host.node, control.Ping(), 120)
         assert len(a.of(events.HoldingsHeard)) == 1
 
 
 async def test_a_subscription_without_an_answer_is_repeated() -> None:
-    async with nodes(2) as (a, b):
+    async with nodes(2, settings=QUICK) as (a, b):
         opened(a, b)
         a.subscribe(b.host.node)
         await until(lambda: len(b.of(events.SubscribeHeard)) >= 3)
@@ -242,27 +242,27 @@ async def test_a_moved_member_is_dialed_at_its_new_address() -> None:
         a, b = await start(nursery, 1), await start(nursery, 2)
         a.host.introduce(b.host, b.port)
         b.host.introduce(a.host, a.port)
-        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+        assert await a.plane.request(b.host.node, control.Ping(), 120) == control.Pong()
         elsewhere = await start(nursery, 2)
         elsewhere.host.introduce(a.host, a.port)
         a.host.introduce(elsewhere.host, elsewhere.port)
         a.plane.member_changed(b.host.node)
-        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+        assert await a.plane.request(b.host.node, control.Ping(), 120) == control.Pong()
         assert elsewhere.plane.statistics()["zap_accepted"] == 1
         nursery.cancel_scope.cancel()
 
 
 async def test_an_idle_link_is_closed_and_opened_again_when_needed() -> None:
-    idle = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
+    idle = ControlSettings(handshake_s=20.0, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
     async with nodes(2, settings=idle) as (a, b):
-        await a.plane.request(b.host.node, control.Ping(), 5)
+        await a.plane.request(b.host.node, control.Ping(), 120)
         await until(lambda: a.channel(b) is None)
-        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+        assert await a.plane.request(b.host.node, control.Ping(), 120) == control.Pong()
         assert a.plane.statistics()["link_dialed"] == 2
 
 
 async def test_links_to_acquaintances_are_dialed_a_few_at_a_time_and_stay_without_a_word() -> None:
-    idle = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
+    idle = ControlSettings(handshake_s=20.0, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
     async with nodes(4, settings=idle) as (a, *others):
         known = frozenset(other.host.node for other in others)
         a.plane.keep_links(known, dials_max=2)
@@ -384,7 +384,7 @@ async def test_a_member_that_is_gone_is_neither_followed_nor_told() -> None:
         b.plane.hear(events.PeerLost(a.host.node))
         assert a.channel(b) is None
         b.send_holdings(a, ChunkSet(1000))
-        await a.plane.request(b.host.node, control.Ping(), 5)
+        await a.plane.request(b.host.node, control.Ping(), 120)
         assert len(a.of(events.HoldingsHeard)) == 1
 
 
@@ -404,7 +404,7 @@ async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypa
 
         async def ask(asking: Node, asked: Node, number: int) -> None:
             for _ in range(60):
-                assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
+                assert await asking.plane.request(asked.host.node, control.Ping(), 120) == control.Pong()
                 asking.plane.driver.put(asked.host.node, control.Hello(f"word {number}"))
 
         with trio.fail_after(120):

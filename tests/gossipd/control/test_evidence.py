@@ -23,7 +23,7 @@ from tests.gossipd.control.nodes import Node, nodes, secret_of, until
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON = ControlSettings(
-    handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, heartbeat_s=0.1, silence_s=0.1
+    handshake_s=20.0, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, heartbeat_s=0.5, silence_s=0.5
 )
 
 
@@ -75,7 +75,7 @@ async def test_a_killed_peer_is_known_to_be_gone_without_waiting_for_a_heartbeat
     patient = ControlSettings(heartbeat_s=60)
     async with nodes(1, settings=patient) as (node,), process(2) as (running, port):
         peer = introduce(node, 2, port)
-        assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
+        assert await node.plane.request(peer, control.Ping(), 120) == control.Pong()
         running.kill()
         await until(lambda: PeerReachable(peer, False) in node.host.events)
 
@@ -91,7 +91,7 @@ async def test_a_stopped_peer_is_known_by_its_missing_heartbeats_and_comes_back(
     async with nodes(1, settings=SOON) as (node,), process(2) as (running, port):
         peer = introduce(node, 2, port)
         node.subscribe(peer)  # a reason to keep the link
-        assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
+        assert await node.plane.request(peer, control.Ping(), 120) == control.Pong()
         running.send_signal(signal.SIGSTOP)
         await until(lambda: PeerReachable(peer, False) in node.host.events)
         running.send_signal(signal.SIGCONT)
@@ -108,7 +108,7 @@ async def test_a_vanished_host_is_known_by_what_it_has_not_acknowledged_and_not_
             peer = introduce(node, 2, port, address)
             node.subscribe(peer)  # a reason to dial again, should the cable not have been ready
             await until(lambda: node.host.events[-1:] == [PeerReachable(peer, True)])
-            assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
+            assert await node.plane.request(peer, control.Ping(), 120) == control.Pong()
             await trio.to_thread.run_sync(subprocess.run, ["ip", "-n", name, "link", "set", name, "down"])
             assert node.host.events[-1] == PeerReachable(peer, True)
             node.plane.driver.put(peer, control.Hello("are you there?"))
