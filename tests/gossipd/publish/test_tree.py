@@ -215,7 +215,7 @@ def test_what_is_left_out_as_a_whole_need_not_be_readable(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "scandir", refuse)
     for find in (find_files, find_empty_directories):
-        with pytest.raises(GossipdError, match=r"lost\+f.*: Permission denied"):
+        with pytest.raises(GossipdError, match=r": Permission denied$"):  # a long path is cut
             find(tmp_path, Selection(exclude=("deep/",)))
     chosen = Selection(exclude=("deep/",), defaults=("lost+found/",))
     assert [file.path for file in find_files(tmp_path, chosen)] == ["a.bin"]
