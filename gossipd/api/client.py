@@ -190,7 +190,9 @@ class StatusClient:
         """What this host wants of models that it need not take whole."""
         return self._get("/v1/wants")
 
-    def want(self, name: str, terms: Sequence[str], *, clear: bool, free: bool) -> dict[str, Any]:
+    def want(
+        self, name: str, terms: Sequence[str], *, clear: bool, free: bool, holder: str = ""
+    ) -> dict[str, Any]:  # fmt: skip
         """Have this host take parts of a model. Raises UsageError: the terms are too long for one request."""
         if any("\n" in term or not term.strip() for term in terms):
             raise UsageError("a PART is one term, as in ep:3/16")
@@ -198,7 +200,8 @@ class StatusClient:
         if len(json.dumps(text)) > _WANT_BYTES_MAX:
             cure = "give the terms in several orders, which add up, or in parts.wants of the configuration"
             raise UsageError(f"a want of over {_WANT_BYTES_MAX} bytes is too long for one order; {cure}")
-        return self.order("want", name=name, want=text, clear=clear, free=free)
+        whose = {"holder": holder} if holder else {}  # an older daemon knows no such field
+        return self.order("want", name=name, want=text, clear=clear, free=free, **whose)
 
     def verify(self, name: str, version: int) -> Iterator[dict[str, Any]]:
         """Yield lines as they arrive; the last one has ``done``."""

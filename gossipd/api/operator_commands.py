@@ -64,12 +64,14 @@ class OperatorCommands:
         return json_answer(await self._operations.pin(fields["name"], version, undo=undo))
 
     async def want(self, request: Request) -> Response:
-        fields = await command_fields(request, "name", optional=("want", "clear", "free"))
+        fields = await command_fields(request, "name", optional=("want", "clear", "free", "holder"))
         terms = fields.get("want", "").splitlines()
         clear, free = (is_set(fields, key) for key in ("clear", "free"))
         if not (terms or clear or free):
             raise UsageError("give 'want', its terms, a line each, or 'clear', or 'free'")
-        return json_answer(await self._operations.want(fields["name"], terms, clear=clear, free=free))
+        return json_answer(
+            await self._operations.want(fields["name"], terms, clear=clear, free=free, holder=fields.get("holder", ""))
+        )
 
     async def prune(self, request: Request) -> Response:
         fields = await command_fields(request, optional=("dry_run",))

@@ -159,10 +159,12 @@ class AdminPort(Protocol):
         """Keep a version, or the current one of a name, from eviction on this host; ``undo``: no longer. Raises
         NotFoundError; GossipdError when the disk refuses, or there are too many."""
 
-    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+    async def want(
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+    ) -> WantInForce:  # fmt: skip
         """Take these parts of a model from now on, beside what was ordered before, or, with ``clear``, instead of it.
-        ``free``: delete what is here and wanted no longer. Raises WantError, ManifestError: it means nothing in the
-        newest version; GossipdError when the disk refuses."""
+        ``free``: delete what is here and wanted no longer. ``holder``: whose order it is; those of others stay. Raises
+        WantError, ManifestError: it means nothing in the newest version; GossipdError when the disk refuses."""
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         """Evict what is not current, and more down to the low watermark, if there is one. Raises GossipdError when the

@@ -75,8 +75,10 @@ class AsyncClient:
     async def part(self, name: str, version: int | None = None) -> LocalPart:
         return await to_thread.run_sync(self._client.part, name, version, abandon_on_cancel=True)
 
-    async def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
-        call = partial(self._client.want, name, *parts, clear=clear, free=free)
+    async def want(
+        self, name: str, *parts: str, clear: bool = False, free: bool = False, holder: str = ""
+    ) -> tuple[str, ...]:  # fmt: skip
+        call = partial(self._client.want, name, *parts, clear=clear, free=free, holder=holder)
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
     @asynccontextmanager

@@ -318,7 +318,9 @@ class Client:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
         return LocalPart(Path(row["path"]), tuple(row.get("want", "").splitlines()))
 
-    def want(self, name: str, *parts: str, clear: bool = False, free: bool = False) -> tuple[str, ...]:
+    def want(
+        self, name: str, *parts: str, clear: bool = False, free: bool = False, holder: str = ""
+    ) -> tuple[str, ...]:  # fmt: skip
         """Have this host take only ``parts`` of a model, of every version, from now on and after restarts.
 
         Parts are terms such as ``ep:3/16``, or ``all``. They add up with earlier ones and with ``parts.wants``, so that
@@ -327,13 +329,15 @@ class Client:
         Args:
             clear: forget what was ordered before.
             free: delete what is here of the model and wanted no longer.
+            holder: whose order it is, such as one rank's: 1 to 32 of 0-9, a-z and -. With it ``clear`` forgets only
+                what this holder ordered; without it, all.
         Returns: what is in force; empty: everything.
         Raises:
             RefusedByDaemonError: ``E_WANT``, ``E_NO_INDEX``: it means nothing in the newest version that is known here;
                 ``E_READ_SOCKET``: this user may only ask.
         """
         with typed_refusals():
-            text: str = self._daemon.want(name, parts, clear=clear, free=free)["want"]
+            text: str = self._daemon.want(name, parts, clear=clear, free=free, holder=holder)["want"]
         return tuple(text.splitlines())
 
     def hold(self, name: str, version: int | None = None, *, part: bool = False) -> AbstractContextManager[Path]:

@@ -101,8 +101,10 @@ class AdminOperations:
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         return await self.watermarks.pin(name, version, undo=undo)
 
-    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
-        return await self.wants.order(name, terms, clear=clear, free=free)
+    async def want(
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+    ) -> WantInForce:  # fmt: skip
+        return await self.wants.order(name, terms, clear=clear, free=free, holder=holder)
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         return await self.watermarks.prune(dry_run=dry_run)

@@ -42,6 +42,7 @@ from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
+from gossipd.parts.want_orders import unite
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.statistics import StoreStatistics
@@ -80,7 +81,7 @@ class DaemonStatus:
     age: Newcomer = field(default_factory=lambda: Newcomer(time.monotonic()))
 
     def wants(self) -> list[schema.WantRow]:
-        configured, ordered = self.live.configured_wants(), self.live.ordered_wants
+        configured, ordered = self.live.configured_wants(), unite({}, self.live.ordered_wants)
         return [
             schema.WantRow(
                 name=name, want=want.text,

@@ -28,8 +28,8 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.parts.part import bytes_of, choose_part
-from gossipd.parts.want import EVERYTHING, Want, WantError, both
-from gossipd.parts.want_orders import ORDERS_MAX, orders_to_bytes, parse_order
+from gossipd.parts.want import EVERYTHING, Want, WantError
+from gossipd.parts.want_orders import changed_orders, orders_to_bytes, parse_order
 from gossipd.runtime.worker_threads import run_blocking
 
 _SHOWN_MAX = 5  # terms in a sentence
@@ -46,7 +46,7 @@ class WantOrders:
     audit: AuditLog
     _one_at_a_time: trio.Lock = field(default_factory=trio.Lock, init=False)
 
-    async def order(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
+    async def order(self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "") -> WantInForce:
         """See AdminPort."""
         try:
             check_model_name(name)
@@ -54,7 +54,8 @@ class WantOrders:
             raise WantError(str(error.args[0])) from None
         async with self._one_at_a_time:
             before = self.live.ordered_wants
-            after = _ordered(before, name, parse_order(terms) if terms else None, clear=clear)
+            added = parse_order(terms) if terms else None
+            after = changed_orders(before, name, added, clear=clear, holder=holder)
             want = self.live.wants(after).get(name, EVERYTHING)
             found = self.driver.lifecycle.find(name)
             newest = found[0].manifest if found else None
@@ -71,16 +72,6 @@ class WantOrders:
             changed=is_changed, sentence=_sentence(name, want, newest, bytes_wanted, is_changed=is_changed, free=free),
             want=want.text, version=None if newest is None else newest.version, bytes_wanted=bytes_wanted,
         )  # fmt: skip
-
-
-def _ordered(before: dict[str, Want], name: str, added: Want | None, *, clear: bool) -> dict[str, Want]:
-    after = dict(before)
-    earlier = after.pop(name, None) if clear else after.get(name)
-    if added is not None:
-        after[name] = added if earlier is None or clear else both(earlier, added)
-    if len(after) > ORDERS_MAX:
-        raise WantError(f"{ORDERS_MAX} models have an order; take some away with gossipd want NAME --clear")
-    return after
 
 
 async def _bytes_wanted(newest: Manifest | None, want: Want, *, is_judged: bool) -> int | None:

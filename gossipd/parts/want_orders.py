@@ -2,6 +2,9 @@
 
 What lives here: uniting both, and the orders as bytes. What does not: giving an order (``daemon.want_orders``).
 
+An order may have a holder, such as one rank of a job: it stands beside the other orders for that name, and its holder
+takes it away alone.
+
 Rejected: an order that stands in place of the configuration, because a job could then take from a host what its
 operator has said it keeps. A name that neither mentions is wanted whole.
 """
@@ -9,13 +12,15 @@ operator has said it keeps. A name that neither mentions is wanted whole.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.parts.want import EVERYTHING, Want, WantError, both, parse_want, read_want
 
 ALL = "all"
-ORDERS_MAX = 512  # names; with the longest wants their file has half of its 64 MB
+ORDERS_MAX = 512  # with the longest wants their file has half of its 64 MB
+_HOLDER = re.compile("[0-9a-z-]{1,32}")
 
 
 class WantOrdersError(LocalError):
@@ -32,11 +37,36 @@ def parse_order(texts: Iterable[str]) -> Want:
     return EVERYTHING if ALL in terms else parse_want(terms)
 
 
+def order_key(name: str, holder: str) -> str:
+    """The key of an order for a model; no name has a space. Raises WantError."""
+    if holder and not _HOLDER.fullmatch(holder):
+        raise WantError("the holder of an order is 1 to 32 of the characters 0-9, a-z and -")
+    return f"{name} {holder}" if holder else name
+
+
+def changed_orders(
+    ordered: Mapping[str, Want], name: str, added: Want | None, *, clear: bool, holder: str
+) -> dict[str, Want]:  # fmt: skip
+    """The orders with one more. ``clear``: without the earlier ones of this holder; without a holder, of all. Raises
+    WantError."""
+    key = order_key(name, holder)
+    after = {
+        one: want for one, want in ordered.items()
+        if not (clear and (one == key or (not holder and one.partition(" ")[0] == name)))
+    }  # fmt: skip
+    if added is not None:
+        after[key] = both(after[key], added) if key in after else added
+    if len(after) > ORDERS_MAX:
+        raise WantError(f"{ORDERS_MAX} orders are kept; take some away with gossipd want NAME --clear")
+    return after
+
+
 def unite(configured: Mapping[str, Want], ordered: Mapping[str, Want]) -> dict[str, Want]:
-    """What is in force, by model name. Both together may be too long: then everything of that name is wanted, which
+    """What is in force, by model name. All together may be too long: then everything of that name is wanted, which
     costs bytes and lacks nothing."""
     wants = dict(configured)
-    for name, want in ordered.items():
+    for key, want in ordered.items():
+        name = key.partition(" ")[0]
         try:
             wants[name] = both(wants[name], want) if name in wants else want
         except WantError:
@@ -45,7 +75,7 @@ def unite(configured: Mapping[str, Want], ordered: Mapping[str, Want]) -> dict[s
 
 
 def orders_to_bytes(ordered: Mapping[str, Want]) -> bytes:
-    """The orders for the disk: a JSON object, for each name the canonical text of its want."""
+    """The orders for the disk: a JSON object, for each key the canonical text of its want."""
     return json.dumps({name: want.text for name, want in ordered.items()}, indent=0).encode()
 
 

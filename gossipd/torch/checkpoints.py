@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -86,7 +87,8 @@ class GossipdReader(FileSystemReader):
         with GossipdReader("run-7", version, part=True) as reader:
             dcp.load(state, storage_reader=reader)
 
-    The block's end forgets the orders for the name (``Client.want``), so that this host holds whole versions again.
+    The block's end takes away what it ordered (``Client.want``), and nothing else; without other orders for the name
+    this host holds whole versions again.
     """
 
     def __init__(
@@ -97,8 +99,9 @@ class GossipdReader(FileSystemReader):
         Raises what ``Client.wait`` and ``Client.want`` do."""
         self._client, self._name, self._timeout = client or Client(), name, timeout
         self._is_part = part and not self._is_whole(version)
+        self._holder = uuid4().hex
         if self._is_part:
-            self._client.want(name, f"files:{METADATA}")
+            self._client.want(name, f"files:{METADATA}", holder=self._holder)
         self.version = self._client.wait(name, version, timeout=timeout).version
         with self._held() as directory:
             super().__init__(directory)
@@ -109,7 +112,7 @@ class GossipdReader(FileSystemReader):
 
     def __exit__(self, *_: object) -> None:
         if self._is_part:
-            self._client.want(self._name, clear=True)
+            self._client.want(self._name, clear=True, holder=self._holder)
 
     def read_metadata(self, *given: Any, **options: Any) -> Any:
         """See StorageReader."""
@@ -119,7 +122,7 @@ class GossipdReader(FileSystemReader):
     def prepare_local_plan(self, plan: Any) -> Any:
         """See StorageReader. All ranks have ordered before any reads: torch gathers the plans in between."""
         if self._is_part:
-            self._client.want(self._name, *self._terms(plan))
+            self._client.want(self._name, *self._terms(plan), holder=self._holder)
         return super().prepare_local_plan(plan)
 
     def read_data(self, plan: Any, planner: Any) -> Future[None]:

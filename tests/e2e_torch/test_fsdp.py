@@ -96,6 +96,8 @@ def test_a_reader_of_a_part_fetches_what_its_plan_names_and_the_rest_after_it(
     finally:
         dist.destroy_process_group()
     assert all(torch.equal(loaded[name], state[name]) for name in loaded)
+    assert there.want("run", "files:.metadata") == ("files:.metadata",), "the order of another stays"
+    there.want("run", clear=True)
     there.wait("run", 7, timeout=PATIENCE_S)
     assert same_tree(there.path("run", 7), tmp_path / "step-7"), "all of it is wanted again"
 

@@ -58,6 +58,14 @@ MUTANTS = (
         ("tests/gossipd/parts/test_want_orders.py",),
     ),
     Mutant(
+        "who-leaves-takes-the-orders-of-others-away",
+        "The first rank that has loaded its part has the other ranks of its host wait for whole versions.",
+        "gossipd/parts/want_orders.py",
+        "(one == key or (not holder and ",
+        "(one == key or (",
+        ("tests/gossipd/parts/test_want_orders.py",),
+    ),
+    Mutant(
         "damaged-orders-are-taken-for-none",
         "A host whose file of orders has rotted fetches the whole of every model.",
         "gossipd/daemon/state_dir.py",

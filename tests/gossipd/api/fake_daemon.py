@@ -234,8 +234,10 @@ class FakeDaemon:
     def wants(self) -> list[WantRow]:
         return [WantRow(name="org/toy", want="ep:3/16", configured=None, ordered="ep:3/16")]
 
-    async def want(self, name: str, terms: list[str], *, clear: bool, free: bool) -> WantInForce:
-        done = self._take("want", name, terms, clear, free)
+    async def want(
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+    ) -> WantInForce:  # fmt: skip
+        done = self._take("want", name, terms, clear, free, holder)
         return WantInForce(
             changed=True, sentence=done.sentence, want="\n".join(sorted(terms)), version=3, bytes_wanted=5 * MIB
         )

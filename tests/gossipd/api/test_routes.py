@@ -136,7 +136,8 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         client.order("rollback", name="org/toy")
         client.order("pin", name="org/toy")
         client.order("unpin", name="org/toy", version=3)
-        assert client.want("org/toy", ["ep:3/16", "files:*"], clear=True, free=False)["want"] == "ep:3/16\nfiles:*"
+        wanted = client.want("org/toy", ["ep:3/16", "files:*"], clear=True, free=False, holder="rank-3")
+        assert wanted["want"] == "ep:3/16\nfiles:*"
         assert client.wants()["wants"][0]["ordered"] == "ep:3/16"
         with pytest.raises(RefusedByDaemonError, match="give 'want'"):
             client.want("org/toy", [], clear=False, free=False)
@@ -159,7 +160,7 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         ("rollback", "org/toy"),
         ("pin", "org/toy", None),
         ("unpin", "org/toy", 3),
-        ("want", "org/toy", ["ep:3/16", "files:*"], True, False),
+        ("want", "org/toy", ["ep:3/16", "files:*"], True, False, "rank-3"),
         ("prune", "", True),
         ("forget", "node-4"),
     ]

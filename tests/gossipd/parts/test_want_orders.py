@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gossipd.parts.want import EVERYTHING, WANT_BYTES_MAX, WantError, parse_want
-from gossipd.parts.want_orders import WantOrdersError, orders_from_bytes, orders_to_bytes, parse_order, unite
+from gossipd.parts.want_orders import (
+    ORDERS_MAX,
+    WantOrdersError,
+    changed_orders,
+    orders_from_bytes,
+    orders_to_bytes,
+    parse_order,
+    unite,
+)
 
 THREE, FIVE = parse_want(["ep:3/16"]), parse_want(["ep:5/16"])
 
@@ -21,6 +29,29 @@ def test_a_host_wants_what_either_names_and_everything_wins() -> None:
 def test_both_together_too_long_is_everything_and_no_error() -> None:
     half = "files:" + "x" * (WANT_BYTES_MAX // 2)
     assert unite({"a": parse_want([half])}, {"a": parse_want([half + "y"])}) == {"a": EVERYTHING}
+
+
+def test_a_holder_takes_its_own_order_away_and_an_order_without_one_takes_all() -> None:
+    ordered = changed_orders({"b": FIVE}, "a", THREE, clear=False, holder="")
+    for holder in ("rank-0", "rank-1"):
+        ordered = changed_orders(ordered, "a", FIVE, clear=False, holder=holder)
+    assert unite({}, orders_from_bytes(orders_to_bytes(ordered))) == {
+        "a": parse_want(["ep:3/16", "ep:5/16"]),
+        "b": FIVE,
+    }
+    left = changed_orders(ordered, "a", None, clear=True, holder="rank-0")
+    assert left == {name: want for name, want in ordered.items() if name != "a rank-0"}
+    assert changed_orders(left, "a", None, clear=True, holder="") == {"b": FIVE}
+    assert unite({}, changed_orders({"a rank-1": THREE}, "a", FIVE, clear=True, holder="rank-1")) == {"a": FIVE}
+
+
+def test_orders_and_the_names_of_holders_have_bounds() -> None:
+    full = {f"m{number}": THREE for number in range(ORDERS_MAX)}
+    with pytest.raises(WantError, match="512 orders"):
+        changed_orders(full, "m1", THREE, clear=False, holder="r")
+    for holder in ("a b", "A", "x" * 33):
+        with pytest.raises(WantError, match="holder"):
+            changed_orders({}, "a", THREE, clear=False, holder=holder)
 
 
 def test_an_order_of_all_is_everything_and_a_wrong_term_is_refused() -> None:
