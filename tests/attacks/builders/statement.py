@@ -64,6 +64,14 @@ def event(
     return stage.gossip(data, kind=_OTHER_KINDS[through])
 
 
+def hidden(stage: Stage, count: int, begin_alike: bool = False) -> list[bytes]:
+    """What a member is about to deploy, said by the liar first, behind so many words of its own on nothing."""
+    genuine = manifest(version=3).id
+    begin = genuine[:8] if begin_alike else b""
+    ids = [*(DeploymentId(begin + stage.fresh(32 - len(begin))) for _ in range(count)), genuine]
+    return [event(stage, signed_wire(stage, deployment=one, epoch=1)) for one in ids]
+
+
 def unsigned(
     stage: Stage, version: str | int, payload: str = "x", about: str = "known", through: str = "gossip"
 ) -> list[bytes]:

@@ -21,8 +21,8 @@ from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.deployment import commands
-from gossipd.deployment.events import StatementHeard
-from gossipd.deployment.progress_record import HostState, ProgressFormatError
+from gossipd.deployment.events import ProgressHeard, StatementHeard
+from gossipd.deployment.progress_record import HostState, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
@@ -223,6 +223,7 @@ class GossipSurface:
             if self._swim.statistics()["datagrams_in"] != before + 1:
                 return f"{name} is not heard any more"
         third, fourth = manifest(version=3), manifest(version=4)
+        is_hidden = self._host.brain._context.unproven.of(third.id)  # of two words that say the same the first is heard
         self._host.peers_have[third.id] = third.envelope
         statement = said(third.id, secret=VICTIM)
         data = wire.event(1, self._records["victim"].node, statement.rank, third.id, statement.encode())
@@ -230,6 +231,10 @@ class GossipSurface:
             self._seals["victim"].seal(bytes((wire.GOSSIP,)) + data, self._records["node-1"].node),
             self._records["victim"],
         )
+        self._host.roster.peers[self._records["victim"].node] = "rack-1"
+        for _ in range(8 if is_hidden else 0):
+            self._host.tell(ProgressHeard(self._records["victim"].node, progress_key(third.id)))
+            self._host.wait(1.0)
         found = self._host.brain.lifecycle.get(third.id)
         if found is None or found.state is not HostState.DOWNLOADING:
             return "an honest statement is not acted on any more"
