@@ -133,6 +133,8 @@ class UnprovenStatements:
         was_wanted = self._is_wanted(word)
         if word.is_moot:
             open_words.pop(statement.deployment, None)
+            self._vouched.pop(word.number, None)
+            word.vouchers.clear()
         else:
             open_words[statement.deployment] = word
         self.revision += was_wanted or self._is_wanted(word)

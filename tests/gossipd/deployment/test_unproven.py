@@ -286,6 +286,15 @@ def test_a_cancel_that_becomes_a_deploy_is_looked_into() -> None:
     assert (made.wanted(equally), made.holders(nothing(0)), len(made)) == ({}, [], 0)
 
 
+def test_nobody_vouches_for_what_became_a_cancel() -> None:
+    made = table()
+    made.add(said(nothing(0)), PEER, 0.0)
+    made.vouch(progress_key(nothing(0)), LIAR_NODE)
+    made.add(said(nothing(0), epoch=2, verb=Verb.CANCEL), PEER, 0.0, is_moot=True)
+    made.vouch(progress_key(nothing(0)), LIAR_NODE)
+    assert (made.wanted(equally), made.vouchers(nothing(0))) == ({}, [])
+
+
 def test_a_signer_cannot_make_its_word_last() -> None:
     made = table()
     made.add(said(nothing(1)), PEER, 0.0)
