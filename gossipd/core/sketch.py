@@ -30,6 +30,8 @@ def sketch(held: ChunkSet, wanted: ChunkSet) -> bytes:
     are, 0 only when none is; 255 where none is wanted. A model of fewer chunks than 64 has a bin for each.
     """
     size = held.size
+    if wanted.is_full and (held.is_full or not held):  # most hosts, before and after
+        return bytes([SHARE_MAX if held else 0]) * min(BINS, size)
     have, want = (one.to_bytes((size + 7) // 8, "little") for one in (held.bits & wanted.bits, wanted.bits))
     bins = min(BINS, size)
     borders = [number * size // bins for number in range(bins + 1)]
