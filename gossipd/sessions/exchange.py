@@ -88,7 +88,7 @@ class DeploymentExchange:
             case control.Delta():
                 self._delta_heard(peer, message, number, now)
             case control.Holdings():
-                self._holdings_heard(peer, message, number)
+                self._holdings_heard(peer, message, number, now)
             case control.Subscribe(deployment=deployment):
                 if self._may_ask(peer, now):
                     self._subscribe_heard(peer, deployment)
@@ -125,7 +125,7 @@ class DeploymentExchange:
             self._report(events.UnsubscribeHeard(peer, deployment))
             self._channels.review(peer, now)
 
-    def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int) -> None:
+    def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int, now: float) -> None:
         chunk_count = self._chunk_counts.get(message.deployment)
         try:
             if chunk_count is None or message.chunk_count != chunk_count:
@@ -133,11 +133,20 @@ class DeploymentExchange:
             chunks = ChunkSet.from_wire(message.chunks, size=chunk_count)
         except ChunkSetError:
             self._counters["bad_holdings"] += 1
+            if chunk_count is None:
+                self._decline(peer, message.deployment, now)
             return
-        if self.subscriptions.hear_holdings(peer, message.deployment, message.stream, number):
-            if message.tokens:
-                self._commands.append(KeepTokens(peer, message.tokens, message.valid_s))
-            self._report(events.HoldingsHeard(peer, message.deployment, chunks, message.free_slots))
+        if not self.subscriptions.hear_holdings(peer, message.deployment, message.stream, number):
+            self._decline(peer, message.deployment, now)
+            return
+        if message.tokens:
+            self._commands.append(KeepTokens(peer, message.tokens, message.valid_s))
+        self._report(events.HoldingsHeard(peer, message.deployment, chunks, message.free_slots))
+
+    def _decline(self, peer: NodeId, deployment: DeploymentId, now: float) -> None:
+        """``peer`` counts this host as a subscriber: a former life was one, or no connection took the Unsubscribe."""
+        if self._may_ask(peer, now):
+            self._channels.put(peer, control.Unsubscribe(deployment), now)
 
     def _delta_heard(self, peer: NodeId, message: control.Delta, number: int, now: float) -> None:
         deployment, may_ask = self.subscriptions.hear_delta(peer, message.stream, number, now)

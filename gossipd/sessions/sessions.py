@@ -25,7 +25,8 @@ connections, each with one direction of initiative, and a failure is evidence ab
 
 Losses. After a lost connection both ends repair by themselves: a subscriber asks again when its own connection is up,
 and a host whose connection to a subscriber broke reports that the subscriber asks again. So a subscriber may get
-Holdings twice, never announcements with a hole in them. A question without an answer is repeated from here and from
+Holdings twice, never announcements with a hole in them. A host that is sent Holdings and listens to nobody there, as it
+has restarted or its Unsubscribe was lost, declines them. A question without an answer is repeated from here and from
 nowhere else; whether a peer that has answered is silent for too long is the planner's to judge, which then asks again.
 """
 

@@ -193,8 +193,8 @@ MUTANTS = (
         "strangers-tokens-are-kept",
         "Tokens that come with Holdings nobody asked for are used.",
         f"{_SOURCE}/exchange.py",
-        "message.stream, number):\n            if message.tokens:\n",
-        "message.stream, number) or message.tokens:\n            if message.tokens:\n",
+        "message.stream, number):\n            self._decline(",
+        "message.stream, number) and not message.tokens:\n            self._decline(",
         (_BRAIN,),
     ),
     Mutant(
@@ -252,5 +252,13 @@ MUTANTS = (
         "(asked_s.keys() - wanted) | (self._unended - neighbours)",
         "asked_s.keys() - wanted",
         ("tests/gossipd/swarm/test_neighbour_silence.py",),
+    ),
+    Mutant(
+        "a-restarted-host-is-told-for-ever",
+        "Who subscribed in a former life, and does not want to hear more, says nothing to what it is told.",
+        f"{_SOURCE}/exchange.py",
+        "            self._channels.put(peer, control.Unsubscribe(deployment), now)\n",
+        "            pass\n",
+        ("tests/gossipd/sessions/test_sessions.py",),
     ),
 )

@@ -131,6 +131,33 @@ def test_an_unsubscribed_peer_is_told_no_more() -> None:
     assert len(a.sent_to(B, control.Unsubscribe)) == 1
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_host_that_restarts_and_does_not_ask_is_told_no_more(*, is_open: bool) -> None:
+    found = network()
+    _, b = listening(found)
+    a = found.restart(0)
+    if is_open:
+        a.tell(opened())
+    found.run(SETTINGS.redial_max_s)
+    assert b.of(SubscribeHeard)[1:] == [SubscribeHeard(A, MODEL)], "it may have missed something"
+    b.tell(holdings(a, 1))
+    found.run()
+    assert a.of(HoldingsHeard) == []
+    assert b.of(UnsubscribeHeard) == [UnsubscribeHeard(A, MODEL)]
+    b.tell(holdings(a, 1), delta(a, added=(3,)))
+    found.run()
+    assert len(b.sent_to(A, control.Holdings)) == 2
+
+
+def test_holdings_that_nobody_asked_for_are_declined_within_bounds() -> None:
+    found = network()
+    a = found[0]
+    for number in range(int(ASKS_BURST) + 100):
+        a.tell(MessageHeard(B, control.Holdings(OTHER, 1, CHUNKS, b"", 0), number))
+    found.run()
+    assert len(a.sent_to(B, control.Unsubscribe)) <= ASKS_BURST
+
+
 def test_a_peer_that_is_no_target_is_told_no_holdings() -> None:
     some = network(3, is_open=False)
     meant = opened(targets=Targets(names=("host-0", "host-1")))
