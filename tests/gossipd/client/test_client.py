@@ -49,8 +49,8 @@ def test_a_want_is_ordered_and_what_is_in_force_comes_back(tmp_path: Path) -> No
         both = AsyncClient(tmp_path / "s").want("org/toy", "ep:4/16", clear=True, free=True)
         assert asyncio.run(both) == ("ep:4/16",)
     assert daemon.orders == [
-        ("want", "org/toy", ["ep:3/16", "files:*.json"], False, False),
-        ("want", "org/toy", ["ep:4/16"], True, True),
+        ("want", "org/toy", ["ep:3/16", "files:*.json"], False, False, ""),
+        ("want", "org/toy", ["ep:4/16"], True, True, ""),
     ]
 
 
