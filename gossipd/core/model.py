@@ -20,6 +20,8 @@ class Shape:
     chunk_bytes: int
     bytes_total: int
     extent_chunks: int
+    has_sources: bool = True
+    """Whether storage has it; a step that a job saved lies on hosts alone."""
 
     @property
     def chunk_bytes_mean(self) -> int:

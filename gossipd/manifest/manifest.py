@@ -156,7 +156,7 @@ class Manifest:
     def shape(self) -> Shape:
         """What the planner needs to know."""
         extent = extent_chunks(self.bytes_total, self.layout.chunk_bytes_mean)
-        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent)
+        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent, bool(self.sources))
 
     def tensors(self) -> Iterator[Tensor]:
         """The tensors of all files that the publisher could read, in order; none without an index."""

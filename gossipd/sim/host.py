@@ -169,7 +169,7 @@ class SimHost:
             case events.EndSubscription():
                 self._send(command.peer, events.UnsubscribeHeard(self.node, command.deployment), request_bytes())
             case events.ProbeSource():
-                probed = events.SourceProbed(command.deployment, True)
+                probed = events.SourceProbed(command.deployment, self.world.scenario.origin is None)
                 self.clock.after(self.world.scenario.source_delay_s, self.post, probed)
             case events.ClaimSeed():
                 self.world.claimed(self, command.term)
@@ -284,6 +284,10 @@ class SimHost:
                 self.clock.after(delay_s, relay.taker._fail, relay, events.FailReason.NOT_HELD)
 
     def _start_read(self, chunks: tuple[int, ...]) -> None:
+        if self.world.scenario.origin is not None:
+            failed = events.SourceReadFailed(self.world.deployment, chunks, events.FailReason.SOURCE)
+            self.clock.after(self.world.scenario.source_delay_s, self.post, failed)
+            return
         transfer = Transfer(self, None, chunks, self.clock.now)
         self.reading[transfer] = None
         self.clock.after(self.world.scenario.source_delay_s, self.world.begin, transfer)

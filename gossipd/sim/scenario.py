@@ -62,6 +62,8 @@ class Scenario:
     membership_hosts_max: int = 1000
     """With deaths and up to this number of hosts membership runs in full; else its verdicts are drawn as measured."""
     settings: PlannerSettings = field(default_factory=PlannerSettings)
+    origin: int | None = None
+    """The host that holds everything from the start, as where a step was saved: there is no storage then."""
 
     @property
     def chunk_bytes(self) -> int:

@@ -135,10 +135,14 @@ class World:
             self._elect(early)
         self.clock.now = 0.0
         size, chunk_bytes = scenario.chunks, scenario.chunk_bytes
-        shape = Shape(size, chunk_bytes, scenario.size, extent_chunks(scenario.size, chunk_bytes))
+        shape = Shape(
+            size, chunk_bytes, scenario.size, extent_chunks(scenario.size, chunk_bytes), scenario.origin is None
+        )
         for host in self.hosts:
             wanted = self._wants[host.index] if self._wants is not None else None
-            host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size), wanted=wanted))
+            held = ChunkSet.full(size) if host.index == scenario.origin else ChunkSet(size)
+            host.held, host.held_count = held.bits, len(held)
+            host.post(DeploymentOpened(self.deployment, shape, held, wanted=wanted))
             for other, want in zip(self.hosts, self._wants or (), strict=False):
                 if other is not host:
                     host.post(PeerWantHeard(other.node, self.deployment, want))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -27,6 +28,7 @@ from gossipd.swarm.interests import Interests
 from gossipd.swarm.link_times import LinkTimes
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
+from gossipd.swarm.origins import SPREAD_FAR, Origins
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.rendezvous import bucket_of
@@ -61,10 +63,12 @@ class DeploymentSwarm:
         self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now, wanted=event.wanted)
         self.interests = Interests(size, self.replica.wanted.as_int())
         self.availability = Availability(size, event.held.bits)
-        make = partial(Roles, own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        make = partial(Roles, own, event.targets, event.deployment, settings, shape=event.shape)
         self.class_roles = ClassRoles(make, self.interests)
         self.roles = self.class_roles.whole
-        self.demand = Demand(self.availability, settings)
+        spread_far = settings.spread_far if event.shape.has_sources else min(settings.spread_far, SPREAD_FAR)
+        self.demand = Demand(self.availability, replace(settings, spread_far=spread_far))
+        self.origins = Origins(own.node, event.shape, is_own=event.held.is_full)
         self._unwanted = (ChunkSet.full(size) - self.replica.wanted.snapshot()).bits
         self._copies = event.copies.bits & self.replica.missing().bits if event.copies is not None else 0
         self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))
@@ -263,6 +267,7 @@ class DeploymentSwarm:
         if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
             return
         before = self.availability.bits_of(event.peer)
+        self.origins.heard(event.peer, is_full=event.chunks.is_full, is_first=not before)
         if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
             self.claims_released(self.reader.forget(event.peer))
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
@@ -355,12 +360,6 @@ class DeploymentSwarm:
         idles = not self.wants_fetches and self.replica.fetches + self.replica.reads < self.times.window_min
         return _SPARE_WAITS * self.times.late_wait_s if idles and self.arrival_rates.behind else 0.0
 
-    def window_of_rack_peers(self) -> int:
-        """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us."""
-        counts, listened = self.availability.counts, self.subscriptions.asked_s
-        known = [counts.get(node, 0) for node in self.roles.rack_peers if node in listened]
-        return self.times.window(max(0, self.replica.held_count - max(known))) if known else self.times.window_min
-
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
         replica = self.replica
@@ -407,7 +406,8 @@ class DeploymentSwarm:
     def judge_rates(self, now: float) -> frozenset[NodeId]:
         """The hosts whose links are slower, this one perhaps among them. To the only quick host of a rack its rack
         peers count as holders elsewhere, or it would wait for their links."""
-        if not self.interests.is_uniform:  # a host that wants little would pass for one with a slow link
+        # A host that wants little would pass for one with a slow link, and so would one that an origin has sent little.
+        if not self.interests.is_uniform or not self.replica.shape.has_sources:
             return frozenset()
         behind = self.arrival_rates.look(self.demand.ready_count())
         near = self.roles.rack_peers
@@ -447,6 +447,8 @@ class DeploymentSwarm:
         """Whether source readers are not to read this deployment now."""
         is_going_on = self.reads_begun or self.reader.is_being_read(now)
         allowed_s = around.reads_allowed_s if is_going_on else around.begin_allowed_s
+        if not self.replica.shape.has_sources:
+            return True
         return now < allowed_s or self.is_paused or not self.replica.missing_count
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:

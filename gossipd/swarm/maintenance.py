@@ -9,7 +9,9 @@ from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStal
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.rendezvous import bucket_of
+from gossipd.swarm.roles import Roles
 from gossipd.swarm.surroundings import Surroundings
+from membership.member import NodeId
 
 _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this one will never end
 
@@ -21,10 +23,10 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
     each = -(-swarm.times.window_max // max(1, rack_peers))
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, each)
-    slow_hosts, replica = swarm.slow_hosts, swarm.replica
+    slow_hosts, replica, origins = swarm.slow_hosts, swarm.replica, swarm.origins.among(counts)
     if swarm.interests.is_uniform:  # else a host that wants little would pass for one that is behind
         slow_hosts.look(
-            swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
+            swarm.availability, swarm.subscriptions, swarm.roles.rack_peers - origins,
             held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.times.chunk_time_s, now=now,
         )  # fmt: skip
     swarm.scheduler.slow = slow_hosts.others
@@ -34,6 +36,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     behind = swarm.judge_rates(now)
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
     swarm.scheduler.equals = equals if behind else frozenset()
+    slow |= _without_duties(swarm.roles, origins)
     behind -= slow
     stands_in = swarm.stand_in.look(
         swarm.reader, around.own, swarm.roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
@@ -49,6 +52,22 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     )  # fmt: skip
     _probe_if_reader(swarm)
     return True
+
+
+def _without_duties(roles: Roles, origins: frozenset[NodeId]) -> frozenset[NodeId]:
+    """The origins, which import nothing: their rack peers do. Not where a rack would be left without a host."""
+    rack_of = roles.rack_of.get
+    return frozenset(node for node in origins if not origins.issuperset(roles.racks.get(rack_of(node, ""), ())))
+
+
+def uploads_likely(swarm: DeploymentSwarm) -> int:
+    """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us; an
+    origin has the whole cluster's."""
+    counts, listened, times = swarm.availability.counts, swarm.subscriptions.asked_s, swarm.times
+    if swarm.origins.is_own:
+        return 2 * swarm.settings.flows(swarm.replica.shape.chunk_count)
+    known = [counts.get(node, 0) for node in swarm.roles.rack_peers if node in listened]
+    return times.window(max(0, swarm.replica.held_count - max(known))) if known else times.window_min
 
 
 def _probe_if_reader(swarm: DeploymentSwarm) -> None:
@@ -78,7 +97,7 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
     reason = None
     if swarm.replica.missing_count and not swarm.is_paused:
         holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
-        readers = bool(swarm.reader.readers)
+        readers = bool(swarm.reader.readers) or not swarm.replica.shape.has_sources  # storage is not to blame
         reason = swarm.stall.judge(swarm.replica, now=now, alone=alone, holders=holders, readers=readers)
     if reason is not swarm.stall.reported:
         swarm.stall.reported = reason

@@ -55,7 +55,7 @@ from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.hedging import hedge
-from gossipd.swarm.maintenance import give_up_lost, refresh_roles, report_stall
+from gossipd.swarm.maintenance import give_up_lost, refresh_roles, report_stall, uploads_likely
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -323,7 +323,7 @@ class Planner:
         if not self._swarms:
             return
         swarms = self._swarms.values()
-        window = max(max(swarm.fetch_window(), swarm.window_of_rack_peers()) for swarm in swarms)
+        window = max(max(swarm.fetch_window(), uploads_likely(swarm)) for swarm in swarms)
         self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
         between = self.settings.handling_s / 2 / min(swarm.times.chunk_time_s for swarm in swarms)
         slots = min(self.settings.slots_max, max(self.settings.slots_min, round(self._window + between)))

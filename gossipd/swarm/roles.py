@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from gossipd.core.model import PeerView
+from gossipd.core.model import PeerView, Shape
 from gossipd.core.targets import Targets
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.rendezvous import BUCKETS, bucket_firsts, bucket_lines, rack_lines, scores
@@ -154,10 +154,10 @@ class Roles:
     """The view of one deployment as this host sees it. ``refresh`` recomputes it; all other methods read it."""
 
     def __init__(
-        self, own: PeerView, targets: Targets, salt: bytes, settings: PlannerSettings, *, extent_chunks: int
+        self, own: PeerView, targets: Targets, salt: bytes, settings: PlannerSettings, *, shape: Shape
     ) -> None:
         self._own = own
-        self._extent_chunks = extent_chunks
+        self._shape = shape
         self._targets = targets
         self._salt = salt
         self._planner_settings = settings
@@ -204,7 +204,7 @@ class Roles:
         self.readers = self._elect(able, slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
-        self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._planner_settings.everyone_max
+        self.readers_are_first = self._shape.extent_chunks == 1 and len(targets) > self._planner_settings.everyone_max
         before = self._lines
         self._draw_lines()
         if self._lines is not before or not before:
@@ -218,6 +218,8 @@ class Roles:
 
     def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
         """The source readers: targets among the seeds, as many as can be neighbours; else one target that can read."""
+        if not self._shape.has_sources:
+            return ()
         readers = [view.node for view in views if view.can_read_sources and view.node in seeds]
         if readers:
             healthy = [node for node in readers if node not in slow] or readers

@@ -354,6 +354,22 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_demand.py",),
     ),
     Mutant(
+        "an-origin-is-first-in-its-racks-lines",
+        "Chunks whose first in line is the host that saved them wait until others import them after all.",
+        "gossipd/swarm/maintenance.py",
+        "    slow |= _without_duties(swarm.roles, origins)\n",
+        "",
+        ("tests/sim/test_world.py",),
+    ),
+    Mutant(
+        "storage-is-asked-for-what-only-hosts-have",
+        "Seeds probe a storage that there is not, and give up their claims because it fails.",
+        "gossipd/swarm/roles.py",
+        "        if not self._shape.has_sources:\n            return ()\n",
+        "",
+        ("tests/gossipd/swarm/test_origins.py",),
+    ),
+    Mutant(
         "holdings-that-lack-a-chunk-leave-it-present",
         "A chunk counts as being somewhere after its only holder has said anew what it holds, and not that.",
         "gossipd/swarm/deployment_swarm.py",

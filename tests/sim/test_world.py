@@ -46,6 +46,14 @@ def test_a_model_reaches_every_host_in_little_more_than_one_download() -> None:
     assert outcome.tail_p999_over_p50 <= 1.05
 
 
+def test_what_a_job_saved_on_one_host_reaches_every_other_in_little_more_than_one_download() -> None:
+    scenario = Scenario(hosts=16, racks=4, size=128 << 20, chunks=256, link=RATE, external=RATE, origin=0)
+    world, outcome = played(scenario)
+    check_everything_arrived(world)
+    assert world.external_chunks == 0
+    assert outcome.seconds_last <= 1.15 * scenario.bound_s, "1.5 where the origin's rack waits for it"
+
+
 def test_chunks_that_come_faster_than_lazy_news_hold_up_nobody_where_not_everybody_is_a_neighbour() -> None:
     rate = 1.25e9
     scenario = Scenario(hosts=49, racks=3, size=100 << 24, chunks=100, link=rate, external=rate)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gossipd.core.model import PeerView
+from gossipd.core.model import PeerView, Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.roles import Roles, _Drawn, _Rack
@@ -27,6 +27,7 @@ def roles_of(
     unreachable: Sequence[int] = (),
     settings: PlannerSettings = SETTINGS,
     extent_chunks: int = 1,
+    has_sources: bool = True,
 ) -> Roles:
     peers = Peers(settings, Random(1))
     for one in views:
@@ -34,7 +35,7 @@ def roles_of(
             peers.seen(one)
     for number in unreachable:
         peers.reached(node(number), False)
-    roles = Roles(own, targets, b"salt", settings, extent_chunks=extent_chunks)
+    roles = Roles(own, targets, b"salt", settings, shape=Shape(8, 1024, 8192, extent_chunks, has_sources))
     slow_nodes = frozenset(node(number) for number in slow)
     seed_nodes, late = frozenset(node(number) for number in seeds), frozenset(node(number) for number in behind)
     assert roles.refresh(own, peers, slow_nodes, seed_nodes, 0.0, behind=late)
@@ -53,6 +54,14 @@ def test_all_hosts_name_the_same_importer() -> None:
     for bucket in (0, 17, 255):
         named = {roles_of(own, views).first_in_line("rack-1", bucket) for own in views}
         assert len(named) == 1
+
+
+def test_nobody_reads_what_no_storage_has() -> None:
+    views = cluster(3, 4)
+    roles = roles_of(views[0], views, seeds=[0, 4, 8], has_sources=False)
+    assert roles.readers == ()
+    assert roles.reader_lines == ((),) * 256
+    assert 0 in roles.places, "a seed that reads nothing imports as its rack peers do"
 
 
 def test_a_seed_reads_and_does_not_import() -> None:
