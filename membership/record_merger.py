@@ -19,12 +19,9 @@ from membership.forgets import Forgets
 from membership.judge import Judge
 from membership.member import Address, Handle, MemberState
 from membership.node import LEAVE_LABEL, MembershipNode
-from membership.record import VERSION_MAX
 from membership.roster import Gone
 from membership.verified_cache import Claim
 
-# Another process with our key may have used up the versions of this boot; half are then left for our own changes.
-_VERSION_SPENT = VERSION_MAX // 2
 _NEIGHBOURS_MAX = 2  # members at one address
 _OUTDO_PAUSE_S, _OUTDO_PAUSE_MAX_S = 1.0, 60.0  # two processes with one key must not fill the network with records
 _MOVED_MAX = 256
@@ -164,12 +161,8 @@ class RecordMerger:
         is_calm = now - self._outdo_s > 10 * _OUTDO_PAUSE_MAX_S
         self._outdo_pause_s = _OUTDO_PAUSE_S if is_calm else min(2 * self._outdo_pause_s, _OUTDO_PAUSE_MAX_S)
         self._outdo_s = now + self._outdo_pause_s
-        version = max(heard.record.version, own.record.version) + 1
-        if heard.record.boot > own.record.boot or version > _VERSION_SPENT:
-            record = replace(own.record, boot=max(heard.record.boot, own.record.boot) + 1, version=1)
-            self._node.resign(record, 0, now)
-        else:
-            self._node.resign(replace(own.record, version=version), own.incarnation, now)
+        # Not a higher version of one boot: two processes that began in one second use up the same counters.
+        self._node.resign(replace(own.record, boot=heard.record.boot + 1, version=1), 0, now)
 
     def was_at(self, handle: Handle, address: Address) -> bool:
         """Whether a member's record named this address before the one it names now."""

@@ -324,6 +324,8 @@ class Swim:
             return
         sender = known if is_vouched else None
         home = None if sender is None else sender.address
+        if sender is not None and address != home:  # two processes with one key may have begun in one second
+            self._tell_newest(opened.body, sender, address, now)
         if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
             return
@@ -361,10 +363,13 @@ class Swim:
             node.counts["dropped_unknown_types"] += 1
 
     def _on_past_life(self, body: bytes, known: Claim, address: Address, now: float) -> None:
-        """A replay, a member whose clock went back, or one of two processes with one key. A JOIN, and whatever comes
-        from where the member was before, is answered with its newest record, rarely."""
+        """A replay, a member whose clock went back, or one of two processes with one key."""
+        self._node.counts["dropped_past_lives"] += 1
+        self._tell_newest(body, known, address, now)
+
+    def _tell_newest(self, body: bytes, known: Claim, address: Address, now: float) -> None:
+        """A JOIN, and whatever comes from where the member was before, is answered with its newest record, rarely."""
         node = self._node
-        node.counts["dropped_past_lives"] += 1
         may = body[:1] == bytes((wire.JOIN,)) or self._record_merger.was_at(known.handle, address)
         if may and now - self._past_life_s >= _PAST_LIFE_GAP_S:
             self._past_life_s = now

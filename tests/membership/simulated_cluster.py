@@ -160,11 +160,13 @@ class SimulatedCluster:
         self.by_node[host.node] = index
         return index
 
-    def start(self, index: int, *, join: Sequence[int] = (), roster: Iterable[Record] = ()) -> Swim:
+    def start(
+        self, index: int, *, join: Sequence[int] = (), roster: Iterable[Record] = (), boot: int | None = None
+    ) -> Swim:
         """Begin a life of this host now."""
         host = self.hosts[index]
         now = self.now + host.clock_offset
-        boot = _EPOCH_MS + int(self.now * 1000) + 1
+        boot = boot or _EPOCH_MS + int(self.now * 1000) + 1
         record = Record(
             host.public, boot, 1, host.name, host.rack, "zone-a", host.address[0], host.address[1],
             host.address[1] + 1, host.public, 125_000_000, "1.0.0", b"p" * 12,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from membership.events import Event, MemberChanged, MemberUp, OwnRecordOutdone
 from membership.member import Address, MemberState
 from tests.membership.simulated_cluster import SimulatedCluster
@@ -9,9 +11,12 @@ from tests.membership.simulated_cluster import SimulatedCluster
 ORIGINAL, OBSERVER, FIRST_S, LONG_S = 2, 0, 20.0, 600.0
 
 
-def cluster_with_a_clone(members: int = 8) -> tuple[SimulatedCluster, int, dict[int, list[Address]], list[int]]:
-    """A cluster whose host 2 was cloned with its roster; what addresses each host has seen, and who was outdone."""
-    cluster = SimulatedCluster(members, racks=4, seed=5)
+def cluster_with_a_clone(
+    members: int = 8, *, seed: int = 5, in_one_second: bool = False
+) -> tuple[SimulatedCluster, int, dict[int, list[Address]], list[int]]:
+    """A cluster whose host 2 was cloned with its roster; what addresses each host has seen, and who was outdone.
+    ``in_one_second``: both have begun in one second, with the same boot number."""
+    cluster = SimulatedCluster(members, racks=4, seed=seed)
     cluster.start_all_known()
     cluster.run(2.0)
     node = cluster.hosts[ORIGINAL].node
@@ -29,13 +34,20 @@ def cluster_with_a_clone(members: int = 8) -> tuple[SimulatedCluster, int, dict[
     cluster.on_event = on_event
     clone = cluster.add_host("host-2", cluster.hosts[ORIGINAL].rack)
     cluster.hosts[clone].public = cluster.hosts[ORIGINAL].public
-    cluster.start(clone, roster=cluster.swim(ORIGINAL).roster_records())
+    swim = cluster.swim(ORIGINAL)
+    own = swim.member(cluster.hosts[ORIGINAL].node)
+    assert own is not None
+    cluster.start(clone, roster=swim.roster_records(), boot=own.record.boot if in_one_second else None)
     cluster.by_node[node] = ORIGINAL
     return cluster, clone, seen, outdone
 
 
-def test_every_host_sees_a_cloned_key_at_both_addresses_within_seconds() -> None:
-    cluster, clone, seen, outdone = cluster_with_a_clone()
+@pytest.mark.parametrize("in_one_second", [False, True])
+@pytest.mark.parametrize(("members", "seed"), [(8, 5), (3, 10), (3, 11), (3, 18)])
+def test_every_host_sees_a_cloned_key_at_both_addresses_within_seconds(
+    *, members: int, seed: int, in_one_second: bool
+) -> None:
+    cluster, clone, seen, outdone = cluster_with_a_clone(members, seed=seed, in_one_second=in_one_second)
     both = {cluster.hosts[ORIGINAL].address, cluster.hosts[clone].address}
     cluster.run(cluster.now + FIRST_S)
     for index, addresses in seen.items():

@@ -14,6 +14,22 @@ _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
     Mutant(
+        "a-clone-of-the-same-second-is-not-told",
+        "Two processes with one key that began in one second never hear of each other.",
+        "membership/swim.py",
+        "            self._tell_newest(opened.body, sender, address, now)\n",
+        "            pass\n",
+        ("tests/membership/test_clones.py",),
+    ),
+    Mutant(
+        "a-clone-of-the-same-second-is-outdone-by-a-version",
+        "What a host says against a clone of its boot is dropped as a replay of what the clone said.",
+        "membership/record_merger.py",
+        "replace(own.record, boot=heard.record.boot + 1, version=1), 0, now)",
+        "replace(own.record, version=max(heard.record.version, own.record.version) + 1), own.incarnation, now)",
+        ("tests/membership/test_clones.py",),
+    ),
+    Mutant(
         "the-newest-word-goes-first-whoever-writes-most",
         "A writer of many words never waits behind a writer of few.",
         "membership/rumours.py",
