@@ -13,7 +13,7 @@ adapter ends a read that is silent, and membership a host. One that lies delays 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from membership.member import NodeId
 
@@ -28,6 +28,16 @@ class ReadingTurn:
     def heard(self, reader: NodeId, now: float) -> None:
         """A source reader reads, or has just ended a read."""
         self._last, self._since = reader, now
+
+    def kept_first(
+        self, lines: tuple[tuple[NodeId, ...], ...], heard: Collection[NodeId]
+    ) -> tuple[tuple[NodeId, ...], ...]:
+        """The readers' lines with the last reader first, elected or not, if it is one of those that are heard: another
+        would begin at the first byte."""
+        last = self._last
+        if last is None or last not in heard:
+            return lines
+        return tuple((last, *(node for node in line if node != last)) for line in lines)
 
     def is_mine(self, own: NodeId, line: Sequence[NodeId], now: float, wait_s: float) -> bool:
         """Whether this host may begin a read, when no other says that it reads."""

@@ -138,6 +138,8 @@ class SourceReadPlanner:
         """Storage sends objects only whole."""
         if self._turn is None:
             self._turn = ReadingTurn(now)
+            for peer in sorted(self._claims)[:1]:
+                self._turn.heard(peer, now)
             self._order = tuple(range(len(self._order)))
             self._position_of = [*self._order]
             self._cut()
@@ -171,10 +173,16 @@ class SourceReadPlanner:
     def _line(self, position: int) -> tuple[NodeId, ...]:
         return self._lines[self._bucket(position)]
 
-    def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> Collection[int]:
-        """The source readers may have changed. Returns the chunks that only former readers had claimed. ``lines``: for
-        each bucket its preference list of all readers. ``by_chunk``: whether the bucket of an extent is that of its
-        first chunk, and not that of its turn."""
+    def set_readers(
+        self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float,
+        heard: Collection[NodeId] = frozenset(),
+    ) -> Collection[int]:  # fmt: skip
+        """The source readers may have changed. Returns the chunks that only former readers had claimed, except those in
+        ``heard``: their reads go on, and they will be heard to end them. ``lines``: for each bucket its preference list
+        of all readers. ``by_chunk``: whether the bucket of an extent is that of its first chunk, and not that of its
+        turn. Of an object that storage sends only whole, who reads it goes on while it is heard."""
+        if self._turn is not None:
+            lines = self._turn.kept_first(lines, {self._own, *heard})
         if lines == self._lines and by_chunk == self._by_chunk:
             return ()
         if self.readers and len(lines) == len(self._lines):
@@ -183,7 +191,8 @@ class SourceReadPlanner:
                     self._inherited[bucket] = now + self._planner_settings.read_grace_s
         self._by_chunk = by_chunk
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
-        free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
+        gone = sorted(self._claims.keys() - {*readers, *heard})
+        free = [chunk for node in gone for chunk in self.forget(node)]
         self.readers, self._lines = readers, lines
         self._owners = {line[0] for line in lines if line}
         self.is_reader = self._own in readers
@@ -313,8 +322,8 @@ class SourceReadPlanner:
         # Reads near their end make room for the next. At most half of them count: a read that storage failed is
         # repeated from its beginning and still counts as ending.
         room = most - replica.reads + min(replica.ending_reads, max(1, most // 2))
-        if self.readable is None:  # not probed yet: one read tells as much as the probe
-            room = min(room, self.unit_chunks - replica.reads)
+        if self.readable is None:  # not probed yet: one read tells as much as the probe, but others may be at it
+            room = 0 if self.is_being_read(now) else min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
         head = self._head(now, 1 if yields else self._positions_max())
@@ -333,7 +342,8 @@ class SourceReadPlanner:
         return runs
 
     def _plan_from_start(self, turn: ReadingTurn, replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
-        """The next run in the model's order, if this host reads and no other does."""
+        """The next run in the model's order, if this host reads and no other does. Whatever this host lacks is kept as
+        it passes, also what others hold: what one of them was only promised would be read again from the first byte."""
         if replica.reads:
             turn.heard(self._own, now)
             return []
@@ -344,11 +354,11 @@ class SourceReadPlanner:
         line = self._lines[0] if self._class_of is None else self.readers
         if others or not turn.is_mine(self._own, line, now, wait_s):
             return []
-        for position in self._head(now, 1):
-            if runs := self._runs(position, replica, self._shape.extent_chunks, now):
-                turn.heard(self._own, now)
-                return runs[:1]
-        return []
+        lacking = next((chunk for chunk in replica.missing() if not replica.reads_now(chunk)), None)
+        if lacking is None or not self._head(now, 1) or (position := self._position(lacking)) is None:
+            return []
+        turn.heard(self._own, now)
+        return self._runs(position, replica, self._shape.extent_chunks, now, is_passing=True)[:1]
 
     def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
         """A reader without reads of its own helps a busy one with the extent that the owner reaches last. The helper is
@@ -445,16 +455,19 @@ class SourceReadPlanner:
         reads = min(self._window_min, len(self._order))
         return reads * self._shape.chunk_bytes_mean / self._planner_settings.read_rate_assumed
 
-    def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
-        """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit. A claim
-        counts by its own age, not by the time for which its chunk has been due: where storage is slow, a chunk is due
-        for longer than any read takes, and owners would read again what helpers have begun."""
+    def _runs(
+        self, position: int, replica: LocalReplica, room: int, now: float, *, is_passing: bool = False
+    ) -> list[tuple[int, ...]]:
+        """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit; where
+        their bytes come anyway (``is_passing``), all that are lacking here. A claim counts by its own age, not by the
+        time for which its chunk has been due: where storage is slow, a chunk is due for longer than any read takes, and
+        owners would read again what helpers have begun."""
         runs: list[tuple[int, ...]] = []
         run: list[int] = []
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()
         others = [claim for peer, claim in self._claims.items() if peer != self._own]
         for chunk in self._chunks(position):
-            absent = not self.present[chunk] and not replica.holds(chunk) and not replica.reads_now(chunk)
+            absent = not (replica.holds(chunk) or replica.reads_now(chunk)) and (is_passing or not self.present[chunk])
             absent = absent and not any(claim.get(chunk, -inf) > believed_since for claim in others)
             if absent and room > 0:
                 run.append(chunk)

@@ -10,6 +10,22 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "an-election-begins-a-whole-object-again",
+        "Where storage sends objects only whole, each newly elected reader begins at the first byte.",
+        "gossipd/swarm/reading_turn.py",
+        "        if last is None or last not in heard:\n",
+        "        if True:\n",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
+        "drops-what-it-lacks-as-it-passes",
+        "A reader of a whole object drops chunks that others were only promised, and begins again for them.",
+        "gossipd/swarm/source_read_planner.py",
+        "(is_passing or not self.present[chunk])",
+        "not self.present[chunk]",
+        ("tests/gossipd/swarm/test_reading_turn.py",),
+    ),
+    Mutant(
         "made-up-racks-hold-reads-for-ever",
         "A member that makes up racks and lets them vanish again and again holds all reads of storage.",
         "gossipd/swarm/seed_election.py",

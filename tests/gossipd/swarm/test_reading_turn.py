@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.reading_turn import ReadingTurn
+from gossipd.swarm.rendezvous import BUCKETS
 from tests.gossipd.swarm.planning import node
 from tests.gossipd.swarm.test_source_read_planner import Storage
 
@@ -66,8 +67,9 @@ def test_another_goes_on_when_the_reader_says_no_more_that_it_reads() -> None:
     others = [own for own in storage.nodes if own != first]
     assert not [own for own in others if storage.plan(own)]
     storage.now += 3600.0
+    before = len(storage.read)
     assert len([own for own in others if storage.plan(own)]) == 1, "the second sees that the first has begun"
-    assert storage.read == sorted(set(storage.read))
+    assert storage.read[before:] == [0], "the first bytes come again, and it lacks them"
 
 
 def test_a_reader_that_says_it_reads_is_not_helped() -> None:
@@ -88,3 +90,29 @@ def test_a_reader_that_brings_nothing_for_longer_than_the_whole_takes_is_believe
     assert not [own for own in others if storage.readers[own].plan(storage.replicas[own], storage.now)]
     storage.now += 2.0
     assert len([own for own in others if storage.plan(own)]) == 1
+
+
+def test_who_reads_goes_on_when_another_is_elected_while_it_is_heard() -> None:
+    storage = whole_only(Storage(3, 60, extent=4))
+    reading = next(own for own in storage.nodes if storage.plan(own))
+    elected = next(own for own in storage.nodes if own != reading)
+    lines = ((elected,),) * BUCKETS
+    for own, reader in storage.readers.items():
+        assert not reader.set_readers(lines, by_chunk=False, now=storage.now, heard={*storage.nodes} - {own})
+        assert reader.readers == tuple(sorted((reading, elected)))
+    storage.now += 0.1
+    assert not storage.readers[elected].plan(storage.replicas[elected], storage.now)
+    storage.readers[elected].set_readers(lines, by_chunk=False, now=storage.now, heard=())
+    assert storage.readers[elected].plan(storage.replicas[elected], storage.now), "who is not heard has gone"
+
+
+def test_who_learns_late_that_ranges_lack_waits_for_who_reads() -> None:
+    storage = Storage(3, 60, extent=4)
+    reading, learns = storage.nodes[:2]
+    storage.readers[learns].claimed(reading, (0,), storage.now)
+    storage.readers[learns].readable = None
+    assert not storage.readers[learns].plan(storage.replicas[learns], storage.now), "its probe tells at once"
+    storage.readers[learns].readable = True
+    storage.readers[learns].read_from_start(0, storage.now)
+    storage.readers[learns].claimed(reading, (), storage.now + 0.1)
+    assert not storage.readers[learns].plan(storage.replicas[learns], storage.now + 0.2)
