@@ -317,13 +317,12 @@ class BulkServer:
     def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         with self._manifest_lock:
             is_granted = self._manifest_quotas.take(node, time.monotonic())
-        if is_granted:
-            self._reader.await_manifest(request.deployment)  # not in a slot: what is here is for all
         if not (is_granted and self._manifest_slots.acquire(node, request.length)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         self._listener.upload_began(channel)
         started = time.monotonic()
         try:
+            self._reader.await_manifest(request.deployment)
             body = self._reader.manifest_bytes(request.deployment)
             if len(body) != request.length:
                 channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))

@@ -51,10 +51,6 @@ class FakeChunkStore:
     stored: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     opened: int = 0
     closed: list[FakeOpenChunk] = field(default_factory=list)
-    awaited: threading.Event | None = None
-    """Until then manifests that are not here may come."""
-    asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    """Released for each who waits for them."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_model(self, deployment: DeploymentId, bodies: Sequence[bytes], *, held: bool) -> None:
@@ -80,10 +76,7 @@ class FakeChunkStore:
         spans = [Span(descriptor, at, min(step, len(body) - at)) for at in range(0, len(body), step)]
         return FakeOpenChunk(spans, len(body), self.closed)
 
-    def await_manifest(self, deployment: DeploymentId) -> None:
-        if self.awaited is not None and deployment not in self.models:
-            self.asked.release()
-            self.awaited.wait()
+    def await_manifest(self, deployment: DeploymentId) -> None: ...
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         return self._model(deployment).envelope

@@ -544,15 +544,6 @@ MUTANTS = (
         ("tests/gossipd/control/test_trigger.py",),
     ),
     Mutant(
-        "waits-for-a-manifest-in-a-slot",
-        "Those who wait for manifests that may come keep others from one that is here.",
-        "gossipd/transfer/server.py",
-        "        if is_granted:\n            self._reader.await_manifest(request.deployment)",
-        "        if is_granted and self._manifest_slots.acquire(node, 0):\n"
-        "            self._reader.await_manifest(request.deployment)",
-        (f"{_TRANSFER}/test_hostile_clients.py",),
-    ),
-    Mutant(
         "answers-a-complaint-in-a-slot",
         "Who reads no answer to its complaints holds a slot for as long.",
         "gossipd/transfer/server.py",

@@ -260,21 +260,6 @@ def test_a_member_that_asks_for_manifests_without_end_is_told_to_wait_and_chunks
         assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
 
 
-def test_who_waits_for_a_manifest_that_may_come_keeps_nobody_from_one_that_is_here() -> None:
-    store = FakeChunkStore(awaited=threading.Event())
-    few = replace(quick(Encryption.NONE), manifest_slots=4)  # half of them for one member
-    with pair(Encryption.NONE, settings=lambda _mode: few, store=store) as running, contextlib.ExitStack() as stack:
-        stack.callback(store.awaited.set)  # type: ignore[union-attr]
-        body = running.store.manifest_bytes(MODEL)
-        for number in range(2):
-            waiting = stack.enter_context(enter(running))
-            waiting.sendall(Request(BulkVerb.MANIFEST, DeploymentId(bytes([number] * 32)), 0, 9).to_wire())
-            assert store.asked.acquire(timeout=WAIT_S)
-        sock = stack.enter_context(enter(running))
-        sock.sendall(Request(BulkVerb.MANIFEST, MODEL, 0, len(body)).to_wire())
-        assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
-
-
 def test_who_does_not_read_the_answer_to_a_complaint_holds_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     with pair(Encryption.NONE, settings=quick) as running, enter(running) as sock:
         free: list[int] = []
