@@ -47,13 +47,10 @@ class ChunkAccess:
             self._uploaded[deployment] += opened.length
         return opened
 
-    def await_manifest(self, deployment: DeploymentId) -> None:
-        """See ChunkReader."""
-        self.state.await_envelope(deployment, is_coming=self.lifecycle.is_coming, timeout_s=MANIFEST_WAIT_S)
-
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
-        """See ChunkReader."""
-        envelope = self.state.envelope(deployment)
+        """See ChunkReader. Waits a moment for one that is on its way here."""
+        is_coming = self.lifecycle.is_coming
+        envelope = self.state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope

@@ -204,24 +204,17 @@ class StateDirectory:
         except OSError:
             return None
 
-    def has_envelope(self, deployment: DeploymentId) -> bool:
-        """Whether a manifest was kept; the disk may fail to give it."""
-        try:
-            return self._disk.kind(f"{MANIFESTS}/{deployment.hex()}") is not None
-        except OSError:
-            return False
-
-    def await_envelope(
+    def envelope_soon(
         self, deployment: DeploymentId, *, is_coming: Callable[[DeploymentId], bool], timeout_s: float
-    ) -> None:
-        """Return when the manifest is kept, is not coming, or has not come in time; ``is_coming`` is asked again after
-        each manifest that was kept."""
+    ) -> bytes | None:
+        """As ``envelope``, but waits for one that ``is_coming``; asks that again after each manifest that was kept."""
         deadline = time.monotonic() + timeout_s
         while True:
             kept_before = self._envelopes_kept
+            envelope = self.envelope(deployment)
             left_s = deadline - time.monotonic()
-            if self.has_envelope(deployment) or left_s <= 0 or not is_coming(deployment):
-                return
+            if envelope is not None or left_s <= 0 or not is_coming(deployment):
+                return envelope
             with self._envelope_kept:
                 if self._envelopes_kept == kept_before:
                     self._envelope_kept.wait(left_s)

@@ -63,9 +63,6 @@ class ChunkReader(Protocol):
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """Raises NotHeldError."""
 
-    def await_manifest(self, deployment: DeploymentId) -> None:
-        """Return when the envelope is here or will not come, at the latest after a moment."""
-
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """The signed envelope, byte for byte. Raises NotHeldError."""
 

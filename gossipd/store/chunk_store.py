@@ -288,9 +288,6 @@ class ChunkStore:
         """Open a held chunk for sendfile. Raises NotHeldError."""
         return open_held_chunk(self._context, self._models.get(deployment), chunk)
 
-    def await_manifest(self, deployment: DeploymentId) -> None:
-        """Nothing: what the store has not, it does not wait for."""
-
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """The signed envelope of any model with books here, open or not. Raises NotHeldError."""
         replica = self._models.find(deployment)

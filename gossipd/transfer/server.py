@@ -322,7 +322,6 @@ class BulkServer:
         self._listener.upload_began(channel)
         started = time.monotonic()
         try:
-            self._reader.await_manifest(request.deployment)
             body = self._reader.manifest_bytes(request.deployment)
             if len(body) != request.length:
                 channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))

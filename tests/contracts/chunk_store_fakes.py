@@ -76,8 +76,6 @@ class FakeChunkStore:
         spans = [Span(descriptor, at, min(step, len(body) - at)) for at in range(0, len(body), step)]
         return FakeOpenChunk(spans, len(body), self.closed)
 
-    def await_manifest(self, deployment: DeploymentId) -> None: ...
-
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         return self._model(deployment).envelope
 

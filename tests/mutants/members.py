@@ -515,8 +515,8 @@ MUTANTS = (
         "answers-before-the-manifest-is-here",
         "A host that is pulling a manifest itself says that it has none.",
         "gossipd/daemon/state_dir.py",
-        "            if self.has_envelope(deployment) or left_s <= 0 or not is_coming(deployment):\n",
-        "            if self.has_envelope(deployment) or left_s > 0 or not is_coming(deployment):\n",
+        "            if envelope is not None or left_s <= 0 or not is_coming(deployment):\n",
+        "            if envelope is not None or left_s > 0 or not is_coming(deployment):\n",
         ("tests/gossipd/daemon/test_state_dir.py",),
     ),
 )

@@ -143,9 +143,6 @@ class _Reader:
             raise OSError(5, "the disk fails")
         return _Chunk(CHUNK_BYTES)
 
-    def await_manifest(self, deployment: DeploymentId) -> None:
-        """See ChunkReader."""
-
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """See ChunkReader."""
         if deployment != MODEL:
