@@ -29,8 +29,16 @@ MUTANTS = (
         "warms-what-is-in-memory",
         "What the page cache holds is read again, and takes its part of the pace.",
         "gossipd/store/models/warming.py",
-        "            if disk.cached(descriptor, offset, length) == length:\n",
+        "            if disk.cached(descriptor, begin, end - begin) == end - begin:\n",
         "            if False:\n",
+        (_WARMING,),
+    ),
+    Mutant(
+        "a-missing-page-hides-in-an-unaligned-range",
+        "A range that lies in one page more than it is long counts as in memory where one of them is not.",
+        "gossipd/store/models/warming.py",
+        "        begin = offset - offset % PAGESIZE ",
+        "        begin = offset ",
         (_WARMING,),
     ),
     Mutant(

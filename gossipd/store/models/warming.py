@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from mmap import PAGESIZE
 from typing import Protocol
 
 from gossipd.runtime.memory_room import MemoryRoom
@@ -157,8 +158,9 @@ class Warmer:
 
     def _read_range(self, path: str, offset: int, length: int, reading: _Reading) -> None:
         disk, end = self._context.disk, offset + length
+        begin = offset - offset % PAGESIZE  # else a page that is missing hides where the range lies in one page more
         with opened(disk, path) as descriptor:
-            if disk.cached(descriptor, offset, length) == length:
+            if disk.cached(descriptor, begin, end - begin) == end - begin:
                 return
             if self._buffer is None:
                 self._buffer = memoryview(bytearray(_READ_BYTES))

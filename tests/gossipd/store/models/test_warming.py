@@ -12,7 +12,7 @@ from gossipd.core.ids import SOURCE
 from gossipd.parts.want import EVERYTHING, Want, parse_want
 from gossipd.runtime.memory_room import MemoryRoom
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.models.warming import Warmer, WarmState, Warmth
+from gossipd.store.models.warming import Warmer, WarmState, Warmth, _Reading
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import BLOCK, MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
@@ -93,6 +93,17 @@ def test_what_is_cached_already_is_not_read_and_costs_no_time() -> None:
         size = len(warmed.disk.file(path).data)
         warmed.disk.file(path).cached.update(range(-(-size // BLOCK)))
     assert [warmed.warmer.step() for _ in ONE.chunks] == [0.0] * len(ONE.chunks)
+
+
+@pytest.mark.parametrize("dropped", [0, 1, 2])
+def test_a_range_that_begins_within_a_page_is_read_where_one_page_is_missing(dropped: int) -> None:
+    warmed = Warmed()
+    warmed.deliver(ONE)
+    path = max(warmed.paths(ONE), key=lambda one: len(warmed.disk.file(one).data))
+    cached = warmed.disk.file(path).cached
+    cached.update({0, 1, 2} - {dropped})
+    warmed.warmer._read_range(path, 100, 2 * BLOCK, _Reading(iter(())))
+    assert cached == {0, 1, 2}
 
 
 def test_only_the_current_version_is_read_and_a_newer_one_when_it_is() -> None:
