@@ -445,11 +445,10 @@ class DeploymentSwarm:
 
     def is_held_back(self, around: Surroundings, now: float) -> bool:
         """Whether source readers are not to read this deployment now."""
-        is_going_on = self.reads_begun or self.reader.is_being_read(now)
-        allowed_s = around.reads_allowed_s if is_going_on else around.begin_allowed_s
-        if not self.replica.shape.has_sources:
+        if not self.replica.shape.has_sources or self.is_paused or not self.replica.missing_count:
             return True
-        return now < allowed_s or self.is_paused or not self.replica.missing_count
+        is_going_on = self.reads_begun or self.reader.is_being_read(now)
+        return now < (around.reads_allowed_s if is_going_on else around.begin_allowed_s)
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""

@@ -2,7 +2,7 @@
 
 What lives here: which hosts these are. What does not: what follows. Origins import nothing, so their rack peers have
 their duties (``maintenance``); they are no measure for rack peers; they offer more upload slots, because all first
-copies leave them (``deployment_swarm``).
+copies leave them (``maintenance``).
 """
 
 from __future__ import annotations

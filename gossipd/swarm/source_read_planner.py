@@ -357,8 +357,10 @@ class SourceReadPlanner:
         lacking = next((chunk for chunk in replica.missing() if not replica.reads_now(chunk)), None)
         if lacking is None or not self._head(now, 1) or (position := self._position(lacking)) is None:
             return []
-        turn.heard(self._own, now)
-        return self._runs(position, replica, self._shape.extent_chunks, now, is_passing=True)[:1]
+        runs = self._runs(position, replica, self._shape.extent_chunks, now, is_passing=True)[:1]
+        if runs:
+            turn.heard(self._own, now)
+        return runs
 
     def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
         """A reader without reads of its own helps a busy one with the extent that the owner reaches last. The helper is
@@ -430,7 +432,7 @@ class SourceReadPlanner:
         return max(self._planner_settings.read_takeover_s, self._planner_settings.late_wait * self._likely_s())
 
     def heard_to_read(self) -> frozenset[NodeId]:
-        """Who has said of late that it reads, or has brought a chunk out of storage."""
+        """Who says that it reads, or has said so, or was seen to bring what it owns."""
         return frozenset({*self._claims, *self._progress_s})
 
     def idle_s(self, rank: int, now: float) -> float:

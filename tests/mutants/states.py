@@ -80,8 +80,8 @@ MUTANTS = (
         "a-paused-host-reads-on",
         "Reads of storage begin while a deployment is paused.",
         "gossipd/swarm/deployment_swarm.py",
-        "        return now < allowed_s or self.is_paused or not self.replica.missing_count\n",
-        "        return now < allowed_s or not self.replica.missing_count\n",
+        "        if not self.replica.shape.has_sources or self.is_paused or not self.replica.missing_count:\n",
+        "        if not self.replica.shape.has_sources or not self.replica.missing_count:\n",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(
