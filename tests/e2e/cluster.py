@@ -226,7 +226,11 @@ class Cluster:
             if daemon.process is not None and daemon.process.poll() is None:
                 with contextlib.suppress(Exception):
                     told = StatusClient(daemon.home / "gossipd.sock", timeout_s=TOLD_S).status()
-                    print(json.dumps({key: told[key] for key in ("members", "deployments", "alarms") if key in told}))
+                    print(
+                        json.dumps(
+                            {key: told[key] for key in ("members", "deployments", "alarms", "warm") if key in told}
+                        )
+                    )
             print(daemon.log()[-TOLD_CHARS:])
 
     def close(self) -> None:
