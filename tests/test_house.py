@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sources": STANDS_ON,
     "transfer": STANDS_ON,
     "control": STANDS_ON | {"sessions", "deployment"},  # a trigger carries the value of a statement
-    "api": STANDS_ON | {"deployment"},  # rows are made of progress records
+    "api": STANDS_ON | {"deployment", "diagnosis"},  # of progress records rows are made, of members the count of drift
     "client": frozenset({"core", "api"}),  # what a job imports: the low-level client, not the server beside it
     "inbox": STANDS_ON,
     "audit": STANDS_ON,

@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from gossipd.api.counters import HistogramFigures, LocalCounters
 from gossipd.api.ports import StatusPort
 from gossipd.api.schema import DeploymentRow, LimitsRow, MemberRow, StatusSnapshot
+from gossipd.diagnosis.drift import compare, hosts_apart
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
@@ -106,13 +107,8 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
 
 
 def _drift_hosts(members: Sequence[MemberRow]) -> int:
-    """Of those that are present and tell their prints."""
-    present = [one for one in members if one.state in ("alive", "suspect") and one.prints]
-    most = {
-        name: Counter(one.prints.get(name) for one in present).most_common(1)[0][0]
-        for name in {name for one in present for name in one.prints}
-    }
-    return sum(any(one.prints.get(name) != print_ for name, print_ in most.items()) for one in present)
+    rows = [{"name": one.name, "state": one.state, "prints": one.prints} for one in members]
+    return len(hosts_apart(compare(rows)))
 
 
 def _deployments(rows: _Rows) -> Iterator[Metric]:

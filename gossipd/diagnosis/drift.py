@@ -65,6 +65,12 @@ def compare(members: Sequence[Mapping[str, Any]]) -> list[Aspect]:
     return sorted(found, key=lambda one: not one.differs)
 
 
+def hosts_apart(aspects: Sequence[Aspect]) -> frozenset[str]:
+    """The hosts whose keys or settings are others than those that the most hosts have."""
+    apart = [group for one in aspects if one.name in _PRINTS for group in one.groups[1:]]
+    return frozenset(host for group in apart if group.value != _UNKNOWN for host in group.hosts)
+
+
 def _clock(ahead_s: float | None) -> str:
     """How far a clock is ahead, in steps of ten seconds, as it is known to some seconds only. None is this host, or one
     that has told nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gossipd.cli.members import drift_lines
-from gossipd.diagnosis.drift import ASPECTS, HostGroup, compare
+from gossipd.diagnosis.drift import ASPECTS, HostGroup, compare, hosts_apart
 
 
 def member(number: int, **more: Any) -> dict[str, Any]:
@@ -62,3 +62,9 @@ def test_the_page_names_some_hosts_of_each_group() -> None:
         "  aa     9      n0, n1, n2, n3, n4 and 4 more",
         "  a2     1      n10",
     ]
+
+
+def test_hosts_apart_have_other_keys_or_settings_than_the_most() -> None:
+    others = [with_print(1, "trust", "a2"), with_print(2, "settings", "e2"), member(3, version="0.1"), member(4)]
+    silent, gone = member(5, prints={}), with_print(6, "trust", "a3") | {"state": "dead"}
+    assert hosts_apart(compare([member(0), *others, silent, gone])) == {"n1", "n2"}
