@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
+MODELS_VARIABLE = "GOSSIPD_MODELS"
 PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
 _WANT_BYTES_MAX = 3_000  # a request has 4,096 at most
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
@@ -114,9 +115,17 @@ class StatusClient:
         row: dict[str, Any] = answer["manifest"]
         return row
 
-    def complete_model(self, name: str, version: int | None = None, *, part: bool = False) -> dict[str, Any]:
+    def complete_model(
+        self, name: str, version: int | None = None, *, part: bool = False, prefix: str | None = None
+    ) -> dict[str, Any]:
         """The row of a version that is whole on this host, with its ``path``; without a version, of the current one.
-        ``part``: of a part, too, so that nobody takes one for the whole unasked. Raises NotFoundError."""
+
+        Args:
+            part: of a part, too, so that nobody takes one for the whole unasked.
+            prefix: where the daemon's ``store.models`` is mounted for this process, else ``$GOSSIPD_MODELS``, else at
+                the same place; ``path`` then lies there.
+        Raises: NotFoundError.
+        """
         models = self.models(name)["models"]
         models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
         label = name if version is None else f"{name}@{version}"
@@ -127,7 +136,8 @@ class StatusClient:
             raise NotFoundError(f"of {label} only a part is on this host; ask for it: gossipd path --part {label}")
         if found["path"] is None:
             raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
-        return found
+        mounted = prefix or os.environ.get(MODELS_VARIABLE)
+        return found | {"path": str(Path(mounted, name, Path(found["path"]).name))} if mounted else found
 
     def report(self, name: str, version: int | None = None) -> dict[str, Any]:
         """What a deployment did; of several versions the newest."""

@@ -10,7 +10,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel, KnownName
-from gossipd.cli.options import daemon_options, echo_json, examples
+from gossipd.cli.options import daemon_options, echo_json, examples, prefix_option
 from gossipd.client.holding import held
 from gossipd.core.errors import UsageError
 
@@ -44,10 +44,12 @@ def latest(*, name: str, where: str, client: StatusClient, as_json: bool) -> int
 @click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--part", is_flag=True, help="Also where only a part of it is wanted on this host.")
+@prefix_option
 @daemon_options
 def hold(
-    *, model: tuple[str, int | None], command: tuple[str, ...], part: bool, client: StatusClient, as_json: bool
-) -> int:
+    *, model: tuple[str, int | None], command: tuple[str, ...], part: bool, prefix: str | None, client: StatusClient,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Run COMMAND while a version is kept on this host: newer versions do not evict it.
 
     Without a command: until the input ends. Exits with the command's code.
@@ -55,7 +57,7 @@ def hold(
     command = command[1:] if command[:1] == ("--",) else command
     if as_json:
         raise UsageError("hold has no answer for --json; the command that it runs writes to stdout")
-    with held(Path(client.complete_model(*model, part=part)["path"])) as directory:
+    with held(Path(client.complete_model(*model, part=part, prefix=prefix)["path"])) as directory:
         if not command:
             click.echo(f"holding {directory}", err=True)
             sys.stdin.read()

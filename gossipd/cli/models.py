@@ -6,7 +6,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, label_words, table
+from gossipd.cli.options import daemon_options, echo_json, examples, label_words, prefix_option, table
 from gossipd.core.units import show_bytes
 
 
@@ -41,13 +41,16 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
 @click.command(epilog=examples("vllm serve $(gossipd path qwen)", "gossipd path org/model@7"))
 @click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @click.option("--part", is_flag=True, help="Also where only a part of it is wanted on this host.")
+@prefix_option
 @daemon_options
-def path(*, model: tuple[str, int | None], part: bool, client: StatusClient, as_json: bool) -> int:
+def path(
+    *, model: tuple[str, int | None], part: bool, prefix: str | None, client: StatusClient, as_json: bool
+) -> int:  # fmt: skip
     """Where a complete model lies on this host; without a version, the current one.
 
     Prints nothing but the path. Exits with 3 when it is not complete here.
     """
-    found = client.complete_model(*model, part=part)
+    found = client.complete_model(*model, part=part, prefix=prefix)
     if as_json:
         echo_json({"schema_version": 1, "name": found["name"], "version": found["version"], "path": found["path"]})
     else:

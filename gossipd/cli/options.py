@@ -39,6 +39,11 @@ def daemon_options(function: F) -> F:
     return result
 
 
+prefix_option = click.option(
+    "--prefix", metavar="DIR", help="Where store.models is mounted here, as in a container.  [default: $GOSSIPD_MODELS]"
+)
+
+
 def reason_words(host: dict[str, Any]) -> str:
     """A host's reason, the file and whom it is about."""
     return told_reason(host["reason"], subject=host.get("subject", ""), file=host.get("file", ""))

@@ -32,6 +32,7 @@ from gossipd.core.units import percent_words, show_bytes
 
 WORDS = {"complete": "complete on", "current": "current on", "removed": "removed from"}
 """What hosts are counted by."""
+HERE = "here"
 POLL_S = 0.5  # while no daemon answers
 SHOWN_S, ROUND_S = 1.0, 15.0  # a round of waiting, on a terminal and in a script
 
@@ -44,33 +45,35 @@ class WaitTimeoutError(GossipdError):
 
 
 class HostCount(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
-    """``100%``, ``90%`` or a number of hosts; gives (whether it is a share, number)."""
+    """``here``, ``90%`` or a number of hosts, as the daemon is asked."""
 
     name = "hosts"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bool, float]:
-        if isinstance(value, tuple):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
+        if text == HERE:
+            return text
         share = text.endswith("%")
         try:
             number = float(text[:-1]) if share else float(int(text))
         except ValueError:
             number = -1.0
         if not (0 < number <= 100 if share else number >= 1):
-            self.fail(f"{text!r} is neither a share such as 90% nor a number of hosts", param, ctx)
-        return share, number
+            self.fail(f"{text!r} is neither here, nor a share such as 90%, nor a number of hosts", param, ctx)
+        return f"{number}%" if share else f"{number:.0f}"
 
 
-@click.command(epilog=examples("gossipd wait qwen@3", "gossipd wait org/model@7 --hosts 95% --timeout 30m --json"))
+@click.command(epilog=examples("gossipd wait qwen@3", "gossipd wait org/model@7 --hosts here --timeout 30m --json"))
 @click.argument("model", metavar="NAME@VERSION", type=KnownModel(version_needed=True))
-@click.option("--hosts", default="100%", show_default=True, type=HostCount(), help="How many targets must be complete.")
+@click.option(
+    "--hosts", default="100%", show_default=True, type=HostCount(), help="How many targets, or here: this host."
+)
 @click.option("--timeout", "timeout_s", default="30m", show_default=True, type=Duration(), help="How long at most.")
 @click.option("--current", is_flag=True, help="Until `current` leads to it: after a rollback --everywhere.")
 @click.option("--removed", is_flag=True, help="Until they have removed it: after a rm --everywhere.")
 @daemon_options
 def wait(
-    *, model: tuple[str, int], hosts: tuple[bool, float], timeout_s: float, current: bool, removed: bool,
+    *, model: tuple[str, int], hosts: str, timeout_s: float, current: bool, removed: bool,
     client: StatusClient, as_json: bool,
 ) -> int:  # fmt: skip
     """Wait until a deployment is complete on enough hosts; or is what users of the name see there, or is gone.
@@ -92,11 +95,9 @@ def wait(
 
 
 def _until_enough(
-    client: StatusClient, model: tuple[str, int], hosts: tuple[bool, float], timeout_s: float, line: _ProgressLine
+    client: StatusClient, model: tuple[str, int], hosts: str, timeout_s: float, line: _ProgressLine
 ) -> dict[str, Any]:
     """The row in which enough hosts are complete. Raises what ``wait`` ends with."""
-    share, number = hosts
-    needed = f"{number}%" if share else f"{number:.0f}"
     deadline = time.monotonic() + timeout_s
     sentence: str | None = None
     unreachable: DaemonUnreachableError | None = None
@@ -104,7 +105,7 @@ def _until_enough(
     while True:
         left = max(0.0, deadline - time.monotonic())
         try:
-            answer = client.wait_round(*model, needed, min(line.round_s, left), goal=line.goal)
+            answer = client.wait_round(*model, hosts, min(line.round_s, left), goal=line.goal)
             has_answered = True
             row: dict[str, Any] | None = answer["deployment"]
             sentence = answer["sentence"] if row is not None else None

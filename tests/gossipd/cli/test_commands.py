@@ -174,7 +174,16 @@ def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("complete", "hosts", "code"),
-    [(4, "100%", 5), (2, "2", 0), (2, "50%", 0), (2, "3", 5), (2, "100%", 5), (2, "51%", 5)],
+    [
+        (4, "100%", 5),
+        (1, "here", 0),
+        (0, "here", 5),
+        (2, "2", 0),
+        (2, "50%", 0),
+        (2, "3", 5),
+        (2, "100%", 5),
+        (2, "51%", 5),
+    ],
 )
 def test_wait_ends_when_enough_hosts_are_complete_or_the_time_is_up(
     shell: Shell, complete: int, hosts: str, code: int
@@ -286,6 +295,7 @@ def test_members_ls_and_path(shell: Shell) -> None:
     assert len(shell("ls", "--json").object["models"]) == 2
     assert shell("path", "org/toy").out == "/m/org/toy/2\n"
     assert shell("path", "org/toy@2", "--json").object["path"] == "/m/org/toy/2"
+    assert shell("path", "org/toy", "--prefix", "/mnt/models").out == "/mnt/models/org/toy/2\n"
     ended = shell("path", "org/toy@3")
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == ("E_NOT_FOUND: org/toy@3 is not complete on this host, it is downloading; see: gossipd wait\n")
