@@ -1,15 +1,17 @@
 """Which credentials a storage is asked with, and when they end, as far as this host's environment tells.
 
 What lives here: the first place that has some, in the order of looking, and the end that stands in it: of a token, of
-a signature in an address, of a profile. What does not: the credentials themselves (obstore, ``aws_credentials``,
-``google_credentials``), which are never shown; whether storage takes them (``trial_read``).
+a signature in an address, of a profile, of a sign-on. What does not: the credentials themselves (obstore,
+``aws_credentials``, ``google_credentials``), which are never shown; whether storage takes them (``trial_read``).
 
-An end is not told where nothing says it: static keys, and what the machine's metadata gives and renews.
+An end is not told where nothing says it: static keys, and what the machine's metadata gives and renews. What a library
+makes of these, as the token of an hour for an impersonated account, it renews itself and has no end to tell here.
 """
 
 from __future__ import annotations
 
 import configparser
+import hashlib
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
@@ -22,6 +24,8 @@ from gossipd.sources.credential_places import GCP_FILE, aws_files, has_boto
 from gossipd.sources.location import family
 
 FILE_BYTES_MAX = 64 * 1024
+LINKS_MAX = 5  # from one profile or account to the one that it comes from
+SSO_CACHE = "~/.aws/sso/cache"
 _PROFILE_ENDS = ("x_security_token_expires", "aws_expiration", "aws_session_expiration", "expiration")
 
 
@@ -49,32 +53,75 @@ def _aws(environ: Mapping[str, str]) -> CredentialFound | None:
         return CredentialFound("AWS_ACCESS_KEY_ID", _moment(ends))
     if file := environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return _token_file("AWS_WEB_IDENTITY_TOKEN_FILE", file)
-    name = environ.get("AWS_PROFILE", "default")
-    for path in aws_files(environ) if has_boto() else ():
-        profiles = configparser.RawConfigParser()
-        try:
-            profiles.read_string(_text(path))
-        except configparser.Error:
-            continue
-        for section in (name, f"profile {name}"):
-            if profiles.has_section(section):
-                ends = next(
-                    (profiles.get(section, key) for key in _PROFILE_ENDS if profiles.has_option(section, key)), ""
-                )
-                return CredentialFound(f"profile '{name}' of {path}", _moment(ends))
-    return CredentialFound("the container's or the instance's metadata", is_renewed=True)
+    found = _aws_profile(environ) if has_boto() else None
+    return found or CredentialFound("the container's or the instance's metadata", is_renewed=True)
+
+
+def _aws_profile(environ: Mapping[str, str]) -> CredentialFound | None:
+    """As botocore reads it: a role ends with the profile that it comes from, and a sign-on goes before keys."""
+    files = {path: _profiles(path) for path in aws_files(environ)}
+    name = first = environ.get("AWS_PROFILE", "default")
+    place, settings = "", dict[str, str]()
+    for _ in range(LINKS_MAX):
+        found = [(path, one[kind]) for path, one in files.items() for kind in (name, f"profile {name}") if kind in one]
+        if not found:
+            break
+        place = place or f"profile '{first}' of {found[0][0]}"
+        settings = {key: value for _, section in reversed(found) for key, value in section.items()}
+        if settings.get("source_profile", name) == name:
+            break
+        name = settings["source_profile"]
+    if not place:
+        return None
+    if session := settings.get("sso_session") or settings.get("sso_start_url"):
+        return _signed_on(place, session)
+    if file := settings.get("web_identity_token_file"):
+        return _token_file(place, file)
+    return CredentialFound(place, _moment(next((settings[key] for key in _PROFILE_ENDS if key in settings), "")))
+
+
+def _profiles(path: Path) -> Mapping[str, Mapping[str, str]]:
+    profiles = configparser.RawConfigParser()
+    try:
+        profiles.read_string(_text(path))
+    except configparser.Error:
+        return {}
+    return profiles
+
+
+def _signed_on(place: str, session: str) -> CredentialFound:
+    """The token that ``aws sso login`` keeps; botocore renews one that can be renewed when it is used."""
+    name = hashlib.sha1(session.encode(), usedforsecurity=False).hexdigest()
+    file = Path(SSO_CACHE).expanduser() / f"{name}.json"
+    token = _entry(file)
+    return CredentialFound(f"{place} ({file})", _moment(token.get("expiresAt")), is_renewed="refreshToken" in token)
 
 
 def _google(environ: Mapping[str, str]) -> CredentialFound | None:
     if environ.get("GOOGLE_SKIP_SIGNATURE"):
         return None
-    names = ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS")
-    for name in names:
+    for name in ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"):
         if environ.get(name):
             return CredentialFound(name)
-    if Path(GCP_FILE).expanduser().exists():
-        return CredentialFound(GCP_FILE)
+    if named := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return _google_file("GOOGLE_APPLICATION_CREDENTIALS", Path(named))
+    if (usual := Path(GCP_FILE).expanduser()).exists():
+        return _google_file(GCP_FILE, usual)
     return CredentialFound("the instance's metadata", is_renewed=True)
+
+
+def _google_file(place: str, path: Path) -> CredentialFound:
+    """An impersonated account ends with the credentials that it comes from."""
+    entry = _entry(path)
+    for _ in range(LINKS_MAX):
+        entry = _inside(entry, "source_credentials") or entry
+    source = _inside(entry, "credential_source")
+    if file := source.get("file"):
+        text, form = _text(Path(str(file))), _inside(source, "format")
+        if form.get("type") == "json":
+            text = str(_parsed(text).get(str(form.get("subject_token_field_name"))))
+        return CredentialFound(f"{place} ({file})", _end_of_token(text), is_renewed=True)
+    return CredentialFound(place, _moment(entry.get("expiry")), is_renewed="refresh_token" in entry)
 
 
 def _azure(environ: Mapping[str, str]) -> CredentialFound | None:
@@ -100,6 +147,24 @@ def _token_file(variable: str, file: str) -> CredentialFound:
     return CredentialFound(f"{variable} ({file})", _end_of_token(_text(Path(file))), is_renewed=True)
 
 
+def _entry(path: Path) -> Mapping[str, object]:
+    return _parsed(_text(path))
+
+
+def _parsed(text: str) -> Mapping[str, object]:
+    """A JSON object; an empty one for anything else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _inside(entry: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
@@ -119,16 +184,16 @@ def _end_of_token(token: str) -> float | None:
     if len(parts) != 3:
         return None
     try:
-        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, RecursionError):
+        ends = _parsed(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)).decode()).get("exp")
+    except ValueError:
         return None
-    ends = claims.get("exp") if isinstance(claims, dict) else None
     return float(ends) if isinstance(ends, int | float) and 0 <= ends < 1 << 40 else None
 
 
-def _moment(text: str) -> float | None:
+def _moment(text: object) -> float | None:
+    """Of a date in the forms of these tools, older ones of which end in ``UTC``."""
     try:
-        found = datetime.fromisoformat(text.strip())
+        found = datetime.fromisoformat(str(text).strip().removesuffix("UTC"))
     except ValueError:
         return None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

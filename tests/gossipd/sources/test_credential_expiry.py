@@ -7,9 +7,11 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+from botocore.utils import JSONFileCache, SSOTokenLoader
 
 from gossipd.sources import credential_expiry
-from gossipd.sources.credential_expiry import credential_found
+from gossipd.sources.credential_expiry import CredentialFound, credential_found
+from gossipd.sources.credential_places import GCP_FILE
 
 END_S = 1_900_000_000.0
 END = "2030-03-17T17:46:40Z"
@@ -78,6 +80,95 @@ def test_a_profile_tells_the_end_that_its_tool_wrote(tmp_path: Path, monkeypatch
     file.write_text("no profile\n")
     found = credential_found("s3", environ)
     assert found is not None and "metadata" in found.place
+
+
+def signed_on(session: str | None, token: dict[str, str]) -> Path:
+    """What ``aws sso login`` keeps, written by botocore's own code."""
+    directory = Path(credential_expiry.SSO_CACHE).expanduser()
+    cache = JSONFileCache(str(directory))
+    SSOTokenLoader(cache=cache).save_token("https://sso.example", {"accessToken": "t", **token}, session_name=session)
+    [file] = directory.iterdir()
+    return file
+
+
+@pytest.mark.parametrize(
+    ("session", "token", "ends"),
+    [
+        ("corp", {"expiresAt": END, "refreshToken": "r"}, (END_S, True)),
+        ("corp", {"expiresAt": END}, (END_S, False)),
+        (None, {"expiresAt": END.replace("Z", "UTC")}, (END_S, False)),
+        ("corp", {"expiresAt": "soon"}, (None, False)),
+    ],
+)
+def test_a_profile_of_a_sign_on_ends_with_its_cached_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: str | None, token: dict[str, str],
+    ends: tuple[float | None, bool],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(credential_expiry, "has_boto", lambda: True)
+    file, settings = signed_on(session, token), tmp_path / "config"
+    profile = f"sso_session = {session}" if session else "sso_start_url = https://sso.example"
+    settings.write_text(f"[profile role]\nrole_arn = r\nsource_profile = people\n[profile people]\n{profile}\n")
+    environ = {"AWS_CONFIG_FILE": str(settings), "AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_PROFILE": "role"}
+    place = f"profile 'role' of {settings} ({file})"
+    assert credential_found("s3", environ) == CredentialFound(place, *ends)
+
+
+@pytest.mark.parametrize("more", ["", "source_profile = ml", "source_profile = other", "source_profile = gone"])
+def test_profiles_that_lead_in_a_circle_or_nowhere_have_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    monkeypatch.setattr(credential_expiry, "has_boto", lambda: True)
+    file = tmp_path / "config"
+    file.write_text(f"[profile ml]\n{more}\n[profile other]\nsource_profile = ml\n")
+    environ = {"AWS_CONFIG_FILE": str(file), "AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_PROFILE": "ml"}
+    assert credential_found("s3", environ) == CredentialFound(f"profile 'ml' of {file}")
+
+
+SUBJECT = {"type": "external_account", "credential_source": {"file": "TOKEN"}}
+NAMED = {"file": "TOKEN", "format": {"type": "json", "subject_token_field_name": "t"}}
+IMPERSONATED = {"type": "impersonated_service_account", "source_credentials": SUBJECT}
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "ends_s"),
+    [
+        (SUBJECT, web_token({"exp": END_S}), END_S),
+        (IMPERSONATED, web_token({"exp": END_S}), END_S),
+        ({"credential_source": NAMED}, json.dumps({"t": web_token({"exp": END_S})}), END_S),
+        ({"credential_source": NAMED}, "[]", None),
+        (SUBJECT, "", None),
+    ],
+)
+def test_a_federated_account_of_google_ends_with_its_subject_token(
+    tmp_path: Path, entry: object, text: str, ends_s: float | None
+) -> None:
+    token, file = tmp_path / "token", tmp_path / "adc.json"
+    token.write_text(text)
+    file.write_text(json.dumps(entry).replace("TOKEN", str(token)))
+    place = f"GOOGLE_APPLICATION_CREDENTIALS ({token})"
+    found = credential_found("gs", {"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
+    assert found == CredentialFound(place, ends_s, is_renewed=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends_s", "is_renewed"),
+    [
+        (json.dumps({"type": "external_account_authorized_user", "expiry": END}), END_S, False),
+        (json.dumps({"type": "authorized_user", "refresh_token": "r"}), None, True),
+        (json.dumps({"type": "service_account"}), None, False),
+        ("{", None, False),
+        ("[" * 60_000, None, False),
+    ],
+)
+def test_other_accounts_of_google_tell_an_end_where_they_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, ends_s: float | None, is_renewed: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = Path(GCP_FILE).expanduser()
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert credential_found("gs", {}) == CredentialFound(GCP_FILE, ends_s, is_renewed)
 
 
 @pytest.mark.parametrize(
