@@ -152,6 +152,11 @@ class StatusClient:
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
+    def tasks(self) -> list[dict[str, Any]]:
+        """The daemon's tasks, each below its parent: ``depth``, ``name``, ``waits_at``."""
+        rows: list[dict[str, Any]] = self._get("/v1/tasks")["tasks"]
+        return rows
+
     def metrics(self) -> str:
         """The page for Prometheus, as text."""
         with self._answer("GET", "/metrics", None) as answer:

@@ -31,6 +31,7 @@ from gossipd.api.schema import (
     StatusSnapshot,
     WantRow,
 )
+from gossipd.runtime.task_tree import TaskRow
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 _REFERENCE = "#/components/schemas/{name}"
@@ -85,6 +86,12 @@ class PeersAnswer(Row, frozen=True, kw_only=True):
     """Traffic with each peer, by node id in hex."""
 
     peers: dict[str, PeerRow]
+
+
+class TasksAnswer(Row, frozen=True, kw_only=True):
+    """The daemon's tasks, each below its parent."""
+
+    tasks: list[TaskRow]
 
 
 class DeploymentAnswer(Row, frozen=True, kw_only=True):
@@ -153,6 +160,7 @@ OPERATIONS = (
     ),
     _Operation("get", "/v1/wants", "Parts of models that this host wants.", WantsAnswer),
     _Operation("get", "/v1/peers", "Traffic of this host with each peer.", PeersAnswer),
+    _Operation("get", "/v1/tasks", "What the daemon's tasks wait for.", TasksAnswer),
     _Operation("get", "/v1/deployments/{name}/{version}", "One deployment; NAME may have a slash.", DeploymentAnswer),
     _Operation(
         "get", "/v1/events", "What has happened; waits up to wait_s for more.", EventsAnswer, query=("since", "wait_s")

@@ -22,6 +22,7 @@ from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
+from gossipd.runtime.task_tree import task_tree
 from gossipd.runtime.worker_threads import run_blocking
 
 NEWCOMER_WAIT_S, NEWCOMER_LOOK_S = 6.0, 0.1  # under the time-out of a client
@@ -99,6 +100,9 @@ class QuestionPages:
 
     async def peers(self, request: Request) -> Response:
         return json_answer({"peers": self._view.peers()})
+
+    async def tasks(self, request: Request) -> Response:
+        return json_answer({"tasks": task_tree()})
 
     async def deployment(self, request: Request) -> Response:
         name, version = request.path_params["name"], request.path_params["version"]

@@ -16,6 +16,7 @@ GET      /v1/report?name=&version=         {"report": ...}: what a deployment di
 GET      /v1/sketch?name=&version=&host=   SketchesRow: which chunks hosts have; of a name the newest
 GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
+GET      /v1/tasks                         {"tasks": [...]}: what the tasks of the daemon wait for
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
          &goal=&round_s=                   round is over; a refusal if it cannot be. goal: complete,
@@ -111,6 +112,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/sketch", pages.sketch),
         Route("/v1/wants", pages.wants),
         Route("/v1/peers", pages.peers),
+        Route("/v1/tasks", pages.tasks),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
         Route("/v1/wait", pages.wait),
         Route("/v1/latest", pages.latest),

@@ -31,7 +31,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
 
 AUDIT_LINES, LOG_LINES = 2000, 5000
-TEXT_BYTES_MAX = 4 << 20  # of each part; eleven parts stay under 20 MiB by far, packed
+TEXT_BYTES_MAX = 4 << 20  # of each part; twelve parts stay under 20 MiB by far, packed
 UNIT = "gossipd"  # as the unit of ``gossipd assets unit`` has them
 JOURNAL_S_MAX = 20.0
 _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -47,7 +47,8 @@ _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def support(*, config_file: str, out: str, log: Path | None, as_json: bool) -> int:
-    """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, log, audit log, versions.
+    """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, log, audit log, versions,
+    and what the daemon's tasks wait for.
 
     Keys, tokens and credentials of this host, of the daemon's unit and of this command's environment are taken out,
     every piece of eight characters of one. Run it as root, or as the daemon's user, who may read the journal perhaps.
@@ -82,6 +83,7 @@ def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:
     return {
         "status.json": _try(lambda: _text(client.status())),
         "peers.json": _try(lambda: _text(client.peers())),
+        "tasks.txt": _try(lambda: _tasks(client)),
         "models.json": _try(lambda: _text(client.models())),
         "events.json": _try(lambda: _text(client.events(None))),
         "metrics.txt": _try(client.metrics),
@@ -103,6 +105,11 @@ def _try(read: Callable[[], str]) -> str:
 
 def _text(answer: Any) -> str:
     return json.dumps(answer, indent=1) + "\n"
+
+
+def _tasks(client: StatusClient) -> str:
+    """A line for each, indented below its parent."""
+    return "".join(f"{'  ' * one['depth']}{one['name']}  {one['waits_at']}\n" for one in client.tasks())
 
 
 def _causes(page: dict[str, Any]) -> str:

@@ -100,6 +100,7 @@ def test_a_bundle_of_a_real_host_has_every_part_and_none_of_its_keys(
     assert "org/toy" in told["status.json"]
     assert "gossipd_members" in told["metrics.txt"]
     assert "all_busy" in told["why.json"]
+    assert "\n  " in told["tasks.txt"] and "gossipd.api" in told["tasks.txt"]
     assert "config" in told["doctor.json"]
     assert told["log.txt"].startswith("ready, --unit gossipd --lines 5000 ")
     assert not any("SomeToken" in text for text in told.values())
