@@ -34,10 +34,21 @@ class Done(Row, frozen=True, kw_only=True):
     sentence: str
 
 
+class Costs(Row, frozen=True, kw_only=True):
+    """What of a manifest would be fetched. ``distinct_bytes``: its chunks, equal ones counted once. Of these
+    ``reused``: what each living target can copy from other models that it has, by name; ``reused_bytes``: what some
+    target can, so that no storage is read for it."""
+
+    distinct_bytes: int
+    reused_bytes: int
+    reused: dict[str, int]
+
+
 class Deployed(Done, frozen=True, kw_only=True):
-    """The answer to a manifest that was given, or would be: what it says."""
+    """The answer to a manifest that was given, or would be: what it says. ``costs``: of a dry run."""
 
     manifest: ManifestRow
+    costs: Costs | None = None
 
 
 class Reloaded(Done, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """``gossipd deploy``: give a manifest to the daemon of this host, or only say what would come of it.
 
-What lives here: the command and its text. What does not: judging the manifest (the daemon), who would take it
-(``diagnosis.plan``), and the model of links (``sim.scenario``).
+What lives here: the command and its text. What does not: judging the manifest (the daemon), who would take it,
+and how long that lasts (``diagnosis.plan``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from gossipd.core.errors import ExitCode
 from gossipd.core.units import show_bytes
 
 if TYPE_CHECKING:
-    from gossipd.diagnosis.plan import PlannedHost
-    from gossipd.sim.scenario import Scenario
+    from gossipd.diagnosis.plan import Plan
 
 HOSTS_SHOWN = 24
 _SURE = "would take it"
@@ -59,67 +58,57 @@ def deploy(
     answer = client.order("deploy", manifest=str(manifest.absolute()), **options)
     if not dry_run:
         return tell(answer, as_json=as_json)
-    return _dry_run(answer["manifest"], client.status(), link, external or link, as_json=as_json)
+    return _dry_run(answer, client.status(), link, external or link, as_json=as_json)
 
 
-def _dry_run(row: dict[str, Any], page: dict[str, Any], link: float, external: float, *, as_json: bool) -> int:
-    from gossipd.diagnosis.plan import planned_hosts
+def _dry_run(answer: dict[str, Any], page: dict[str, Any], link: float, external: float, *, as_json: bool) -> int:
+    from gossipd.diagnosis.plan import plan
 
-    known = [one for one in page["deployments"] if one["id"] == row["id"]]
-    held = {
-        host["name"]: host["chunks_verified"] * row["chunk_bytes"] for one in known for host in one["hosts"]
-    }  # fmt: skip
-    hosts = planned_hosts(row, page["members"], page["node"]["name"], held)
-    takers = [host for host in hosts if not host.lacks]
-    is_somewhere = any(one["hosts_complete"] for one in known)
-    external_bytes = 0 if is_somewhere or not takers else row["bytes_total"]
-    scenario = _scenario(row, takers, link, external) if takers else None
+    found = plan(answer, page, link=link, external=external)
     if as_json:
-        echo_json(_json(row, hosts, external_bytes, scenario))
+        echo_json(_json(answer, found))
     else:
-        click.echo("\n".join(plan_lines(row, hosts, external_bytes, scenario)))
-    return int(ExitCode.PARTIAL if len(takers) < len(hosts) or not hosts else ExitCode.DONE)
+        click.echo("\n".join(plan_lines(answer["manifest"], found, link, external)))
+    is_whole = found.hosts and len(found.takers) == len(found.hosts)
+    return int(ExitCode.DONE if is_whole else ExitCode.PARTIAL)
 
 
-def _scenario(row: dict[str, Any], takers: list[PlannedHost], link: float, external: float) -> Scenario:
-    from gossipd.sim.scenario import Scenario
-
-    racks = len({host.rack for host in takers})
-    return Scenario(len(takers), racks, row["bytes_total"], max(1, row["chunks_total"]), link, external)
-
-
-def _json(
-    row: dict[str, Any], hosts: list[PlannedHost], external_bytes: int, scenario: Scenario | None
-) -> dict[str, Any]:
+def _json(answer: dict[str, Any], plan: Plan) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "manifest": row,
-        "external_bytes": external_bytes,
-        "seconds_least": None if scenario is None else scenario.bound_s,
-        "limiting_resource": None if scenario is None else scenario.limiting_resource,
+        "manifest": answer["manifest"],
+        "distinct_bytes": answer["costs"]["distinct_bytes"],
+        "external_bytes": plan.external_bytes,
+        "seconds_least": plan.seconds_least,
+        "limiting_resource": plan.limiting_resource,
         "hosts": [
-            {"name": one.name, "rack": one.rack, "takes": not one.lacks, "lacks": one.lacks, "unsure": one.unsure}
-            for one in hosts
+            {
+                "name": one.name, "rack": one.rack, "takes": not one.lacks, "lacks": one.lacks, "unsure": one.unsure,
+                "fetched_bytes": one.fetched_bytes, "room_bytes": one.room_bytes,
+            }
+            for one in plan.hosts
         ],
-    }
+    }  # fmt: skip
 
 
-def plan_lines(
-    row: dict[str, Any], hosts: list[PlannedHost], external_bytes: int, scenario: Scenario | None
-) -> list[str]:
+def plan_lines(row: dict[str, Any], plan: Plan, link: float, external: float) -> list[str]:
     """The dry run for people: what, who, how long; then the hosts that lack something or may."""
-    takers = sum(not host.lacks for host in hosts)
+    takers = plan.takers
     lines = [
         f"{label_words(row)}  {show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks, "
         f"signed by {row['signed_by']}: accepted here; nothing is deployed",
-        f"{takers} of {len(hosts)} targets {_SURE}; {show_bytes(external_bytes)} from storage",
+        f"{len(takers)} of {len(plan.hosts)} targets {_SURE}; {show_bytes(plan.external_bytes)} from storage",
     ]
-    if scenario is not None:
+    if plan.seconds_least is not None:
+        least, most = (show_bytes(of(host.fetched_bytes for host in takers)) for of in (min, max))
+        if any(host.fetched_bytes < row["bytes_total"] for host in takers):
+            words = least if least == most else f"{least} to {most}"
+            lines.append(f"a host fetches {words} of it: the rest are chunks that are equal, or that it has")
         lines.append(
-            f"at least {time_words(scenario.bound_s)}, by {scenario.limiting_resource}, at "
-            f"{show_bytes(int(scenario.link))}/s a host and {show_bytes(int(scenario.external))}/s from storage"
+            f"at least {time_words(plan.seconds_least)}, by {plan.limiting_resource}, at {show_bytes(int(link))}/s a "
+            f"host and {show_bytes(int(external))}/s from storage"
         )
-    told = [host for host in hosts if host.lacks or host.unsure]
+    told = [host for host in plan.hosts if host.lacks or host.unsure]
     if told:
         cells = [(one.name, one.rack, "; ".join((*one.lacks, *(f"perhaps: {word}" for word in one.unsure))))
                  for one in told[:HOSTS_SHOWN]]  # fmt: skip

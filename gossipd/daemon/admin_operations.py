@@ -18,6 +18,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.budget_orders import BudgetOrders
+from gossipd.daemon.deploy_plan import deploy_costs
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.job_publishing import read_envelope
 from gossipd.daemon.manifest_judging import judge_by_trust
@@ -84,7 +85,13 @@ class AdminOperations:
         if judged.version < highest and not is_known:
             raise ManifestError(f"{judged.name}: offered {judged.version}, trusted {highest}", code="E_ROLLBACK")
         words = "is known here already" if is_known else "would be accepted here"
-        return Deployed(changed=False, sentence=f"{judged.name}@{judged.version} {words}", manifest=row)
+        alive = [one.record for one in self.membership_host.swim.members() if one.state is MemberState.ALIVE]
+        targets = {one.node: one.name for one in alive if judged.targets.include(name=one.name, rack=one.rack)}
+        known = [one.manifest for one in self.lifecycle if one.manifest is not None]
+        costs = await deploy_costs(judged, known, self.table, targets)
+        return Deployed(
+            changed=False, sentence=f"{judged.name}@{judged.version} {words}", manifest=row, costs=costs
+        )  # fmt: skip
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version, force)))

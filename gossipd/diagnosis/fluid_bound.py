@@ -48,13 +48,20 @@ def fluid_bound(
     external_rate = external or _highest_of_storage(report["timeline"]) or link_rate
     if not link_rate or not external_rate or not all_bytes:
         return None
-    times = {
-        "storage": external_bytes / external_rate,
-        "a host's downlink": host_bytes / link_rate,
-        "all uplinks": all_bytes / (external_rate * bool(external_bytes) + len(targets) * link_rate),
-    }
+    times = times_of(external_bytes, host_bytes, all_bytes, len(targets), link=link_rate, external=external_rate)
     is_measured = not (link and external)
     return FluidBound(round(max(times.values()), 1), slowest(times), int(link_rate), int(external_rate), is_measured)
+
+
+def times_of(
+    external_bytes: int, host_bytes: int, all_bytes: int, hosts: int, *, link: float, external: float
+) -> dict[str, float]:  # fmt: skip
+    """Seconds that each resource alone needs: for what storage sends, what one host takes in, what all do."""
+    return {
+        "storage": external_bytes / external,
+        "a host's downlink": host_bytes / link,
+        "all uplinks": all_bytes / (external * bool(external_bytes) + hosts * link),
+    }
 
 
 def slowest(times: Mapping[str, float]) -> str:

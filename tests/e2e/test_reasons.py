@@ -74,7 +74,9 @@ def test_a_host_without_the_publishers_key_says_so_everywhere_and_completes_afte
             until("all hear of it", lambda one=daemon: agree(trust_prints(one)) == [True, True, False])  # type: ignore[misc]
         manifest = made.publish(model, "m", 1)
         asked = gossipd("deploy", str(manifest), "--dry-run", "--json", "--config", one.config)
-        plan = {host["name"]: (host["takes"], host["unsure"]) for host in json.loads(asked.stdout)["hosts"]}
+        told = json.loads(asked.stdout)
+        plan = {host["name"]: (host["takes"], host["unsure"]) for host in told["hosts"]}
+        assert {host["fetched_bytes"] for host in told["hosts"]} == {told["distinct_bytes"]} == {told["external_bytes"]}
         assert plan["node-3"] == (True, ["trusts other keys than this host"])
         assert plan["node-2"] == (True, [])
         strange = gossipd("deploy", str(manifest), "--dry-run", "--config", three_.config, check=False)

@@ -13,7 +13,7 @@ import msgspec
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
-from gossipd.api.ports import Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep, WantInForce
+from gossipd.api.ports import Costs, Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep, WantInForce
 from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
@@ -108,6 +108,7 @@ class FakeDaemon:
 
     rows: list[DeploymentRow] = field(default_factory=lambda: [toy_row()])
     manifests: list[ManifestRow] = field(default_factory=list)
+    costs: Costs | None = None
     alarms: list[AlarmRow] = field(default_factory=list)
     ready: bool = True
     newcomer_words: str = ""
@@ -214,7 +215,7 @@ class FakeDaemon:
 
     async def deploy(self, manifest: str, *, dry_run: bool, budget: str) -> Deployed:
         done = self._take("deploy", manifest, dry_run, *([budget] if budget else []))
-        return Deployed(changed=not dry_run, sentence=done.sentence, manifest=self.manifests[0])
+        return Deployed(changed=not dry_run, sentence=done.sentence, manifest=self.manifests[0], costs=self.costs)
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return self._take("cancel", name, version, *([force] if force else []))

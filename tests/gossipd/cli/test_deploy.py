@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from gossipd.api.manifest_row import manifest_row
+from gossipd.api.ports import Costs
 from gossipd.cli.deploy import plan_lines
 from gossipd.cli.main import main
 from gossipd.core.errors import ExitCode
-from gossipd.diagnosis.plan import PlannedHost
-from gossipd.sim.scenario import Scenario
+from gossipd.diagnosis.plan import Plan, PlannedHost
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.manifest.making import manifest
@@ -26,7 +26,8 @@ def test_a_dry_run_orders_nothing_else_and_exits_by_what_targets_lack(
 ) -> None:
     file, path = tmp_path / "m.manifest", tmp_path / "s"
     file.write_bytes(manifest().envelope)
-    daemon = FakeDaemon(manifests=[manifest_row(manifest())])
+    costs = Costs(distinct_bytes=ROW["bytes_total"] - 100, reused_bytes=20, reused={"node-1": 20})
+    daemon = FakeDaemon(manifests=[manifest_row(manifest())], costs=costs)
     with running(path, daemon):
         assert main(["deploy", str(file), "--dry-run", "--json", "--socket", str(path)]) == ExitCode.PARTIAL
         told = json.loads(capsys.readouterr().out)
@@ -34,18 +35,23 @@ def test_a_dry_run_orders_nothing_else_and_exits_by_what_targets_lack(
         assert main(["deploy", str(tmp_path / "nothing"), "--socket", str(path)]) == ExitCode.USAGE
     assert daemon.orders == [("deploy", str(file), True), ("deploy", str(file), False)]
     assert [one["name"] for one in told["hosts"] if not one["takes"]] == ["node-4"]
-    assert told["external_bytes"] == ROW["bytes_total"]
+    assert told["external_bytes"] == ROW["bytes_total"] - 120, "what some host has is not read"
+    fetched = {one["name"]: ROW["bytes_total"] - one["fetched_bytes"] for one in told["hosts"]}
+    assert fetched == {"node-1": 120, "node-2": 100, "node-3": 100, "node-4": 100}
     assert told["limiting_resource"]
 
 
 def test_the_text_says_who_and_how_long_and_names_some() -> None:
-    hosts = [PlannedHost(f"n{n}", "r", ("is dead",), ()) for n in range(30)] + [PlannedHost("x", "r", (), ())]
-    scenario = Scenario(1, 1, 500 * 10**9, 2000, 1.25e9, 1.25e9)
-    lines = plan_lines(ROW, hosts, 5 << 30, scenario)
-    assert lines[1] == "1 of 31 targets would take it; 5 GiB from storage"
-    assert lines[2].startswith(
-        "at least 6m 40s, by external link, host downlinks and rack uplinks, at 1.2 GiB/s a host"
-    )
-    assert lines[5].split() == ["n0", "r", "is", "dead"]
+    gib = 1 << 30
+    hosts = [PlannedHost(f"n{n}", "r", ("is dead",), ()) for n in range(30)]
+    hosts += [PlannedHost("x", "r", (), (), 2 * gib), PlannedHost("y", "r", (), (), 3 * gib)]
+    row = {**ROW, "bytes_total": 5 * gib}
+    lines = plan_lines(row, Plan(tuple(hosts), 3 * gib, 400.0, "storage"), 1.25e9, 1.25e9)
+    assert lines[1] == "2 of 32 targets would take it; 3 GiB from storage"
+    assert lines[2] == "a host fetches 2 GiB to 3 GiB of it: the rest are chunks that are equal, or that it has"
+    assert lines[3] == "at least 6m 40s, by storage, at 1.2 GiB/s a host and 1.2 GiB/s from storage"
+    assert lines[6].split() == ["n0", "r", "is", "dead"]
     assert lines[-1] == "and 6 more; --json has all"
     assert all(len(line) < 120 for line in lines)
+    whole = plan_lines(row, Plan((PlannedHost("x", "r", (), (), 5 * gib),), 5 * gib, 1.0, "storage"), 1e9, 1e9)
+    assert [line.split()[0] for line in whole[1:]] == ["1", "at"]

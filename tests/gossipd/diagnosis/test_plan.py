@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gossipd.diagnosis.plan import PlannedHost, planned_hosts
+from gossipd.diagnosis.plan import Plan, PlannedHost, plan, planned_hosts
 
 GIB = 1 << 30
 MANIFEST = {"racks": [], "names": [], "bytes_total": 100 * GIB}
@@ -15,12 +15,17 @@ def member(number: int, **more: Any) -> dict[str, Any]:
     return {**row, "prints": {"trust": "aa"}, **more}
 
 
+COSTS = {"distinct_bytes": 80 * GIB, "reused_bytes": 30 * GIB, "reused": {"n1": 30 * GIB}}
+
+
 def planned(*members: dict[str, Any], **held: int) -> list[PlannedHost]:
-    return planned_hosts(MANIFEST, members, "n0", held)
+    return planned_hosts(MANIFEST, {**COSTS, "reused": {}}, members, "n0", held)
 
 
 def test_hosts_with_room_and_the_same_keys_take_it() -> None:
-    assert planned(member(0), member(1)) == [PlannedHost("n0", "r0", (), ()), PlannedHost("n1", "r1", (), ())]
+    [one, two] = planned(member(0), member(1))
+    assert one == PlannedHost("n0", "r0", (), (), fetched_bytes=80 * GIB, room_bytes=100 * GIB)
+    assert (two.name, two.lacks, two.unsure) == ("n1", (), ())
 
 
 def test_those_that_lack_something_come_first_and_say_what() -> None:
@@ -43,5 +48,35 @@ def test_a_host_that_tells_nothing_is_unsure_and_not_refused() -> None:
 
 
 def test_only_targets_are_asked() -> None:
-    found = planned_hosts({**MANIFEST, "racks": ["r1"]}, [member(0), member(1), member(2)], "n0", {})
+    found = planned_hosts({**MANIFEST, "racks": ["r1"]}, COSTS, [member(0), member(1), member(2)], "n0", {})
     assert [one.name for one in found] == ["n1"]
+
+
+def made(*members: dict[str, Any], known: list[dict[str, Any]] | None = None, costs: dict[str, Any] = COSTS) -> Plan:
+    row = {**MANIFEST, "id": "aa", "chunk_bytes": GIB}
+    page = {"node": {"name": "n0"}, "members": members, "deployments": known or []}
+    return plan({"manifest": row, "costs": costs}, page, link=GIB, external=GIB / 2)
+
+
+def told(chunks: int, complete: int = 0) -> dict[str, Any]:
+    return {"id": "aa", "hosts_complete": complete, "hosts": [{"name": "n0", "chunks_verified": chunks}]}
+
+
+def test_equal_chunks_and_those_of_other_models_are_neither_read_nor_fetched() -> None:
+    found = made(member(0), member(1))
+    assert [host.fetched_bytes // GIB for host in found.hosts] == [80, 50]
+    assert [host.room_bytes // GIB for host in found.hosts] == [100, 100]
+    assert (found.external_bytes, found.seconds_least) == (50 * GIB, 100.0)
+    assert found.limiting_resource == "storage"
+
+
+def test_what_a_host_has_of_it_is_not_read_again_and_nothing_is_once_one_is_complete() -> None:
+    assert made(member(0), member(1), known=[told(60)]).external_bytes == 20 * GIB
+    found = made(member(0), member(1), known=[told(100, 1)])
+    assert (found.external_bytes, found.seconds_least, found.limiting_resource) == (0, 50.0, "a host's downlink")
+
+
+def test_a_plan_in_which_nothing_is_fetched_has_no_time() -> None:
+    everything = {**COSTS, "reused": {"n0": 80 * GIB}}
+    for found in (made(member(0), costs=everything), made(member(0, state="dead")), made()):
+        assert (found.external_bytes, found.seconds_least, found.limiting_resource) == (0, None, None)
