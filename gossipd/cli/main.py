@@ -65,6 +65,7 @@ VERBS = {
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
     "show": _Verb("gossipd.cli.show", "show", "What a manifest says."),
     "lineage": _Verb("gossipd.cli.show", "lineage", "What a version came from."),
+    "export": _Verb("gossipd.cli.show", "export", "A version's lineage as an in-toto statement."),
     "latest": _Verb("gossipd.cli.latest", "latest", "The newest version that is complete where it matters."),
     "hold": _Verb("gossipd.cli.latest", "hold", "Keep a version on this host while a command runs."),
     "watch": _Verb("gossipd.cli.watch", "watch", "Publish a training run's steps as they are saved."),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gossipd.core.targets import Targets
     from gossipd.manifest.annotations import Retention
     from gossipd.publish.inspection import Finding
+    from gossipd.publish.model_signature import ModelSigning
     from gossipd.publish.publisher import Published
+    from gossipd.publish.selection import Selection
 
 WARNINGS_MAX = 20  # what a person reads
 # Most models need no expiry; the bound catches a mistyped unit.
@@ -63,6 +65,17 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option(
+    "--require-model-signature", metavar="PEM", type=click.Path(dir_okay=False),
+    help="SOURCE/model.sig must be an OpenSSF model signature of this public key, and right.",
+)  # fmt: skip
+@click.option(
+    "--model-sig", metavar="PEM", type=click.Path(dir_okay=False), help="Also make an OpenSSF model signature with it."
+)
+@click.option(
+    "--model-sig-out", metavar="FILE", type=click.Path(dir_okay=False), default="model.sig", show_default=True,
+    help="Where --model-sig writes it, outside of SOURCE.",
+)  # fmt: skip
+@click.option(
     "--adopt", is_flag=True,
     help="Deploy it at once from SOURCE, a directory of this host: its daemon takes a copy, and has no other source.",
 )  # fmt: skip
@@ -92,8 +105,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
           --key publisher.key --out run-7.manifest
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
-    address; 6 refused by --strict; 7 a rule of manifests, or the key, is broken; 10 credentials refused; 11 storage
-    unreachable.
+    address; 6 refused by --strict, or a model signature is wrong; 7 a rule of manifests, or the key, is broken;
+    10 credentials refused; 11 storage unreachable.
     """
     import time
     from pathlib import Path
@@ -102,7 +115,6 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     from gossipd.identity.key_files import read_secret_key
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
-    from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
     from gossipd.publish.tensor_borders import ChunkBorders
 
     if options["adopt"] and (options["sources"] or "://" in source):
@@ -119,9 +131,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         link_bytes_per_s=options["link"],
         targets=_targets(options["targets"]),
         priority=options["priority"],
-        selection=Selection(
-            options["include"], options["exclude"], () if options["no_default_excludes"] else DEFAULT_EXCLUDES
-        ),
+        selection=_selection(options),
         allow_case_collisions=options["allow_case_collisions"],
         is_strict=options["strict"],
         is_adopted=options["adopt"],
@@ -131,6 +141,9 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         about=_about(options["about"], options["step"], options["attempt"], with_git=options["about_git"]),
         keep=_keep(options["keep_last"], options["keep_every"], parents=options["keep_parents"]),
         labels=_labels(options["labels"]),
+        model_signing=_model_signing(
+            options["require_model_signature"], options["model_sig"], options["model_sig_out"]
+        ),
     )
     with _Watcher(show=sys.stderr.isatty()) as watcher:
         published = perform(order, watcher, _warn)
@@ -281,6 +294,23 @@ def _labels(texts: tuple[str, ...]) -> dict[str, str]:
         found[key] = value
     check_labels(found)
     return found
+
+
+def _model_signing(required: str | None, key: str | None, out: str) -> ModelSigning:
+    from pathlib import Path
+
+    from gossipd.publish.model_signature import ModelSigning
+
+    return ModelSigning(
+        required=Path(required) if required else None, key=Path(key) if key else None, out=Path(out)
+    )  # fmt: skip
+
+
+def _selection(options: Mapping[str, Any]) -> Selection:
+    from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+
+    defaults = () if options["no_default_excludes"] else DEFAULT_EXCLUDES
+    return Selection(options["include"], options["exclude"], defaults)
 
 
 def _expires_s(text: str | None, now_s: int) -> int | None:

@@ -1,4 +1,4 @@
-"""``gossipd show`` and ``gossipd lineage``: what a publisher says of a version, and what it came from.
+"""``gossipd show``, ``lineage`` and ``export``: what a publisher says of a version, and what it came from.
 
 What lives here: printing. What does not: the fields (``api.schema.ManifestRow``), the walk to parents
 (``client.lineage``).
@@ -7,7 +7,7 @@ What lives here: printing. What does not: the fields (``api.schema.ManifestRow``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,11 @@ from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words
 from gossipd.client.lineage import ancestors
+from gossipd.core.errors import UsageError
 from gossipd.core.units import show_bytes
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:gossipd:about:v1"
 
 
 @click.command(
@@ -33,7 +37,7 @@ def show(*, manifest: str, client: StatusClient, as_json: bool) -> int:
     Without a version, the newest that is known here. The signature of a FILE is not checked; what the daemon knows, it
     has checked.
     """
-    row = _row_of_file(Path(manifest)) if Path(manifest).is_file() else _row_of_name(manifest, client)
+    row = _row_of(manifest, client)
     if as_json:
         echo_json({"schema_version": 1, **row})
     else:
@@ -62,6 +66,45 @@ def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: boo
         words += ["(shown above)"] if row["repeated"] else []
         click.echo(indent + "  ".join(filter(None, words)))
     return 0
+
+
+@click.command(
+    epilog=examples("gossipd export run-7@300.2 --in-toto", "gossipd export run-7.manifest --in-toto > statement.json")
+)
+@click.argument("manifest", metavar="FILE|NAME[@VERSION]")
+@click.option(
+    "--in-toto", "is_in_toto", is_flag=True, help="As an in-toto Statement v1 whose predicate is the lineage."
+)
+@daemon_options
+def export(*, manifest: str, is_in_toto: bool, client: StatusClient, as_json: bool) -> int:
+    """A version's lineage in a form of others: of a manifest FILE, or of one that the daemon here knows.
+
+    The subject is the manifest's payload, whose BLAKE3-256 is the deployment's id. Nothing is signed: sign what it
+    prints with a tool of your own.
+    """
+    if not is_in_toto:
+        raise UsageError("say in which form: --in-toto")
+    statement = in_toto_statement(_row_of(manifest, client))
+    if as_json:
+        echo_json({"schema_version": 1, "statement": statement})
+    else:
+        click.echo(json.dumps(statement, indent=2))
+    return 0
+
+
+def in_toto_statement(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The Statement v1 of a ``ManifestRow``. What decides there is the digest; annotations are for people."""
+    annotations = {key: row[key] for key in ("root", "files", "bytes_total", "created_at", "signed_by", "labels")}
+    subject = {
+        "name": f"{row['name']}@{row['version_label']}",
+        "digest": {"blake3": row["id"]},
+        "annotations": {key: value for key, value in annotations.items() if value},
+    }
+    return {"_type": STATEMENT_TYPE, "subject": [subject], "predicateType": PREDICATE_TYPE, "predicate": row["about"]}
+
+
+def _row_of(manifest: str, client: StatusClient) -> dict[str, Any]:
+    return _row_of_file(Path(manifest)) if Path(manifest).is_file() else _row_of_name(manifest, client)
 
 
 def _row_of_file(path: Path) -> dict[str, Any]:

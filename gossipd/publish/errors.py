@@ -35,6 +35,14 @@ class InspectionError(PublishError):
         self.details = {"findings": [one.as_dict for one in findings]}
 
 
+class ModelSignatureError(PublishError):
+    """The model signature that was required is missing or wrong, or none could be made. Fault: the tree, or the key.
+    State: no manifest was written. Retry: after the remedy."""
+
+    code = "E_MODEL_SIGNATURE"
+    exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
+
+
 class StorageError(RemoteError):
     """Object storage failed or refused. Fault: the storage, or this environment's credentials. Retry: as it says."""
 

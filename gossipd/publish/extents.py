@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 
@@ -28,6 +29,14 @@ class FileExtent:
     @property
     def length(self) -> int:
         return sum(self.lengths)
+
+
+def runs_by_file(layout: Layout) -> list[list[FileExtent]]:
+    """The same, those of one file together and in order; those of packed files are one group."""
+    keyed = groupby(
+        runs(layout), lambda run: run.segments[0].file_index if run.first_chunk < layout.packed_chunk else -1
+    )
+    return [list(group) for _, group in keyed]
 
 
 def runs(layout: Layout) -> Iterator[FileExtent]:

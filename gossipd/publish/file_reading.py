@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import mmap
 import os
 import signal
@@ -143,6 +144,38 @@ class LocalFiles:
     def _changed(self, segment: Segment) -> TreeChangedError:
         path = self._files[segment.file_index].path
         return TreeChangedError(f"{shown(path)} changed while it was hashed; publish when nobody writes to it")
+
+
+class WholeFiles(LocalFiles):
+    """Also takes the SHA-256 of each file as a whole, while its bytes are still in memory. Extents of a file must come
+    in order."""
+
+    def __init__(self, files: Sequence[FoundFile]) -> None:
+        super().__init__(files)
+        self._begun: dict[int, tuple[hashlib._Hash, int]] = {}
+        self._whole: dict[int, bytes] = {}
+
+    def hash_extent(self, run: FileExtent) -> bytes:
+        """Raises as of LocalFiles."""
+        digests = super().hash_extent(run)
+        for segment in run.segments:
+            index, end = segment.file_index, segment.offset + segment.length
+            hasher, hashed = self._begun.pop(index, (None, 0))
+            hasher = hasher or hashlib.sha256()
+            assert segment.offset == hashed, f"an extent of file {index} was left out"
+            with self._opened(segment) as descriptor:
+                for piece in self._pieces(descriptor, segment):
+                    hasher.update(piece)
+            if end < self._files[index].size:
+                self._begun[index] = hasher, end
+            else:
+                self._whole[index] = hasher.digest()
+        return digests
+
+    def whole_digests(self) -> dict[str, bytes]:
+        """The SHA-256 of each file, by path, when all extents were hashed."""
+        nothing = hashlib.sha256().digest()  # of an empty file, which no extent has
+        return {file.path: self._whole.get(index, nothing) for index, file in enumerate(self._files)}
 
 
 def open_found(file: FoundFile) -> int:

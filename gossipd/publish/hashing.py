@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.payload import DIGEST_BYTES
-from gossipd.publish.extents import FileExtent, runs
+from gossipd.publish.extents import FileExtent, runs, runs_by_file
 
 
 def hash_pieces(pieces: Iterable[memoryview], lengths: Sequence[int]) -> bytes:
@@ -48,27 +48,41 @@ class ExtentReader(Protocol):
         """A small part of one file: a header."""
 
 
-def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
-    """The hashes of all chunks, in order. ``on_bytes``: receives the length of each finished extent; in any thread, one
-    at a time. Raises: the exceptions of ``reader``."""
+def hash_chunks(
+    layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None], *, by_file: bool = False
+) -> bytes:  # fmt: skip
+    """The hashes of all chunks, in order.
+
+    Args:
+        on_bytes: receives the length of each finished extent; in any thread, one at a time.
+        by_file: whether the extents of each file are read in order, by one thread.
+    Raises: the exceptions of ``reader``.
+    """
     digests = bytearray(layout.chunk_count * DIGEST_BYTES)
-    work: Iterator[FileExtent] = runs(layout)
+    work = iter(runs_by_file(layout)) if by_file else ([run] for run in runs(layout))
     lock, stop = Lock(), Event()
 
-    def take() -> FileExtent | None:
-        with lock:
-            return None if stop.is_set() else next(work, None)
+    def take() -> Iterator[FileExtent]:
+        while not stop.is_set():
+            with lock:
+                group = next(work, None)
+            if group is None:
+                return
+            for run in group:
+                if not stop.is_set():
+                    yield run
 
     def worker() -> None:
         try:
-            while (run := take()) is not None:
+            for run in take():
                 found = reader.hash_extent(run)
                 assert len(found) == run.count * DIGEST_BYTES
                 with lock:
                     digests[run.first_chunk * DIGEST_BYTES : (run.first_chunk + run.count) * DIGEST_BYTES] = found
                     on_bytes(run.length)
-        finally:
+        except BaseException:
             stop.set()
+            raise
 
     threads = max(1, min(reader.threads, layout.chunk_count))
     with ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:

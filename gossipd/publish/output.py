@@ -1,4 +1,4 @@
-"""Writing the manifest: whole or not at all, and durable before it gets its name.
+"""Writing a manifest, or a model's signature: whole or not at all, and durable before it gets its name.
 
 The temporary file has a hidden name in the same directory, which an inbox ignores, so ``--out`` may point into one.
 """
@@ -12,14 +12,14 @@ from gossipd.manifest.errors import shown
 from gossipd.publish.errors import PublishError
 
 
-def check_writable(out: Path) -> None:
-    """Refuse an unsuitable ``--out`` before hours of hashing. Raises PublishError ``E_OUTPUT``."""
+def check_writable(out: Path, option: str = "--out") -> None:
+    """Refuse an unsuitable output before hours of hashing. Raises PublishError ``E_OUTPUT``."""
     directory = out.parent
     if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise PublishError(f"--out {shown(str(out))} must be a file in a writable directory", code="E_OUTPUT")
+        raise PublishError(f"{option} {shown(str(out))} must be a file in a writable directory", code="E_OUTPUT")
 
 
-def write_whole(out: Path, content: bytes) -> None:
+def write_whole(out: Path, content: bytes, option: str = "--out") -> None:
     """Replace ``out``. Raises PublishError ``E_OUTPUT``; then ``out`` is unchanged."""
     temporary = out.parent / f".{out.name}.{os.getpid()}.part"
     try:
@@ -39,4 +39,4 @@ def write_whole(out: Path, content: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as error:
-        raise PublishError(f"--out {shown(str(out))}: {error.strerror}", code="E_OUTPUT") from None
+        raise PublishError(f"{option} {shown(str(out))}: {error.strerror}", code="E_OUTPUT") from None

@@ -32,10 +32,11 @@ from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, chec
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.empty_directories import find_empty_directories
 from gossipd.publish.errors import InspectionError, PublishError, StorageNotFoundError, TreeChangedError
-from gossipd.publish.file_reading import LocalFiles
-from gossipd.publish.hashing import hash_chunks
+from gossipd.publish.file_reading import LocalFiles, WholeFiles
+from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.hub_listing import HubFiles, list_repository
 from gossipd.publish.inspection import Finding, inspect
+from gossipd.publish.model_signature import ModelSigning
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection, pattern_for
 from gossipd.publish.tensor_borders import BorderPlan, ChunkBorders, plan_borders
@@ -84,6 +85,7 @@ class PublishOrder:
     about: bytes = b""
     keep: Retention | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    model_signing: ModelSigning = field(default_factory=ModelSigning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class _Origin:
     left_out: Mapping[str, int]
     directories: tuple[str, ...] = ()
     """The empty ones, which ``look_again`` finds too."""
+    root: Path | None = None
+    """Where it is a directory of this host."""
 
 
 class InspectionObserver(Protocol):
@@ -154,12 +158,13 @@ def publish(
     bytes_total = sum(entry.size for entry in files)
     chunk_bytes, directories = _chunk_bytes(order, bytes_total), origin.directories
     check_tree(files, chunk_bytes, None, directories, case_matters=case_matters)  # before hours of hashing
+    order.model_signing.check(origin.root, {entry.path for entry in files})
     plan = BorderPlan()
     if order.borders is ChunkBorders.TENSORS:
         plan = plan_borders(files, chunk_bytes, origin.reader.read_piece)
     layout = Layout([entry.size for entry in files], chunk_bytes, plan.cuts)
     progress.found(len(files), bytes_total)
-    digests = hash_chunks(layout, origin.reader, progress.hashed)
+    digests, whole = _hash(layout, origin.reader, progress)
     found, empty = origin.look_again()
     if list(found) != list(origin.found) or empty != directories:
         raise TreeChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
@@ -184,6 +189,7 @@ def publish(
     )
     envelope = _said_before(order, draft)
     is_new = envelope is None
+    order.model_signing.write(order.name, whole)
     envelope = envelope or seal_manifest(draft, order.secret)
     manifest = open_manifest(envelope, [order.secret.public.ed25519])
     if is_new:
@@ -193,6 +199,15 @@ def publish(
         layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new, findings, origin.left_out,
         manifest.schema, plan.notices, manifest.version_label,
     )  # fmt: skip
+
+
+def _hash(
+    layout: Layout, reader: ExtentReader, progress: PublishProgress
+) -> tuple[bytes, Mapping[str, bytes]]:  # fmt: skip
+    """The hashes of chunks, and where they are wanted those of whole files."""
+    if isinstance(reader, WholeFiles):
+        return hash_chunks(layout, reader, progress.hashed, by_file=True), reader.whole_digests()
+    return hash_chunks(layout, reader, progress.hashed), {}
 
 
 def _check_paths(files: Sequence[FileEntry], directories: Sequence[str], *, allow_case_collisions: bool) -> bool:
@@ -250,11 +265,11 @@ def _chunk_bytes(order: PublishOrder, bytes_total: int) -> int:
 
 def _open(order: PublishOrder) -> _Origin:
     if "://" not in order.source:
-        return _open_path(Path(order.source), order.out, order.selection)
+        return _open_path(Path(order.source), order)
     url = parse_source_url(order.source, "SOURCE")
     check_scheme(url.scheme, "SOURCE")
     if url.scheme == "file":
-        return _open_path(Path(url.path), order.out, order.selection)
+        return _open_path(Path(url.path), order)
     if url.scheme in WEB_SCHEMES:
         raise PublishError(
             f"{url.shown}: a web server's directory cannot be listed; publish the directory that it serves, as in "
@@ -278,29 +293,33 @@ def _open_hub(url: SourceUrl, selection: Selection) -> _Origin:
     )
 
 
-def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
+def _open_path(source: Path, order: PublishOrder) -> _Origin:
     path = Path(os.path.abspath(source))  # not resolve(): a link that the operator names stays in the address
-    _check_outside(path, out, selection)
+    selection, signing = order.selection, order.model_signing
+    _check_outside(path, "--out", order.out, selection)
+    if signing.key is not None:
+        _check_outside(path, "--model-sig-out", signing.out, selection)
     left_out: Counter[str] = Counter()
     found = find_files(path, selection, left_out)
     base = path if path.is_dir() else path.parent
     url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
     return _Origin(
         found,
-        LocalFiles(found),
+        WholeFiles(found) if signing.key is not None else LocalFiles(found),
         url,
         lambda: (find_files(path, selection), find_empty_directories(path, selection)),
         left_out,
         find_empty_directories(path, selection),
+        path if path.is_dir() else None,
     )
 
 
-def _check_outside(source: Path, out: Path, selection: Selection) -> None:
-    """Refuse to write the manifest into the model, where it would be part of the next manifest."""
+def _check_outside(source: Path, option: str, out: Path, selection: Selection) -> None:
+    """Refuse to write into the model, where it would be part of the next manifest."""
     target = Path(os.path.abspath(out))
     if target.is_relative_to(source) and selection.admits(str(target.relative_to(source))):
         raise PublishError(
-            f"--out {shown(str(out))} lies in SOURCE and would be part of it; write it elsewhere, or --exclude it",
+            f"{option} {shown(str(out))} lies in SOURCE and would be part of it; write it elsewhere, or --exclude it",
             code="E_OUTPUT",
         )
 

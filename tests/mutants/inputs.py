@@ -785,6 +785,14 @@ MUTANTS = (
         ("tests/gossipd/publish/test_commands.py",),
     ),
     Mutant(
+        "unsigned-model-is-published",
+        "A model is published unverified although a model signature is required.",
+        "gossipd/publish/publisher.py",
+        "    order.model_signing.check(origin.root, {entry.path for entry in files})\n",
+        "    _ = order.model_signing\n",
+        ("tests/gossipd/publish/test_model_signature.py",),
+    ),
+    Mutant(
         "a-cut-shard-is-whole",
         "A safetensors file that ends before its last tensor is not noticed.",
         "gossipd/publish/safetensors_header.py",

@@ -1,4 +1,4 @@
-"""``gossipd show`` and ``gossipd lineage``, of files and of what a daemon knows."""
+"""``gossipd show``, ``lineage`` and ``export``, of files and of what a daemon knows."""
 
 from __future__ import annotations
 
@@ -85,6 +85,24 @@ def test_a_daemon_is_asked_for_a_name_and_answers_with_the_newest(
     assert json.loads(capsys.readouterr().out)["id"] == IDS[2]
     assert main(["show", "other"]) == 3
     assert "no manifest other is known here" in capsys.readouterr().err
+
+
+def test_export_prints_the_lineage_as_an_in_toto_statement_about_the_manifest(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.manifests = [row(4, 3, run="r7")]
+    assert main(["export", "run-7", "--in-toto"]) == 0
+    statement = json.loads(capsys.readouterr().out)
+    assert (statement["_type"], statement["predicateType"]) == (
+        "https://in-toto.io/Statement/v1",
+        "urn:gossipd:about:v1",
+    )
+    (subject,) = statement["subject"]
+    assert (subject["name"], subject["digest"]) == ("run-7@400", {"blake3": IDS[4]})
+    assert statement["predicate"] == daemon.manifests[0].about
+    assert main(["export", "run-7", "--in-toto", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["statement"] == statement
+    assert main(["export", "run-7"]) == 2
 
 
 def test_lineage_follows_parents_and_says_what_is_unknown_and_what_repeats(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from threading import Event
 
@@ -15,7 +16,7 @@ from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 from gossipd.publish import file_reading as files_module
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent, runs
-from gossipd.publish.file_reading import LocalFiles, open_found
+from gossipd.publish.file_reading import LocalFiles, WholeFiles, open_found
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files
@@ -41,6 +42,14 @@ def test_mapped_and_read_files_hash_alike(tmp_path: Path, chunk_bytes: int) -> N
     layout = Layout([file.size for file in found], chunk_bytes)
     mapped = hash_chunks(layout, LocalFiles(found), ignore)
     assert mapped == hash_chunks(layout, LocalFiles(found, mapped=False), ignore)
+
+
+def test_whole_files_are_hashed_along_with_their_chunks(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, {"a": 17 * MIB + 5, "b": 3 * CHUNK, "c": 100, "d": CHUNK - 1, "e": CHUNK - 1, "f": 0})
+    found = find_files(tree, Selection())
+    layout, reader = Layout([file.size for file in found], CHUNK), WholeFiles(found)
+    assert hash_chunks(layout, reader, ignore, by_file=True) == hash_chunks(layout, LocalFiles(found), ignore)
+    assert reader.whole_digests() == {file.path: sha256((tree / file.path).read_bytes()).digest() for file in found}
 
 
 def test_a_file_that_is_open_for_writing_elsewhere_is_read_and_not_mapped(
