@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import daemon_options, echo_json, examples, label_words, table, tell, time_words
+from gossipd.cli.options import Duration, daemon_options, echo_json, examples, label_words, table, tell, time_words
 from gossipd.cli.simulate_options import RateParam
-from gossipd.core.errors import ExitCode
+from gossipd.core.errors import ExitCode, UsageError
 from gossipd.core.units import show_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _SURE = "would take it"
 @click.command(
     epilog=examples(
         "gossipd deploy qwen-3.manifest --dry-run --link 25Gbit",
-        "gossipd deploy qwen-3.manifest",
+        "gossipd deploy qwen-3.manifest --wait --timeout 2h",
         "gossipd deploy qwen-3.manifest --budget 600GB",
     )
 )
@@ -39,26 +39,38 @@ _SURE = "would take it"
     "--budget", metavar="BYTES|MONEY",
     help="What all hosts may read of it from storage: 600GB, or money such as 50 (sources.money_per_gb), or none.",
 )  # fmt: skip
+@click.option("--wait", "waits", is_flag=True, help="Come back when all targets have it, as `gossipd wait` does.")
+@click.option("--timeout", "timeout_s", default="30m", show_default=True, type=Duration(), help="Of --wait.")
 @daemon_options
 def deploy(
-    *, manifest: Path, dry_run: bool, link: float, external: float | None, budget: str | None, client: StatusClient,
-    as_json: bool,
+    *, manifest: Path, dry_run: bool, link: float, external: float | None, budget: str | None, waits: bool,
+    timeout_s: float, client: StatusClient, as_json: bool,
 ) -> int:  # fmt: skip
     """Deploy a signed manifest from this host on.
 
     The daemon judges it as one in its inbox. With --dry-run nothing is deployed: its signature and version are judged
     here, and for every target it is said whether it is alive, has room, and trusts the same keys. Exit code 9 when a
-    target would not take it. `gossipd wait NAME@VERSION` then waits.
+    target would not take it. With --wait it ends as `gossipd wait NAME@VERSION` would, with its exit codes.
 
     With --budget reads of storage are held when it is spent, and hosts say so (`source_budget`); deploying it again
     with another one changes it.
     """
+    if waits and dry_run:
+        raise UsageError("give --wait or --dry-run, not both")
     options: dict[str, object] = {"dry_run": True} if dry_run else {}
     options |= {} if budget is None else {"budget": budget}
     answer = client.order("deploy", manifest=str(manifest.absolute()), **options)
-    if not dry_run:
+    if dry_run:
+        return _dry_run(answer, client.status(), link, external or link, as_json=as_json)
+    if not waits:
         return tell(answer, as_json=as_json)
-    return _dry_run(answer, client.status(), link, external or link, as_json=as_json)
+    from gossipd.cli.wait import wait_for
+
+    click.echo(answer["sentence"], err=as_json)
+    row = wait_for(client, (answer["manifest"]["name"], answer["manifest"]["version"]), "100%", timeout_s)
+    if as_json:
+        echo_json({"schema_version": 1, "deployment": row})
+    return 0
 
 
 def _dry_run(answer: dict[str, Any], page: dict[str, Any], link: float, external: float, *, as_json: bool) -> int:

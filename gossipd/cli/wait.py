@@ -84,20 +84,26 @@ def wait(
     if current and removed:
         raise UsageError("give --current or --removed, not both")
     goal = "current" if current else "removed" if removed else "complete"
-    line = _ProgressLine(f"{model[0]}@{model[1]}", goal)
-    try:
-        row = _until_enough(client, model, hosts, timeout_s, line)
-    finally:
-        line.end()
+    row = wait_for(client, model, hosts, timeout_s, goal=goal)
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     return 0
 
 
+def wait_for(
+    client: StatusClient, model: tuple[str, int], hosts: str, timeout_s: float, *, goal: str = "complete"
+) -> dict[str, Any]:
+    """The row in which enough hosts are there; how far it is, on a terminal. Raises what ``wait`` ends with."""
+    line = _ProgressLine(f"{model[0]}@{model[1]}", goal)
+    try:
+        return _until_enough(client, model, hosts, timeout_s, line)
+    finally:
+        line.end()
+
+
 def _until_enough(
     client: StatusClient, model: tuple[str, int], hosts: str, timeout_s: float, line: _ProgressLine
 ) -> dict[str, Any]:
-    """The row in which enough hosts are complete. Raises what ``wait`` ends with."""
     deadline = time.monotonic() + timeout_s
     sentence: str | None = None
     unreachable: DaemonUnreachableError | None = None

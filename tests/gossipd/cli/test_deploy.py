@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.ports import Costs
@@ -14,7 +15,7 @@ from gossipd.cli.deploy import plan_lines
 from gossipd.cli.main import main
 from gossipd.core.errors import ExitCode
 from gossipd.diagnosis.plan import Plan, PlannedHost
-from tests.gossipd.api.fake_daemon import FakeDaemon
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.manifest.making import manifest
 
@@ -39,6 +40,22 @@ def test_a_dry_run_orders_nothing_else_and_exits_by_what_targets_lack(
     fetched = {one["name"]: ROW["bytes_total"] - one["fetched_bytes"] for one in told["hosts"]}
     assert fetched == {"node-1": 120, "node-2": 100, "node-3": 100, "node-4": 100}
     assert told["limiting_resource"]
+
+
+def test_with_wait_it_ends_as_wait_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, path = tmp_path / "m.manifest", tmp_path / "s"
+    file.write_bytes(manifest().envelope)
+    row = replace(toy_row(), name=ROW["name"], version=ROW["version"])
+    done = replace(row, hosts=[replace(host, state="complete") for host in row.hosts], hosts_complete=row.hosts_total)
+    daemon = FakeDaemon(manifests=[manifest_row(manifest())], rows=[done])
+    words = ["deploy", str(file), "--wait", "--timeout", "0s", "--socket", str(path)]
+    with running(path, daemon):
+        assert main([*words, "--json"]) == ExitCode.DONE
+        assert json.loads(capsys.readouterr().out)["deployment"]["hosts_complete"] == row.hosts_total
+        daemon.rows = [row]
+        assert main(words) == ExitCode.TIMEOUT
+        assert main([*words, "--dry-run"]) == ExitCode.USAGE
+    assert len(daemon.orders) == 2, "what contradicts itself is not ordered"
 
 
 def test_the_text_says_who_and_how_long_and_names_some() -> None:
