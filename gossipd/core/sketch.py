@@ -1,4 +1,4 @@
-"""A sketch of holdings: which shares of a model a host has, in up to 64 bins of adjacent chunks.
+"""A sketch of holdings: which shares of a model a host has, in bins of adjacent chunks.
 
 What lives here: the sketch as a value, and what it is made of. What does not: whose holdings are known
 (``swarm.planner``), and display.
@@ -12,6 +12,7 @@ from itertools import pairwise
 from gossipd.core.chunkset import ChunkSet
 
 BINS = 64
+FINE_BINS = 256  # of one host, which is asked for it
 SHARE_MAX = 254
 NOTHING_WANTED = 255
 
@@ -25,15 +26,15 @@ class KnownHoldings:
     heard_s: float | None
 
 
-def sketch(held: ChunkSet, wanted: ChunkSet) -> bytes:
+def sketch(held: ChunkSet, wanted: ChunkSet, bins_max: int = BINS) -> bytes:
     """One byte for each bin: of the chunks that are wanted there the share that is held, in 254ths. 254 only when all
-    are, 0 only when none is; 255 where none is wanted. A model of fewer chunks than 64 has a bin for each.
+    are, 0 only when none is; 255 where none is wanted. A model of fewer chunks than ``bins_max`` has a bin for each.
     """
     size = held.size
     if wanted.is_full and (held.is_full or not held):  # most hosts, before and after
-        return bytes([SHARE_MAX if held else 0]) * min(BINS, size)
+        return bytes([SHARE_MAX if held else 0]) * min(bins_max, size)
     have, want = (one.to_bytes((size + 7) // 8, "little") for one in (held.bits & wanted.bits, wanted.bits))
-    bins = min(BINS, size)
+    bins = min(bins_max, size)
     borders = [number * size // bins for number in range(bins + 1)]
     return bytes(_share(_count(have, first, end), _count(want, first, end)) for first, end in pairwise(borders))
 

@@ -22,6 +22,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.sketch import FINE_BINS
 
 INTEGER_MAX = 2**53 - 1
 CHUNKS_MAX = 1_000_000  # as in manifests
@@ -158,6 +159,19 @@ class TriggerReply(Struct, frozen=True, array_like=True):
     already: bool
 
 
+class SketchWanted(Struct, frozen=True, array_like=True):
+    """Request of a member: which shares of a deployment's chunks do you have? Somebody looks at your page."""
+
+    deployment: Deployment
+
+
+class Sketch(Struct, frozen=True, array_like=True):
+    """Reply: a byte for each bin, as ``core.sketch`` has it, and how many of the chunks wanted are held."""
+
+    shares: Annotated[bytes, Meta(min_length=1, max_length=FINE_BINS)]
+    chunks_held: Annotated[int, Meta(ge=0, le=CHUNKS_MAX)]
+
+
 class Refused(Struct, frozen=True, array_like=True):
     """Reply: the request was understood and is not granted. At most a code goes to a peer."""
 
@@ -167,7 +181,7 @@ class Refused(Struct, frozen=True, array_like=True):
 
 Message: TypeAlias = (
     Hello | Subscribe | Unsubscribe | Holdings | Delta | TokenWanted | Token | Ping | Pong | TriggerQuery
-    | TriggerState | ManifestPart | PartKept | TriggerOrder | TriggerReply | Refused
+    | TriggerState | ManifestPart | PartKept | TriggerOrder | TriggerReply | Refused | SketchWanted | Sketch
 )  # fmt: skip
 
 # Numbers are for ever; a retired one is never given out again.
@@ -188,6 +202,8 @@ NUMBERS: dict[type[Message], int] = {
     TriggerOrder: 14,
     TriggerReply: 15,
     Refused: 16,
+    SketchWanted: 17,
+    Sketch: 18,
 }
 # Request -> its reply. ``Refused`` may answer any request too.
 REPLY_TO: dict[type[Message], type[Message]] = {
@@ -196,6 +212,7 @@ REPLY_TO: dict[type[Message], type[Message]] = {
     TriggerQuery: TriggerState,
     ManifestPart: PartKept,
     TriggerOrder: TriggerReply,
+    SketchWanted: Sketch,
 }
 REQUESTS = tuple(REPLY_TO)
 REPLIES = (*REPLY_TO.values(), Refused)

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.sketch import BINS, NOTHING_WANTED, SHARE_MAX, sketch
+from gossipd.core.sketch import BINS, FINE_BINS, NOTHING_WANTED, SHARE_MAX, sketch
 
 
-def counted(held: ChunkSet, wanted: ChunkSet) -> bytes:
+def counted(held: ChunkSet, wanted: ChunkSet, bins_max: int = BINS) -> bytes:
     """The same, chunk by chunk."""
     found, size = [], held.size
-    bins = min(BINS, size)
+    bins = min(bins_max, size)
     for number in range(bins):
         chunks = range(number * size // bins, (number + 1) * size // bins)
         want = [chunk for chunk in chunks if chunk in wanted]
@@ -28,6 +28,7 @@ def test_each_bin_tells_the_share_of_its_chunks(size: int, data: st.DataObject) 
     some = st.integers(0, (1 << size) - 1)
     held, wanted = ChunkSet(size, data.draw(some)), ChunkSet(size, data.draw(some))
     assert sketch(held, wanted) == counted(held, wanted)
+    assert sketch(held, wanted, FINE_BINS) == counted(held, wanted, FINE_BINS)
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 1_000_000])

@@ -43,6 +43,8 @@ EXAMPLES: list[control.Message] = [
     control.TriggerOrder(b"o" * 150, b"b" * 78),
     control.TriggerReply("E_ROLLBACK", "offered 7, trusted 9", DEPLOYMENT, 8, False),
     control.Refused("E_BUSY", "later"),
+    control.SketchWanted(DEPLOYMENT),
+    control.Sketch(bytes(range(256)), 1_000_000),
     control.Holdings(DEPLOYMENT, 9, 8, b"\0", 4, tokens=(b"t" * 32, b"u" * 32), valid_s=10),
 ]
 NUMBERS = (0, 1, 127, 128, 255, 65_536, 2**31, 2**53 - 1)
@@ -69,7 +71,7 @@ def test_numbers_are_those_that_were_given_out() -> None:
     assert numbers == {
         "Hello": 1, "Subscribe": 2, "Unsubscribe": 3, "Holdings": 4, "Delta": 5, "TokenWanted": 6, "Token": 7,
         "Ping": 8, "Pong": 9, "TriggerQuery": 10, "TriggerState": 11, "ManifestPart": 12, "PartKept": 13,
-        "TriggerOrder": 14, "TriggerReply": 15, "Refused": 16,
+        "TriggerOrder": 14, "TriggerReply": 15, "Refused": 16, "SketchWanted": 17, "Sketch": 18,
     }  # fmt: skip
 
 
