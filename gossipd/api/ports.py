@@ -131,6 +131,10 @@ class StatusPort(Protocol):
         """Which chunks of that deployment its targets have, by name, as far as that is known here. Each row is made
         when it is asked for, as in ``deployments``."""
 
+    def fine_sketch(self, name: str, version: int, host: str) -> tuple[SketchRow | None, str]:
+        """One target's chunks in up to 256 bins, as it has said itself, None where it has not; and what became of
+        asking it, as ``SketchesRow.asked`` has it. The host is asked beside this."""
+
     def wants(self) -> Sequence[WantRow]:
         """What this host wants of models that it need not take whole, by name."""
 

@@ -22,6 +22,7 @@ from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
+from gossipd.core.sketch import FINE_BINS
 from gossipd.runtime.task_tree import task_tree
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -77,21 +78,26 @@ class QuestionPages:
         return json_answer({"report": row})
 
     async def sketch(self, request: Request) -> Response:
-        given = question_fields(request, "name", optional=("version", "host"))
+        given = question_fields(request, "name", optional=("version", "host", "bins"))
         number = whole_number(given["version"]) if "version" in given else None
         row, host = next(self._view.deployments(given["name"], number), None), given.get("host")
         if row is None:
             raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
         if host is not None and host not in {one.name for one in row.hosts}:
             raise NotFoundError(f"{host!r} is no target of {_label(row.name, row.version)}")
-        hosts = []
-        for one in self._view.sketches(row.name, row.version):
+        fine, asked = None, ""
+        if "bins" in given:
+            if given["bins"] != str(FINE_BINS) or host is None:
+                raise StatusRequestError(f"field 'bins' is {FINE_BINS}, and of one host")
+            fine, asked = self._view.fine_sketch(row.name, row.version, host)
+        hosts = [] if fine is None else [fine]
+        for one in self._view.sketches(row.name, row.version) if fine is None else ():
             if host in (None, one.name):
                 hosts.append(one)
             await trio.lowlevel.checkpoint()
         answer = SketchesRow(
             told_by=self._view.host_name(), name=row.name, version=row.version, version_label=row.version_label,
-            chunks_total=row.chunks_total, hosts_total=row.hosts_total, hosts=hosts,
+            chunks_total=row.chunks_total, hosts_total=row.hosts_total, hosts=hosts, asked=asked,
         )  # fmt: skip
         return json_answer(answer)
 

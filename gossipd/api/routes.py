@@ -13,7 +13,8 @@ GET      /v1/models?name=                  {"models": [...]}: what is on this ho
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/report?name=&version=         {"report": ...}: what a deployment did, of a name the newest
-GET      /v1/sketch?name=&version=&host=   SketchesRow: which chunks hosts have; of a name the newest
+GET      /v1/sketch?name=&version=&host=   SketchesRow: which chunks hosts have; of a name the newest. bins=256:
+         &bins=                            as that host says itself, which is asked
 GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/tasks                         {"tasks": [...]}: what the tasks of the daemon wait for

@@ -373,7 +373,8 @@ class SketchRow(Row, frozen=True, kw_only=True):
     """Which chunks of one deployment a host has. ``shares``: in base64 a byte for each of up to 64 bins of adjacent
     chunks, the share of the wanted ones that is there in 254ths, 255 where none is wanted. ``chunks_held``: of the
     wanted ones; with those that a host has announced while they arrive there. ``known_by``: itself, for the daemon that
-    answers; announcements, which a host's neighbours get; or progress, of a host that has all chunks or none.
+    answers; announcements, which a host's neighbours get; progress, of a host that has all chunks or none; or answer,
+    of a host that was asked: it and the daemon that answers give up to 256 bins where ``bins`` wants them.
     ``age_s``: since that was said."""
 
     name: str
@@ -385,7 +386,9 @@ class SketchRow(Row, frozen=True, kw_only=True):
 
 
 class SketchesRow(Row, frozen=True, kw_only=True):
-    """The answer to ``GET /v1/sketch``. ``hosts``: of the ``hosts_total`` targets those of which it is known."""
+    """The answer to ``GET /v1/sketch``. ``hosts``: of the ``hosts_total`` targets those of which it is known.
+    ``asked``: with ``bins=256``, what became of asking the host: waiting, answered, declined, silent (it runs 0.1.0, or
+    is too busy), unreachable, or full: too many are asked already. Ask again in a second."""
 
     told_by: str
     name: str
@@ -394,6 +397,7 @@ class SketchesRow(Row, frozen=True, kw_only=True):
     chunks_total: int
     hosts_total: int
     hosts: list[SketchRow]
+    asked: str = ""
 
 
 class HealthRow(Row, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""One host's row of ``/v1/sketch``: what is known here of its holdings.
+"""One host's row of ``/v1/sketch``: what is known here of its holdings, or what it has answered.
 
-What lives here: a pure function. What does not: the sketch (``core.sketch``), whose holdings are known
+What lives here: pure functions. What does not: the sketch (``core.sketch``), whose holdings are known
 (``swarm.planner``), and the fields' names (``schema``).
 """
 
@@ -11,9 +11,10 @@ from base64 import b64encode
 from gossipd.api.deployment_row import TargetFacts
 from gossipd.api.schema import SketchRow
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.sketch import KnownHoldings, sketch
+from gossipd.core.sketch import BINS, FINE_BINS, KnownHoldings, sketch
 from gossipd.deployment.progress_record import DELETED, HostState
 from gossipd.deployment.progress_table import HostProgress
+from gossipd.wire.control import Sketch
 
 
 def sketch_row(
@@ -40,8 +41,28 @@ def sketch_row(
     return _row(target, "progress", told.age_s(now), held, everything)
 
 
-def _row(target: TargetFacts, known_by: str, age_s: float, held: ChunkSet, wanted: ChunkSet) -> SketchRow:
+def own_fine_row(target: TargetFacts, known: KnownHoldings) -> SketchRow:
+    """The row of the host that answers, in up to 256 bins."""
+    return _row(target, "itself", 0.0, known.held, known.wanted, bins_max=FINE_BINS)
+
+
+def answered_row(
+    target: TargetFacts, answer: Sketch | None, age_s: float, *, chunk_count: int
+) -> SketchRow | None:  # fmt: skip
+    """The row from what the host itself has answered, in up to 256 bins; None without an answer that fits the model."""
+    if answer is None or len(answer.shares) != min(FINE_BINS, chunk_count) or answer.chunks_held > chunk_count:
+        return None
+    return _as_row(target, "answer", age_s, answer.chunks_held, answer.shares)
+
+
+def _row(
+    target: TargetFacts, known_by: str, age_s: float, held: ChunkSet, wanted: ChunkSet, *, bins_max: int = BINS
+) -> SketchRow:
+    return _as_row(target, known_by, age_s, len(held & wanted), sketch(held, wanted, bins_max))
+
+
+def _as_row(target: TargetFacts, known_by: str, age_s: float, chunks_held: int, shares: bytes) -> SketchRow:
     return SketchRow(
         name=target.name, rack=target.rack, known_by=known_by, age_s=round(max(0.0, age_s), 1),
-        chunks_held=len(held & wanted), shares=b64encode(sketch(held, wanted)).decode(),
+        chunks_held=chunks_held, shares=b64encode(shares).decode(),
     )  # fmt: skip

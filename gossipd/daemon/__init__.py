@@ -12,7 +12,7 @@
   ``member_events`` (who hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster),
   ``identity_watch`` and ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
 * What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``
-* The control plane's questions: ``control_delegate``
+* The control plane's questions: ``control_delegate``, ``fine_sketches`` (told to others, and asked of them)
 * Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``limits_watch``
 * The local sockets: ``status_view`` (answers), ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
 * Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``hooks`` and ``hook_queue``, ``hub_links``

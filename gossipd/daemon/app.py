@@ -50,6 +50,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.drift_watch import DriftWatch
 from gossipd.daemon.event_feed import EventFeed
+from gossipd.daemon.fine_sketches import FineSketches, SketchAnswers
 from gossipd.daemon.free_space import FreeSpace
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.hooks import Hooks
@@ -183,6 +184,7 @@ class App:
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
             trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
             membership_host=self._membership_host, self_checks=self._self_checks,
+            sketches=SketchAnswers(self._planner, lifecycle, self._directory),
         )  # fmt: skip
         self._plane = ControlPlane(
             secret=self.live.keys.node, host=self._delegate, rng=_random(),
@@ -250,6 +252,7 @@ class App:
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
             histories=self._histories, budget_check=self._budget_check,
+            fine_sketches=FineSketches(self._plane, self._nursery),
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(

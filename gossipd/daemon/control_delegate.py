@@ -1,4 +1,4 @@
-"""What the control plane asks of the daemon: whose key and address it is, tokens, answers to requests of manifests.
+"""What the control plane asks of the daemon: whose key and address it is, tokens, answers to requests.
 
 What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort``. What does not: trigger requests
 (``control.trigger_server``), and sockets.
@@ -21,6 +21,7 @@ from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import Targets
 from gossipd.daemon.alarms import NOT_A_TARGET
+from gossipd.daemon.fine_sketches import SketchAnswers
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
@@ -54,6 +55,7 @@ class ControlDelegate:
     audit: AuditLog
     membership_host: MembershipHost
     self_checks: SelfChecks
+    sketches: SketchAnswers
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -103,6 +105,8 @@ class ControlDelegate:
                 reply(control.Refused("E_BUSY"))
             else:
                 reply(control.Token(token, int(TOKEN_LIFE_S)))
+        elif isinstance(message, control.SketchWanted) and identity.node is not None:
+            reply(self.sketches.answer(identity.node, message.deployment, trio.current_time()))
         elif not self.trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 

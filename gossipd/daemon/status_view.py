@@ -20,7 +20,7 @@ from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_
 from gossipd.api.local_server import LocalServers
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.report_row import timeline_row, traffic_rows
-from gossipd.api.sketch_row import sketch_row
+from gossipd.api.sketch_row import answered_row, own_fine_row, sketch_row
 from gossipd.config.prints import named_prints
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import DeploymentId, short
@@ -29,6 +29,7 @@ from gossipd.core.units import timestamp
 from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.fine_sketches import FineSketches
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
@@ -42,6 +43,7 @@ from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
+from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want_orders import unite
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.store.disk.condition import StoreHealth
@@ -75,6 +77,7 @@ class DaemonStatus:
     watermarks: Watermarks
     histories: Histories
     budget_check: BudgetCheck
+    fine_sketches: FineSketches
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -249,6 +252,9 @@ class DaemonStatus:
     def sketches(self, name: str, version: int) -> Iterator[schema.SketchRow]:
         return _sketches(self, self._hosts(), name, version)
 
+    def fine_sketch(self, name: str, version: int, host: str) -> tuple[schema.SketchRow | None, str]:
+        return _fine_sketch(self, name, version, host)
+
     def peers(self) -> dict[str, schema.PeerRow]:
         sent, got = self.data_plane.server.statistics().peers, self.data_plane.client.statistics().peers
         nothing = PeerTraffic()
@@ -268,7 +274,11 @@ class DaemonStatus:
         refused = refusal_counters.refused(sent.errors, control, self.swim.statistics())
         refused["status"] = self.local_servers.refused
         return LocalCounters(
-            deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
+            deployments=[
+                _deployment_counters(one, data_plane.chunk_access.sent_bytes(one.id))
+                for one in self.lifecycle
+                if one.is_open
+            ],
             source_requests=dict(data_plane.reader.statistics().results),
             refused=refused, uploads_failed=refusal_counters.uploads_failed(sent.errors),
             control_bytes=refusal_counters.control_bytes(control),
@@ -277,20 +287,6 @@ class DaemonStatus:
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip
-
-    def _deployment_counters(self, one: DeploymentRecord) -> DeploymentCounters:
-        assert one.manifest is not None
-        counters = one.counters
-        received = {"origin": counters.source_bytes, "peer_rack": counters.peer_bytes_same_rack}
-        received["peer_far"] = counters.peer_bytes_cross_rack
-        return DeploymentCounters(
-            deployment=one.label,
-            received_bytes=received,
-            sent_bytes=self.data_plane.chunk_access.sent_bytes(one.id),
-            verify_failures={"peer": counters.corrupt_chunks},
-            wasted_bytes={"duplicate": counters.duplicate_bytes},
-            chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},
-        )
 
     def newcomer(self) -> str:
         return self.age.words(time.monotonic(), self.swim, self.live)
@@ -314,18 +310,53 @@ def _waits_for_space(lifecycle: DeploymentTable) -> str:
 def _sketches(
     status: DaemonStatus, hosts: list[TargetFacts], name: str, version: int
 ) -> Iterator[schema.SketchRow]:  # fmt: skip
+    manifest = _manifest_of(status, name, version)
+    if manifest is None:
+        return
+    key = progress_key(manifest.id)
+    for host in hosts:
+        if not manifest.is_target(host.name, host.rack):
+            continue
+        told, known = status.progress.host(host.node, key), status.planner.holdings(manifest.id, host.node)
+        row = sketch_row(host, told, known, chunk_count=manifest.chunk_count, now=trio.current_time())
+        if row is not None:
+            yield row
+
+
+def _manifest_of(status: DaemonStatus, name: str, version: int) -> Manifest | None:
     """Of the first deployment with that name and version, as ``deployments`` has it."""
-    found = [(one.id, one.manifest) for one in status.lifecycle if one.manifest is not None]
-    chosen = [(which, one) for which, one in found if (one.name, one.version) == (name, version)]
-    for deployment, manifest in sorted(chosen, key=itemgetter(0))[:1]:
-        key = progress_key(deployment)
-        for host in hosts:
-            if not manifest.is_target(host.name, host.rack):
-                continue
-            told, known = status.progress.host(host.node, key), status.planner.holdings(deployment, host.node)
-            row = sketch_row(host, told, known, chunk_count=manifest.chunk_count, now=trio.current_time())
-            if row is not None:
-                yield row
+    found = [one.manifest for one in status.lifecycle if one.manifest is not None]
+    return min((one for one in found if (one.name, one.version) == (name, version)), key=attrgetter("id"), default=None)
+
+
+def _fine_sketch(
+    status: DaemonStatus, name: str, version: int, host: str
+) -> tuple[schema.SketchRow | None, str]:  # fmt: skip
+    manifest = _manifest_of(status, name, version)
+    target = next((one for one in status._hosts() if one.name == host and not one.is_twice), None)
+    if manifest is None or target is None:
+        return None, ""
+    if target.node == status.swim.self_record().node:
+        known = status.planner.holdings(manifest.id, target.node)
+        return None if known is None else own_fine_row(target, known), ""
+    asked = status.fine_sketches.look(target.node, manifest.id)
+    age_s = trio.current_time() - asked.heard_s
+    return answered_row(target, asked.answer, age_s, chunk_count=manifest.chunk_count), asked.outcome.value
+
+
+def _deployment_counters(one: DeploymentRecord, sent_bytes: dict[str, int]) -> DeploymentCounters:
+    assert one.manifest is not None
+    counters = one.counters
+    received = {"origin": counters.source_bytes, "peer_rack": counters.peer_bytes_same_rack}
+    received["peer_far"] = counters.peer_bytes_cross_rack
+    return DeploymentCounters(
+        deployment=one.label,
+        received_bytes=received,
+        sent_bytes=sent_bytes,
+        verify_failures={"peer": counters.corrupt_chunks},
+        wasted_bytes={"duplicate": counters.duplicate_bytes},
+        chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},
+    )
 
 
 def _slow_step_rows(slow: SlowSteps) -> list[schema.SlowStepsRow]:

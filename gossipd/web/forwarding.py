@@ -32,7 +32,7 @@ _NAME = rf"{_PART}(?:/{_PART})?"
 _HOST = "[A-Za-z0-9._-]{1,64}"
 _QUESTION = re.compile(
     rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
-    rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST})?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
+    rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST}(?:&bins=256)?)?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
     re.ASCII,
 )

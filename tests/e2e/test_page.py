@@ -91,6 +91,13 @@ def rows_of(daemon: Daemon) -> set[tuple[str, str, str]]:
     return {(one["name"], one["state"], one["reason"]) for one in row["hosts"]}
 
 
+def fine_sketch(daemon: Daemon, host: str) -> tuple[str, list[str]]:
+    """What became of asking the host, and by whose word its chunks are known."""
+    _, body = daemon.client.answer_to(f"/v1/sketch?name=org/m&version=1&host={host}&bins=256")
+    answer = json.loads(body)
+    return answer["asked"], [row["known_by"] for row in answer["hosts"]]
+
+
 def test_a_killed_host_and_one_without_the_key_are_shown_with_their_reasons(tmp_path: Path, browser: Browser) -> None:
     model = make_model(tmp_path / "model", shards=1)
     allowed = json.dumps([f"file://{tmp_path}"])
@@ -109,6 +116,8 @@ def test_a_killed_host_and_one_without_the_key_are_shown_with_their_reasons(tmp_
         made.wait_complete("org/m", 1, at=made[1], hosts=2)
         until("it is dead", lambda: {"dead"} & {one["state"] for one in made[1].client.status()["members"]})
         until("the other says why", lambda: ("node-3", "failed", "refused_key") in rows_of(made[1]))
+        until("one that is asked tells its chunks", lambda: fine_sketch(made[1], "node-2") == ("answered", ["answer"]))
+        until("one without the manifest does not", lambda: fine_sketch(made[1], "node-3") == ("declined", ["progress"]))
         with page_server(made[1].home / READ_SOCKET_NAME, kept_s=0.9) as server:
             for size in SIZES:
                 with watched(browser, server, size) as page:

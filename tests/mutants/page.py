@@ -1,4 +1,4 @@
-"""Planted bugs in the page's web server: who is answered, and what is passed on."""
+"""Planted bugs of the page: who is answered by its web server, what is passed on, and what hosts are asked for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,33 @@ from tests.mutants.mutant import Mutant
 _SERVER = "tests/gossipd/web/test_server.py"
 _FORWARDING = "tests/gossipd/web/test_forwarding.py"
 
+_SKETCHES = "tests/gossipd/daemon/test_fine_sketches.py"
+
 MUTANTS = (
+    Mutant(
+        "a-sketch-for-every-question",
+        "A member that asks without end has this host count chunks without end.",
+        "gossipd/daemon/fine_sketches.py",
+        "if not self._asked.take(node, now)",
+        "if not self._asked.has(node, now)",
+        (_SKETCHES,),
+    ),
+    Mutant(
+        "sketches-for-those-left-out",
+        "A member that the manifest leaves out is told who holds what.",
+        "gossipd/daemon/fine_sketches.py",
+        "if manifest is None or not self.directory.is_target(node, manifest.targets):",
+        "if manifest is None:",
+        (_SKETCHES,),
+    ),
+    Mutant(
+        "a-look-is-a-question-to-the-host",
+        "Every browser that looks costs the host that it looks at a message.",
+        "gossipd/daemon/fine_sketches.py",
+        "if found.is_open or now < found.due_s:",
+        "if found.is_open:",
+        (_SKETCHES,),
+    ),
     Mutant(
         "the-page-answers-to-any-name",
         "A hostile page whose name is made to lead to loopback reads the cluster (DNS rebinding).",

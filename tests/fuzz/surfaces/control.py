@@ -81,6 +81,7 @@ class ControlSurface:
             audit=cast(Any, SimpleNamespace(record=self._application.audit)),
             membership_host=cast(Any, SimpleNamespace(swim=SimpleNamespace(has_answered=bool))),
             self_checks=cast(Any, SimpleNamespace(explain=lambda *_: False)),
+            sketches=cast(Any, SimpleNamespace(answer=lambda *_: control.Refused("E_BUSY"))),
         )
         self._requests = RequestTable(limit=64)
         self._counters: Counter[str] = Counter()
@@ -223,6 +224,7 @@ def _genuine(nodes: list[NodeId]) -> list[tuple[control.Message, int]]:
         control.TriggerState(MODEL, 3, "deploy", 900), control.ManifestPart(MODEL, 900, 0, b"p" * 300),
         control.PartKept(300), control.TriggerOrder(b"s" * 150),
         control.TriggerReply("", "accepted", MODEL, 3, False), control.Refused("E_BUSY", "later"),
+        control.SketchWanted(MODEL), control.Sketch(bytes(256), 3),
     ]  # fmt: skip
     return [(message, number % 5) for number, message in enumerate(messages)]
 

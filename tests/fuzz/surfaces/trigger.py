@@ -95,7 +95,7 @@ class TriggerSurface:
             tokens=BulkTokens(None, ReceivedTokens()), driver=cast(Any, SimpleNamespace(post=application.post)),
             trigger_server=self._trigger_server, audit=cast(Any, SimpleNamespace(record=application.audit)),
             membership_host=cast(Any, None),
-            self_checks=cast(Any, SimpleNamespace(explain=lambda *_: False)),
+            self_checks=cast(Any, SimpleNamespace(explain=lambda *_: False)), sketches=cast(Any, None),
         )  # fmt: skip
         self._replies = 0
         requests = RequestTable(limit=8)

@@ -161,6 +161,15 @@ class FakeDaemon:
                 chunks_held=1024 // number, shares=b64encode(shares).decode(),
             )  # fmt: skip
 
+    def fine_sketch(self, name: str, version: int, host: str) -> tuple[SketchRow | None, str]:
+        """The first host has answered; the others are silent."""
+        if host != "node-1":
+            return None, "silent"
+        shares = b64encode(bytes([254] * 256)).decode()
+        return SketchRow(
+            name=host, rack="r1", known_by="answer", age_s=0.4, chunks_held=1024, shares=shares
+        ), "answered"  # fmt: skip
+
     def host_name(self) -> str:
         return "node-1"
 

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import struct
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -124,6 +125,18 @@ async def test_a_sketch_is_of_all_known_hosts_or_of_one(tmp_path: Path) -> None:
         assert (await ask(path, get("/v1/sketch?name=org/toy&host=node-9")))[0] == 404
         assert (await ask(path, get("/v1/sketch?name=org/toy&version=4")))[0] == 404
         assert (await ask(path, get("/v1/sketch")))[0] == 400
+
+
+async def test_a_fine_sketch_is_of_one_host_and_says_what_became_of_asking(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with serving(path, FakeDaemon()):
+        _, answer = await ask(path, get("/v1/sketch?name=org/toy&host=node-1&bins=256"))
+        (row,) = answer["hosts"]
+        assert (answer["asked"], row["known_by"], len(b64decode(row["shares"]))) == ("answered", "answer", 256)
+        _, answer = await ask(path, get("/v1/sketch?name=org/toy&host=node-3&bins=256"))
+        assert (answer["asked"], [row["known_by"] for row in answer["hosts"]]) == ("silent", ["announcements"])
+        assert (await ask(path, get("/v1/sketch?name=org/toy&bins=256")))[0] == 400
+        assert (await ask(path, get("/v1/sketch?name=org/toy&host=node-1&bins=64")))[0] == 400
 
 
 async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from gossipd.api.deployment_row import TargetFacts
 from gossipd.api.schema import SketchRow
-from gossipd.api.sketch_row import sketch_row
+from gossipd.api.sketch_row import answered_row, own_fine_row, sketch_row
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.reasons import HostReason
 from gossipd.core.sketch import KnownHoldings
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
+from gossipd.wire.control import Sketch
 from membership.member import NodeId
 
 CHUNKS = 128
@@ -75,3 +76,17 @@ def test_nothing_is_told_of_hosts_whose_chunks_are_not_known() -> None:
     assert row(said(HostState.DOWNLOADING, 7), None) is None
     assert row(said(HostState.COMPLETE, 64, 64), None) is None
     assert row(said(HostState.COMPLETE, CHUNKS), None, TargetFacts(HOST.node, "a", "r", "alive", is_twice=True)) is None
+
+
+def test_the_own_row_and_an_answer_have_a_bin_for_each_of_few_chunks() -> None:
+    own = own_fine_row(HOST, KnownHoldings(HALF, FULL, None))
+    assert b64decode(own.shares) == bytes([254] * 64 + [0] * 64)
+    answer = Sketch(b64decode(own.shares), 64)
+    found = answered_row(HOST, answer, 0.26, chunk_count=CHUNKS)
+    assert found is not None
+    assert (found.known_by, found.chunks_held, found.shares, found.age_s) == ("answer", 64, own.shares, 0.3)
+
+
+@pytest.mark.parametrize("answer", [None, Sketch(bytes(127), 0), Sketch(bytes(129), 0), Sketch(bytes(128), CHUNKS + 1)])
+def test_an_answer_that_does_not_fit_the_model_is_none(answer: Sketch | None) -> None:
+    assert answered_row(HOST, answer, 0.0, chunk_count=CHUNKS) is None

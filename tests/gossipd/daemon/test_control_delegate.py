@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
 from gossipd.control.authenticator import Identity
+from gossipd.core.ids import DeploymentId
 from gossipd.daemon.control_delegate import DOUBTED_MAX, BulkTokens, ControlDelegate
 from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TOKENS_ASKED_BURST, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -46,7 +47,7 @@ def delegate_of(
     return ControlDelegate(
         directory=nothing, live=nothing, tokens=BulkTokens(issued, received), driver=nothing, trigger_server=nothing,
         audit=cast(AuditLog, audit), membership_host=nothing,
-        self_checks=cast(Any, SimpleNamespace(explain=lambda address, key: False)),
+        self_checks=cast(Any, SimpleNamespace(explain=lambda address, key: False)), sketches=nothing,
     )  # fmt: skip
 
 
@@ -83,6 +84,13 @@ def test_tokens_without_end_are_refused_to_one_and_given_to_another() -> None:
     assert replies[-1] == control.Refused("E_BUSY")
     delegate.on_request(Identity(node=B), control.TokenWanted(), replies.append)
     assert isinstance(replies[-1], control.Token)
+
+
+async def test_a_members_question_for_a_sketch_is_answered_by_who_it_is() -> None:
+    delegate, replies = delegate_of(None, ReceivedTokens()), list[control.Message]()
+    delegate.sketches = cast(Any, SimpleNamespace(answer=lambda node, which, now: control.Sketch(node, len(which))))
+    delegate.on_request(Identity(node=A), control.SketchWanted(DeploymentId(bytes(32))), replies.append)
+    assert replies == [control.Sketch(A, 32)]
 
 
 async def test_a_joiner_whose_record_was_on_its_way_is_no_stranger(autojump_clock: MockClock) -> None:

@@ -21,6 +21,7 @@ from tests.gossipd.web.unix_daemon import status_of, unix_daemon
         "/page/report?name=org/toy&version=3",
         "/v1/sketch?name=org/toy&version=3",
         "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc",
+        "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc&bins=256",
     ],
 )  # fmt: skip
 def test_questions_of_the_page_are_passed_on(target: str) -> None:
@@ -35,6 +36,7 @@ def test_questions_of_the_page_are_passed_on(target: str) -> None:
         "/v1/deployments/../1", "/page/report", "/page/report?name=a", "/page/report?name=../a&version=1",
         "/v1/deployments/a/../../rm/1", "/v1/deployments/a/b/c/1", "/v1/deployments/a/1?x", "/v1/status\r\nX: y",
         "/v1/sketch?name=a", "/v1/sketch?name=a&version=1&host=b/c", "/v1/sketch?name=a&host=b",
+        "/v1/sketch?name=a&version=1&bins=256", "/v1/sketch?name=a&version=1&host=b&bins=9",
         "http://other/v1/status", "/v1/deployments/%2e%2e/1", "/v1/members\n", "/v1/deployments/a/\u0661",
     ],
 )  # fmt: skip
