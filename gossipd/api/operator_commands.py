@@ -15,6 +15,7 @@ from gossipd.api.answers import json_answer, streamed_answer
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.ports import AdminPort
 from gossipd.api.request_fields import command_fields, is_set, whole_number
+from gossipd.api.request_guard import CALLING_PROCESS
 from gossipd.core.errors import UsageError
 
 _KEY_ID = re.compile("[0-9a-f]{32}")
@@ -69,9 +70,11 @@ class OperatorCommands:
         clear, free = (is_set(fields, key) for key in ("clear", "free"))
         if not (terms or clear or free):
             raise UsageError("give 'want', its terms, a line each, or 'clear', or 'free'")
-        return json_answer(
-            await self._operations.want(fields["name"], terms, clear=clear, free=free, holder=fields.get("holder", ""))
-        )
+        holder, process = fields.get("holder", ""), CALLING_PROCESS.get()
+        in_force = await self._operations.want(
+            fields["name"], terms, clear=clear, free=free, holder=holder, process=process
+        )  # fmt: skip
+        return json_answer(in_force)
 
     async def prune(self, request: Request) -> Response:
         fields = await command_fields(request, optional=("dry_run",))

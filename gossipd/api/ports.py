@@ -175,11 +175,12 @@ class AdminPort(Protocol):
         NotFoundError; GossipdError when the disk refuses, or there are too many."""
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
     ) -> WantInForce:  # fmt: skip
         """Take these parts of a model from now on, beside what was ordered before, or, with ``clear``, instead of it.
-        ``free``: delete what is here and wanted no longer. ``holder``: whose order it is; those of others stay. Raises
-        WantError, ManifestError: it means nothing in the newest version; GossipdError when the disk refuses."""
+        ``free``: delete what is here and wanted no longer. ``holder``: whose order it is; those of others stay, and it
+        ends with ``process`` where that is known (above 0). Raises WantError, ManifestError: it means nothing in the
+        newest version; GossipdError when the disk refuses."""
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         """Evict what is not current, and more down to the low watermark, if there is one. Raises GossipdError when the

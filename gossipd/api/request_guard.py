@@ -38,6 +38,8 @@ _PEER = struct.Struct("3i")  # struct ucred: process, user, group
 CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
 """The user at the other end of the connection whose request is being answered, as the kernel knows it; -1 is unknown.
 """
+CALLING_PROCESS: ContextVar[int] = ContextVar("CALLING_PROCESS", default=0)
+"""Its process, as this daemon sees it; 0 is unknown."""
 log = get_logger("status")
 
 
@@ -109,7 +111,9 @@ class RequestGuard:
         return None
 
     async def _answer(self, exchange: HttpExchange) -> None:
-        CALLER.set(_user_of(exchange.socket))  # the context of this connection's task
+        process, user = _caller_of(exchange.socket)
+        CALLER.set(user)  # the context of this connection's task
+        CALLING_PROCESS.set(process)
         with _BugsLogged():
             await exchange.answer(self._app)
 
@@ -135,9 +139,10 @@ class _BugsLogged:
         return isinstance(error, Exception)
 
 
-def _user_of(connection: trio.socket.SocketType) -> int:
+def _caller_of(connection: trio.socket.SocketType) -> tuple[int, int]:
+    """Process and user."""
     if connection.family != socket.AF_UNIX:
-        return -1
+        return 0, -1
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    user: int = _PEER.unpack(credentials)[1]
-    return user
+    process, user, _ = _PEER.unpack(credentials)
+    return process, user

@@ -330,7 +330,9 @@ class Client:
             clear: forget what was ordered before.
             free: delete what is here of the model and wanted no longer.
             holder: whose order it is, such as one rank's: 1 to 32 of 0-9, a-z and -. With it ``clear`` forgets only
-                what this holder ordered; without it, all.
+                what this holder ordered; without it, all. An order with a holder ends with this process, however that
+                ends, where the daemon sees the process: not from a container with process numbers of its own beside
+                the daemon's.
         Returns: what is in force; empty: everything.
         Raises:
             RefusedByDaemonError: ``E_WANT``, ``E_NO_INDEX``: it means nothing in the newest version that is known here;

@@ -109,9 +109,9 @@ class AdminOperations:
         return await self.watermarks.pin(name, version, undo=undo)
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
     ) -> WantInForce:  # fmt: skip
-        return await self.wants.order(name, terms, clear=clear, free=free, holder=holder)
+        return await self.wants.order(name, terms, clear=clear, free=free, holder=holder, process=process)
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         return await self.watermarks.prune(dry_run=dry_run)

@@ -255,15 +255,16 @@ class App:
             fine_sketches=FineSketches(self._plane, self._nursery),
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
+        self._want_orders = WantOrders(
+            live=self.live, state=self._state, driver=self._deployments, progress=self._progress_publisher,
+            audit=self.reports.audit,
+        )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
             reloader=self.reloader, watermarks=self._watermarks,
             budgets=self._budget_orders,
-            wants=WantOrders(
-                live=self.live, state=self._state, driver=self._deployments, progress=self._progress_publisher,
-                audit=self.reports.audit,
-            ),
+            wants=self._want_orders,
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
@@ -318,7 +319,7 @@ class App:
             alone, hub, self._hooks, self._data_plane.limits, copies,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
-            DriftWatch(self._view, self.live, self.reports.alarms),
+            DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

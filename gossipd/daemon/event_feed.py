@@ -29,7 +29,7 @@ TYPE_OF_RECORD = {
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",
     "untrust": "security", "statement refused": "security", "stranger refused": "security",
     "quarantined": "security", "identity seen twice": "security", "started": "config",
-    "limits changed": "config", "want ordered": "config", "budget ordered": "config",
+    "limits changed": "config", "want ordered": "config", "want ended": "config", "budget ordered": "config",
     "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",
 }  # fmt: skip
 _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring

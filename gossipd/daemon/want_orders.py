@@ -3,6 +3,8 @@
 What lives here: judging an order by the newest version that is known, keeping it, putting it into force. What does not:
 what a want means (``parts.part``), how orders and configuration unite (``parts.want_orders``), and fetching.
 
+An order that has a holder ends with the process that gave it, also when that ended while no daemon ran.
+
 When an order has been answered, this host's record no longer says that what it wants is complete, unless it is; so a
 job may order and wait.
 
@@ -12,6 +14,7 @@ of is kept: its first version is judged when it comes, and fails there with the 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import trio
@@ -21,15 +24,16 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.units import show_bytes
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.process_end import process_name, wait_process_end
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.events import WantsChanged
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.parts.part import bytes_of, choose_part
 from gossipd.parts.want import EVERYTHING, Want, WantError
-from gossipd.parts.want_orders import changed_orders, orders_to_bytes, parse_order
+from gossipd.parts.want_orders import changed_orders, orders_to_bytes, parse_order, processes_of, without_process
 from gossipd.runtime.worker_threads import run_blocking
 
 _SHOWN_MAX = 5  # terms in a sentence
@@ -45,8 +49,41 @@ class WantOrders:
     progress: ProgressPublisher
     audit: AuditLog
     _one_at_a_time: trio.Lock = field(default_factory=trio.Lock, init=False)
+    _ordered: trio.Event = field(default_factory=trio.Event, init=False)
+    _awaited: set[str] = field(default_factory=set, init=False)
 
-    async def order(self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "") -> WantInForce:
+    async def run(self) -> None:
+        """Take away the orders of processes that have ended. Runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._ordered = trio.Event()
+                for process in processes_of(self.live.ordered_wants) - self._awaited:
+                    self._awaited.add(process)
+                    nursery.start_soon(self._end_with, process)
+                await self._ordered.wait()
+
+    async def _end_with(self, process: str) -> None:
+        await wait_process_end(process)
+        async with self._one_at_a_time:
+            before = self.live.ordered_wants
+            after = without_process(before, process)
+            self._awaited.discard(process)
+            if after == before:
+                return
+            with suppress(StateWriteError):  # the next start finds again that it has ended
+                await run_blocking(self.state.keep_wants, orders_to_bytes(after))
+            self.live.ordered_wants, wants = after, self.live.wants(after)
+            for name in sorted({key.partition(" ")[0] for key in before.keys() - after.keys()}):
+                self.audit.record("want ended", subject=name, want=wants.get(name, EVERYTHING).text or "everything")
+            self._tell("")
+
+    def _tell(self, freed: str) -> None:
+        self.driver.post(WantsChanged(self.live.wants(), freed))
+        self.progress.tell_due(trio.current_time())
+
+    async def order(
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
+    ) -> WantInForce:  # fmt: skip
         """See AdminPort."""
         try:
             check_model_name(name)
@@ -55,7 +92,7 @@ class WantOrders:
         async with self._one_at_a_time:
             before = self.live.ordered_wants
             added = parse_order(terms) if terms else None
-            after = changed_orders(before, name, added, clear=clear, holder=holder)
+            after = changed_orders(before, name, added, clear=clear, holder=holder, process=process_name(process))
             want = self.live.wants(after).get(name, EVERYTHING)
             found = self.driver.lifecycle.find(name)
             newest = found[0].manifest if found else None
@@ -65,9 +102,9 @@ class WantOrders:
                 await run_blocking(self.state.keep_wants, orders_to_bytes(after))
                 self.live.ordered_wants = after
                 self.audit.record("want ordered", subject=name, want=want.text or "everything")
+                self._ordered.set()
             if is_changed or free:
-                self.driver.post(WantsChanged(self.live.wants(), name if free else ""))
-                self.progress.tell_due(trio.current_time())
+                self._tell(name if free else "")
         return WantInForce(
             changed=is_changed, sentence=_sentence(name, want, newest, bytes_wanted, is_changed=is_changed, free=free),
             want=want.text, version=None if newest is None else newest.version, bytes_wanted=bytes_wanted,

@@ -2,8 +2,8 @@
 
 What lives here: uniting both, and the orders as bytes. What does not: giving an order (``daemon.want_orders``).
 
-An order may have a holder, such as one rank of a job: it stands beside the other orders for that name, and its holder
-takes it away alone.
+An order may have a holder, such as one rank of a job: it stands beside the other orders for that name, its holder takes
+it away alone, and it ends with the process that gave it: a job that is killed takes nothing away itself.
 
 Rejected: an order that stands in place of the configuration, because a job could then take from a host what its
 operator has said it keeps. A name that neither mentions is wanted whole.
@@ -21,6 +21,7 @@ from gossipd.parts.want import EVERYTHING, Want, WantError, both, parse_want, re
 ALL = "all"
 ORDERS_MAX = 512  # with the longest wants their file has half of its 64 MB
 _HOLDER = re.compile("[0-9a-z-]{1,32}")
+_PROCESS = re.compile("[1-9][0-9]{0,9}[.][0-9a-z]{1,8}")
 
 
 class WantOrdersError(LocalError):
@@ -37,28 +38,41 @@ def parse_order(texts: Iterable[str]) -> Want:
     return EVERYTHING if ALL in terms else parse_want(terms)
 
 
-def order_key(name: str, holder: str) -> str:
-    """The key of an order for a model; no name has a space. Raises WantError."""
+def order_key(name: str, holder: str, process: str = "") -> str:
+    """The key of an order for a model: its words; no name has a space. Raises WantError."""
     if holder and not _HOLDER.fullmatch(holder):
         raise WantError("the holder of an order is 1 to 32 of the characters 0-9, a-z and -")
-    return f"{name} {holder}" if holder else name
+    return " ".join(filter(None, (name, holder, process if holder else "")))
 
 
 def changed_orders(
-    ordered: Mapping[str, Want], name: str, added: Want | None, *, clear: bool, holder: str
+    ordered: Mapping[str, Want], name: str, added: Want | None, *, clear: bool, holder: str, process: str = ""
 ) -> dict[str, Want]:  # fmt: skip
-    """The orders with one more. ``clear``: without the earlier ones of this holder; without a holder, of all. Raises
-    WantError."""
-    key = order_key(name, holder)
-    after = {
-        one: want for one, want in ordered.items()
-        if not (clear and (one == key or (not holder and one.partition(" ")[0] == name)))
-    }  # fmt: skip
+    """The orders with one more.
+
+    Args:
+        clear: without the earlier ones of this holder; without a holder, of all.
+        process: ``PID.BOOT`` of who orders, with whose end an order that has a holder ends; empty is unknown.
+    Raises: WantError.
+    """
+    key, whose = order_key(name, holder, process), [name, holder] if holder else [name]
+    after = {one: want for one, want in ordered.items() if not (clear and one.split(" ")[: len(whose)] == whose)}
     if added is not None:
         after[key] = both(after[key], added) if key in after else added
     if len(after) > ORDERS_MAX:
         raise WantError(f"{ORDERS_MAX} orders are kept; take some away with gossipd want NAME --clear")
     return after
+
+
+def processes_of(ordered: Mapping[str, Want]) -> set[str]:
+    """The processes with which orders end."""
+    words = (key.split(" ") for key in ordered)
+    return {one[2] for one in words if len(one) == 3 and _PROCESS.fullmatch(one[2])}
+
+
+def without_process(ordered: Mapping[str, Want], process: str) -> dict[str, Want]:
+    """The orders that are left when this process has ended."""
+    return {key: want for key, want in ordered.items() if key.split(" ")[2:] != [process]}
 
 
 def unite(configured: Mapping[str, Want], ordered: Mapping[str, Want]) -> dict[str, Want]:

@@ -245,9 +245,9 @@ class FakeDaemon:
         return [WantRow(name="org/toy", want="ep:3/16", configured=None, ordered="ep:3/16")]
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = ""
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
     ) -> WantInForce:  # fmt: skip
-        done = self._take("want", name, terms, clear, free, holder)
+        done = self._take("want", name, terms, clear, free, holder, *([process] if holder else []))
         return WantInForce(
             changed=True, sentence=done.sentence, want="\n".join(sorted(terms)), version=3, bytes_wanted=5 * MIB
         )

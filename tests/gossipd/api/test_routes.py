@@ -173,7 +173,7 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         ("rollback", "org/toy"),
         ("pin", "org/toy", None),
         ("unpin", "org/toy", 3),
-        ("want", "org/toy", ["ep:3/16", "files:*"], True, False, "rank-3"),
+        ("want", "org/toy", ["ep:3/16", "files:*"], True, False, "rank-3", os.getpid()),
         ("prune", "", True),
         ("forget", "node-4"),
     ]

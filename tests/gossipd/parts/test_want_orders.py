@@ -12,7 +12,9 @@ from gossipd.parts.want_orders import (
     orders_from_bytes,
     orders_to_bytes,
     parse_order,
+    processes_of,
     unite,
+    without_process,
 )
 
 THREE, FIVE = parse_want(["ep:3/16"]), parse_want(["ep:5/16"])
@@ -43,6 +45,19 @@ def test_a_holder_takes_its_own_order_away_and_an_order_without_one_takes_all() 
     assert left == {name: want for name, want in ordered.items() if name != "a rank-0"}
     assert changed_orders(left, "a", None, clear=True, holder="") == {"b": FIVE}
     assert unite({}, changed_orders({"a rank-1": THREE}, "a", FIVE, clear=True, holder="rank-1")) == {"a": FIVE}
+
+
+def test_an_order_of_a_holder_ends_with_its_process_and_others_stay() -> None:
+    ordered = {"a": THREE}
+    for holder, process in (("r0", "77.ab12"), ("r1", "78.ab12"), ("", "77.ab12"), ("r2", "")):
+        ordered = changed_orders(ordered, "b", FIVE, clear=False, holder=holder, process=process)
+    kept = orders_from_bytes(orders_to_bytes(ordered))
+    assert processes_of(kept) == {"77.ab12", "78.ab12"}
+    left = without_process(kept, "77.ab12")
+    assert left.keys() == {"a", "b", "b r1 78.ab12", "b r2"}
+    again = changed_orders(left, "b", THREE, clear=True, holder="r1", process="99.ab12")
+    assert again.keys() == {"a", "b", "b r1 99.ab12", "b r2"}, "a holder that starts again has one order"
+    assert changed_orders(again, "b", None, clear=True, holder="") == {"a": THREE}
 
 
 def test_orders_and_the_names_of_holders_have_bounds() -> None:
