@@ -16,6 +16,8 @@ from gossipd.deployment.history import History
 from gossipd.deployment.progress_table import HostProgress
 from membership.member import NodeId
 
+# Enough to see each second of ten minutes, in small clusters; so many for each of 4,096 hosts are a quarter of a MiB.
+COLUMNS_LEAST, COLUMNS_MOST, CELLS_MAX = 64, 600, 1 << 18
 SILENCE_LEAST_S = 5.0  # records come each second in small clusters, and one may be lost
 
 
@@ -34,9 +36,10 @@ def timeline_row(history: History, known: Mapping[NodeId, tuple[str, str]], now_
     """The course. ``now_s``: seconds since 1970. Hosts that are off the roster have moved bytes, and no line."""
     hosts = {known[node][0]: host for node, host in history.hosts.items() if node in known}
     silences = {name: host.silence(now_s - history.began_wall_s) for name, host in hosts.items()}
+    step_s, places = history.columns(min(COLUMNS_MOST, max(COLUMNS_LEAST, CELLS_MAX // max(1, len(hosts)))))
     return TimelineRow(
-        began_s=round(history.began_wall_s, 1), step_s=history.step_s, moved=history.moved[: history.used],
-        shares={name: b64encode(host.shares(history.used)).decode() for name, host in hosts.items()},
+        began_s=round(history.began_wall_s, 1), step_s=step_s, moved=history.moved_by(places),
+        shares={name: b64encode(host.shares(places)).decode() for name, host in hosts.items()},
         reasons={name: host.reasons for name, host in hosts.items() if host.reasons},
         silences={
             name: (round(for_s, 1), round(from_s, 1))

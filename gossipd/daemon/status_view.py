@@ -241,7 +241,7 @@ class DaemonStatus:
             return None
         key, now_s = progress_key(DeploymentId(bytes.fromhex(row.id))), time.time()
         known = {one.record.node: (one.record.name, one.record.rack) for one in self.swim.members()}
-        history = self.histories.by_key.get(key)
+        history = self.histories.find(key)
         return schema.ReportRow(
             told_by=self.host_name(), told_at=timestamp(now_s) or "",
             money_per_gb=self.live.config.sources.money_per_gb, deployment=row,

@@ -3,17 +3,21 @@
 What lives here: the record of one deployment, and those of the latest few. What does not: the present
 (``progress_table``), and what a report makes of it (``diagnosis.report``).
 
-A history has 64 columns. When they are full, neighbours are joined and a column lasts twice as long, so a deployment of
-any length fits in 64 bytes a host. Only changes are noted; a column in which a host told nothing new is filled from the
-one before when the history is read. Some minutes after every host has what it wants the history is closed: a chunk that
-rots a month later would join the whole deployment into one column. Rejected: a sample of all rows each second, which
+A history has a column for each second of its first ten minutes, then one for each ten seconds. Only changes are noted,
+three bytes each, so that a host costs some hundred bytes however long it takes: it tells its share in 254ths. Shown is
+a course of equal columns, as many as are asked for. Some minutes after every host has what it wants the history is
+closed: a chunk that rots a month later does not belong to it. Closed ones are packed, and so is that which changed
+longest ago when there are too many; what is packed changes no more. Rejected: a sample of all rows each second, which
 costs a daemon more than what comes with the records that it hears anyway.
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import ceil, isfinite
+from struct import Struct
 from typing import TypeAlias
 
 import msgspec
@@ -23,13 +27,17 @@ from gossipd.deployment.progress_record import DELETED, HostState, Progress
 from gossipd.deployment.states import FINAL
 from membership.member import NODE_ID_BYTES, NodeId
 
-COLUMNS = 64
+FINE_COLUMNS, COARSE_S = 600, 10  # of a second each, then of ten
+COLUMN_MAX = (1 << 16) - 1  # in two bytes: of a week; what comes later is in the last one
+CHANGES_MAX = 340  # of one host, so that a history of 4,096 hosts is about 4 MiB; then every second one goes
+MOVED_MAX = 2048  # columns in which bytes moved; then neighbours are joined
 NOTHING, SHARE_MAX = 255, 254
-COLUMN_S = 1.0
 SETTLED_S = 600.0
 REASONS_MAX = 32  # changes of one host's reason; the oldest give way
 HOSTS_MAX = 4_096  # of one deployment, as the table of progress is reckoned
-HISTORIES_MAX = 16
+LIVE_MAX, HISTORIES_MAX = 16, 50
+PACKED_BYTES_MAX = 16 << 20  # of one that is unpacked
+_CHANGE = Struct(">HB")
 Moved: TypeAlias = tuple[int, int, int]
 """Bytes from storage, from the same rack, from other racks."""
 
@@ -57,9 +65,9 @@ class Told:
 class HostHistory(msgspec.Struct):
     """Of one host. Times are seconds since the history began."""
 
-    cells: bytearray
-    """Of each column the share in 254ths at its end, 255 for nothing new."""
     heard_s: float
+    changes: bytearray = msgspec.field(default_factory=bytearray)
+    """Each a column in two bytes, and the share at its end in 254ths."""
     is_open: bool = True
     is_final: bool = False
     reasons: list[tuple[float, str]] = []
@@ -68,13 +76,30 @@ class HostHistory(msgspec.Struct):
     silent_s: float = 0.0
     """The longest time without a word while something was to go on there, and its beginning."""
 
-    def shares(self, used: int) -> bytes:
-        """Each column that is in use, filled from the one before."""
-        filled, last = bytearray(), NOTHING
-        for cell in self.cells[:used]:
-            last = last if cell == NOTHING else cell
-            filled.append(last)
-        return bytes(filled)
+    def note(self, column: int, share: int) -> None:
+        """It has this share at the end of the column, which is not before the last that was noted."""
+        change = _CHANGE.pack(column, share)
+        if self.changes[-_CHANGE.size : -1] == change[:2]:
+            self.changes[-1] = share
+            return
+        self.changes += change
+        if len(self.changes) > CHANGES_MAX * _CHANGE.size:
+            kept = [self.changes[at : at + _CHANGE.size] for at in range(0, len(self.changes), 2 * _CHANGE.size)]
+            self.changes = bytearray().join([*kept, change])
+
+    def share(self) -> int:
+        """The last, or ``NOTHING``."""
+        return self.changes[-1] if self.changes else NOTHING
+
+    def shares(self, places: Sequence[int]) -> bytes:
+        """At the ends of equal columns: ``History.columns``."""
+        shown, last, count = bytearray(), NOTHING, places[-1] + 1
+        for column, share in _CHANGE.iter_unpack(self.changes):
+            first = places[column]
+            if first > len(shown):
+                shown += bytes([last]) * (first - len(shown))
+            last = share
+        return bytes(shown) + bytes([last]) * (count - len(shown))
 
     def silence(self, now_s: float) -> tuple[float, float]:
         """The longest silence and its beginning, with the one that still lasts."""
@@ -86,73 +111,107 @@ class History(msgspec.Struct):
     """One deployment. ``began_wall_s``: seconds since 1970, by this host; other times count from it."""
 
     began_wall_s: float
-    step_s: float = COLUMN_S
     used: int = 0
     """Columns in use."""
     changed_s: float = 0.0
-    moved: list[Moved] = msgspec.field(default_factory=lambda: [(0, 0, 0)] * COLUMNS)
+    moved: dict[int, Moved] = {}
+    """By column. ``moved_every``: of coarse columns those that it divides stand for their neighbours, too."""
+    moved_every: int = 1
     hosts: dict[NodeId, HostHistory] = {}
 
     def heard(self, node: NodeId, at_s: float, told: Told) -> None:
         """A host has told ``told``, ``at_s`` after the beginning."""
         at_s = max(at_s, self.changed_s, 0.0)
-        if self._is_closed(at_s):
+        if self.is_closed(at_s):
             return
         host = self.hosts.get(node)
         if host is None:
             if len(self.hosts) >= HOSTS_MAX:
                 return
-            host = self.hosts[node] = HostHistory(bytearray([NOTHING] * COLUMNS), at_s)
+            host = self.hosts[node] = HostHistory(at_s)
         elif not host.is_final and at_s - host.heard_s > host.silent_s:
             host.silent_from_s, host.silent_s = host.heard_s, at_s - host.heard_s
         host.heard_s, host.is_open, host.is_final = at_s, told.is_open, told.is_final
         self._note(host, at_s, told)
 
     def _note(self, host: HostHistory, at_s: float, told: Told) -> None:
-        cell = int(SHARE_MAX * min(max(told.share, 0.0), 1.0))
-        last = next((one for one in reversed(host.cells[: self.used]) if one != NOTHING), NOTHING)
+        share = int(SHARE_MAX * min(max(told.share, 0.0), 1.0))
         word = host.reasons[-1][1] if host.reasons else ""
         if word != told.word:
             host.reasons = [*host.reasons[1 - REASONS_MAX :], (round(at_s, 1), told.word)]
-        if word == told.word and cell == last and not any(told.moved):
+        if word == told.word and share == host.share() and not any(told.moved):
             return
         self.changed_s = at_s
-        column = self._column(at_s)
-        host.cells[column] = cell
-        source, same, cross = self.moved[column]
-        self.moved[column] = (source + told.moved[0], same + told.moved[1], cross + told.moved[2])
+        column = column_at(at_s)
+        self.used = max(self.used, column + 1)
+        if share != host.share():
+            host.note(column, share)
+        if any(told.moved):
+            self._add(column, told.moved)
+            while len(self.moved) > MOVED_MAX:
+                self.moved_every *= 2
+                before, self.moved = self.moved, {}
+                for joined, moved in before.items():
+                    self._add(joined, moved)
 
-    def _is_closed(self, at_s: float) -> bool:
+    def _add(self, column: int, moved: Moved) -> None:
+        column = column if column < FINE_COLUMNS else column - (column - FINE_COLUMNS) % self.moved_every
+        source, same, cross = self.moved.get(column, (0, 0, 0))
+        self.moved[column] = (source + moved[0], same + moved[1], cross + moved[2])
+
+    def is_closed(self, at_s: float) -> bool:
+        """Whether all have had what they want for some minutes."""
         return (
             at_s - self.changed_s > SETTLED_S
             and bool(self.hosts)
             and not any(host.is_open for host in self.hosts.values())
         )
 
-    def _column(self, at_s: float) -> int:
-        while at_s >= COLUMNS * self.step_s:
-            self._join()
-        column = int(at_s / self.step_s)
-        self.used = max(self.used, column + 1)
-        return column
-
-    def _join(self) -> None:
-        half = COLUMNS // 2
+    def end(self, at_s: float) -> None:
+        """Nothing more will be noted: who is silent from now on is not silent."""
         for host in self.hosts.values():
-            pairs = zip(host.cells[::2], host.cells[1::2], strict=True)
-            joined = [first if second == NOTHING else second for first, second in pairs]
-            host.cells[:] = bytes([*joined, *[NOTHING] * half])
-        pairs_moved = zip(self.moved[::2], self.moved[1::2], strict=True)
-        self.moved = [(a[0] + b[0], a[1] + b[1], a[2] + b[2]) for a, b in pairs_moved] + [(0, 0, 0)] * half
-        self.used = -(-self.used // 2)
-        self.step_s *= 2
+            host.silent_s, host.silent_from_s = host.silence(at_s)
+            host.is_final = True
+
+    def columns(self, most: int) -> tuple[float, list[int]]:
+        """As few equal columns as are asked for: how many whole seconds each lasts, and for each column that is kept,
+        in which of them it is shown. Of a history in which nothing was noted there are none."""
+        step_s = max(1, ceil(begins_s(self.used) / most))
+        return float(step_s), [begins_s(column) // step_s for column in range(self.used)]
+
+    def moved_by(self, places: Sequence[int]) -> list[Moved]:
+        """What moved in each of the equal columns."""
+        shown = [(0, 0, 0)] * (places[-1] + 1)
+        for column, moved in self.moved.items():
+            at = places[column]
+            source, same, cross = shown[at]
+            shown[at] = (source + moved[0], same + moved[1], cross + moved[2])
+        return shown
+
+
+def column_at(at_s: float) -> int:
+    """The column of a moment, which is not before the beginning."""
+    late_s = at_s - FINE_COLUMNS
+    return int(at_s) if late_s < 0 else min(COLUMN_MAX, FINE_COLUMNS + int(min(late_s, 1e9) / COARSE_S))
+
+
+def begins_s(column: int) -> int:
+    """When a column begins."""
+    return column if column <= FINE_COLUMNS else FINE_COLUMNS + COARSE_S * (column - FINE_COLUMNS)
+
+
+class _Kept(msgspec.Struct):
+    live: dict[bytes, History]
+    packed: dict[bytes, bytes]
 
 
 @dataclass(slots=True)
 class Histories:
     """Those of the latest deployments, by the key of their progress records. One task owns it."""
 
-    by_key: dict[bytes, History] = field(default_factory=dict)
+    live: dict[bytes, History] = field(default_factory=dict)
+    packed: dict[bytes, bytes] = field(default_factory=dict)
+    """Of those that change no more, the one that was packed first in front."""
     revision: int = 0
     """Grows when there is something to save."""
 
@@ -160,40 +219,71 @@ class Histories:
         self, key: bytes, node: NodeId, before: Progress | None, told: Progress, *, chunk_count: int, wall_s: float
     ) -> None:
         """A host's record has replaced another. ``chunk_count``: of the whole model."""
-        history = self.by_key.get(key)
+        if key in self.packed:
+            return
+        history = self.live.get(key)
         if history is None:
             # One that has ended before this host heard of it has no course that could be told.
             if told.state is HostState.COMPLETE or told.state in DELETED:
                 return
-            history = self.by_key[key] = History(began_wall_s=wall_s)
-            while len(self.by_key) > HISTORIES_MAX:
-                del self.by_key[min(self.by_key, key=lambda one: self._changed_wall_s(self.by_key[one]))]
+            history = self.live[key] = History(began_wall_s=wall_s)
+            self._make_room(wall_s)
         history.heard(node, wall_s - history.began_wall_s, _told(before, told, chunk_count))
         self.revision += 1
 
-    @staticmethod
-    def _changed_wall_s(history: History) -> float:
-        return history.began_wall_s + history.changed_s
+    def find(self, key: bytes) -> History | None:
+        """The one of this deployment, if it is kept and can be read."""
+        packed = self.packed.get(key)
+        return self.live.get(key) if packed is None else _unpacked(packed)
+
+    def _make_room(self, wall_s: float) -> None:
+        over = [key for key, one in self.live.items() if one.is_closed(wall_s - one.began_wall_s)]
+        oldest = sorted(self.live, key=lambda one: self.live[one].began_wall_s + self.live[one].changed_s)
+        for key in dict.fromkeys([*over, *oldest[: max(0, len(self.live) - LIVE_MAX)]]):
+            history = self.live.pop(key)
+            history.end(wall_s - history.began_wall_s)
+            self.packed[key] = zlib.compress(msgspec.msgpack.encode(history), 1)
+        while len(self.live) + len(self.packed) > HISTORIES_MAX:
+            del self.packed[next(iter(self.packed))]
 
     def to_bytes(self) -> bytes:
-        """The history for the disk; nothing in it is secret."""
-        return msgspec.msgpack.encode(self.by_key)
+        """The histories for the disk; nothing in them is secret."""
+        return msgspec.msgpack.encode(_Kept(self.live, self.packed))
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> Histories:
         """Raises HistoryFormatError; the caller then starts with none."""
         try:
-            by_key = msgspec.msgpack.decode(kept, type=dict[bytes, History])
+            found = msgspec.msgpack.decode(kept, type=_Kept)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise HistoryFormatError(f"the saved histories are damaged: {error}") from None
-        for history in by_key.values():
-            cells = {len(host.cells) for host in history.hosts.values()}
-            nodes = {len(node) for node in history.hosts}
-            is_sound = len(history.moved) == COLUMNS and cells <= {COLUMNS} and nodes <= {NODE_ID_BYTES}
-            is_sound &= isfinite(history.began_wall_s + history.changed_s + history.step_s)
-            if not is_sound or not 0 <= history.used <= COLUMNS or history.step_s < COLUMN_S:
-                raise HistoryFormatError("the saved histories are damaged")
-        return cls(by_key)
+        if not all(_is_sound(one) for one in found.live.values()):
+            raise HistoryFormatError("the saved histories are damaged")
+        return cls(found.live, found.packed)
+
+
+def _unpacked(packed: bytes) -> History | None:
+    try:
+        raw = zlib.decompressobj().decompress(packed, PACKED_BYTES_MAX)
+        history = msgspec.msgpack.decode(raw, type=History)
+    except (zlib.error, msgspec.MsgspecError, RecursionError):
+        return None
+    return history if _is_sound(history) else None
+
+
+def _is_sound(history: History) -> bool:
+    hosts, columns = history.hosts, history.moved
+    return (
+        0 <= history.used <= COLUMN_MAX + 1
+        and history.moved_every >= 1
+        and isfinite(history.began_wall_s + history.changed_s)
+        and all(0 <= column < history.used for column in columns)
+        and all(len(node) == NODE_ID_BYTES and _is_in(host.changes, history.used) for node, host in hosts.items())
+    )
+
+
+def _is_in(changes: bytearray, used: int) -> bool:
+    return not len(changes) % _CHANGE.size and all(column < used for column, _ in _CHANGE.iter_unpack(changes))
 
 
 def _told(before: Progress | None, told: Progress, chunk_count: int) -> Told:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): no run could tell apart what is closer
-_WINDOW_COLUMNS = 4  # records come at some distance, so that what one column shows may have come in two
+# Records come at some distance, so that what one column shows may have come in two; of a large cluster, in many.
+_WINDOW_COLUMNS, _WINDOW_SHARE = 4, 16
 _NOTHING, _SHARE_MAX = 255, 254
 
 
@@ -79,7 +80,7 @@ def _highest_of_storage(timeline: Mapping[str, Any] | None) -> float:
     if timeline is None:
         return 0.0
     read = [moved[0] for moved in timeline["moved"]]
-    window = min(_WINDOW_COLUMNS, len(read))
+    window = _window(len(read))
     sums = [sum(read[at : at + window]) for at in range(len(read) - window + 1)]
     seconds: float = max(timeline["step_s"] * window, 1.0)
     return max(sums, default=0) / seconds
@@ -100,12 +101,17 @@ def _highest_of_hosts(
     return max(rates)
 
 
+def _window(columns: int) -> int:
+    """Over how many columns a rate is taken."""
+    return min(columns, max(_WINDOW_COLUMNS, columns // _WINDOW_SHARE))
+
+
 def _highest(cells: Sequence[int], step_s: float) -> float:
     """The highest rate over some columns, in shares a second."""
     known = [one for one in cells if one != _NOTHING]
     rises = [at for at in range(1, len(known)) if known[at] > known[at - 1]]
     if not rises:
         return 0.0
-    known, window = known[: rises[-1] + 1], min(_WINDOW_COLUMNS, rises[-1])
+    known, window = known[: rises[-1] + 1], min(_window(len(cells)), rises[-1])
     risen = [known[at + window] - known[at] for at in range(len(known) - window)]
     return max(risen) / _SHARE_MAX / (window * step_s)

@@ -177,9 +177,9 @@ MUTANTS = (
     ),
     Mutant(
         "a-course-never-ends",
-        "A chunk that rots a month later joins the whole deployment into one column of its report.",
+        "A chunk that rots a month later stretches the course of its report to that month.",
         "gossipd/deployment/history.py",
-        "        if self._is_closed(at_s):\n            return\n",
+        "        if self.is_closed(at_s):\n            return\n",
         "",
         ("tests/gossipd/deployment/test_history.py",),
     ),

@@ -46,8 +46,9 @@ export function rowsOf(deployment, samples, opened) {
 }
 
 function mean(all) {
-  const found = new Uint8Array(COLUMNS).fill(NOTHING);
-  for (let at = 0; at < COLUMNS; at += 1) {
+  const columns = (all.find((cells) => cells) || new Uint8Array(COLUMNS)).length;
+  const found = new Uint8Array(columns).fill(NOTHING);
+  for (let at = 0; at < columns; at += 1) {
     const seen = all.filter((cells) => cells && cells[at] !== NOTHING);
     if (seen.length) found[at] = Math.floor(seen.reduce((sum, cells) => sum + cells[at], 0) / seen.length);
   }

@@ -4,7 +4,7 @@ import { bytes, el, figure, figures, head, own, seconds, spare, spareFigure, tab
 import { DeploymentPage, part } from "./pages.js";
 import { NOTHING, SHARE_MAX, keepSamples, replayed } from "./samples.js";
 
-const PLAY_MS = 120;
+const PLAY_MS = 120, PLAY_STEPS = 64;
 const times = (ratio) => `${ratio.toFixed(3)}×`;
 
 export class ReportView {
@@ -93,9 +93,9 @@ export class ReportView {
     let column = Number(this.slider.value) >= last ? 0 : Number(this.slider.value);
     this.playing = setInterval(() => {
       if (column >= last || !this.slider.isConnected) { clearInterval(this.playing); return; }
-      this.slider.value = String(column + 1);
-      this.at(column);
-      column += 1;
+      column = Math.min(last, column + Math.ceil(last / PLAY_STEPS));
+      this.slider.value = String(column);
+      this.at(column - 1);
     }, PLAY_MS);
   }
 }

@@ -1,6 +1,7 @@
 // What this browser has seen of each deployment, second by second: the daemon tells only the present.
 //
-// 64 columns. When they are full, neighbours are joined and a column lasts twice as long; so any length fits.
+// 64 columns. When they are full, neighbours are joined and a column lasts twice as long; so any length fits. A replay
+// has as many as its report.
 
 import { wanted } from "./dom.js";
 
@@ -10,12 +11,13 @@ export const SHARE_MAX = 254;
 const DEPLOYMENTS_MAX = 16;
 
 class Samples {
-  constructor(now) {
+  constructor(now, columns = COLUMNS) {
+    this.columns = columns;
     this.began = now;
     this.step = 1;
     this.used = 0;
     this.hosts = new Map();
-    this.sums = new Array(COLUMNS).fill(null);
+    this.sums = new Array(columns).fill(null);
     this.before = null;
   }
 
@@ -49,7 +51,7 @@ class Samples {
 
   // Bytes a second by source, one for each column; null where nothing was seen.
   rates() {
-    const found = new Array(COLUMNS).fill(null);
+    const found = new Array(this.columns).fill(null);
     let before = this.before;
     this.sums.forEach((sum, at) => {
       if (sum !== null && before !== null) {
@@ -97,7 +99,7 @@ export function sketchesOf(rows) {
 
 // The course that a report holds, as it was up to a column: what else this browser draws is drawn of it, too.
 export function replayed(timeline, upTo) {
-  const made = new Samples(0);
+  const made = new Samples(0, timeline.moved.length);
   made.step = timeline.step_s;
   made.used = timeline.moved.length;
   made.before = { now: 0, source: 0, same: 0, cross: 0 };
@@ -109,7 +111,7 @@ export function replayed(timeline, upTo) {
     made.sums[at] = { ...sum, now: (at + 1) * made.step };
   });
   for (const [name, text] of Object.entries(timeline.shares)) {
-    const cells = new Uint8Array(COLUMNS).fill(NOTHING);
+    const cells = new Uint8Array(made.columns).fill(NOTHING);
     cells.set(Uint8Array.from(atob(text).slice(0, upTo + 1), (one) => one.charCodeAt(0)));
     made.hosts.set(name, cells);
   }

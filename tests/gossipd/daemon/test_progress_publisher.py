@@ -159,10 +159,10 @@ async def test_what_is_heard_and_told_becomes_the_course_of_a_deployment() -> No
     parts = Parts(DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING), refused(1))
     parts.hear(PEER, Progress(state=HostState.DOWNLOADING, chunks_verified=1, source_bytes=7))
     parts.publisher.tell(next(iter(parts.publisher.lifecycle)))
-    history = parts.publisher.histories.by_key[SHORT]
+    history = parts.publisher.histories.live[SHORT]
     assert history.hosts.keys() == {PEER, OWN}
-    assert sum(one[0] for one in history.moved) == 7
-    assert set(parts.publisher.histories.by_key) == {SHORT}, "of what nobody has proven there is none"
+    assert sum(one[0] for one in history.moved.values()) == 7
+    assert set(parts.publisher.histories.live) == {SHORT}, "of what nobody has proven there is none"
 
 
 async def test_a_host_that_makes_up_deployments_pushes_out_no_course() -> None:
@@ -171,7 +171,7 @@ async def test_a_host_that_makes_up_deployments_pushes_out_no_course() -> None:
     for number in range(100):
         key = ProgressKey(PEER, number.to_bytes(8, "big"), is_signed=True)
         parts.publisher.heard(key.encode(), 1, sign_progress(PEER_KEY, key, 1, DOWNLOADING))
-    assert set(parts.publisher.histories.by_key) == {SHORT}
+    assert set(parts.publisher.histories.live) == {SHORT}
 
 
 async def test_many_records_that_are_due_at_once_are_told_in_several_looks(

@@ -191,14 +191,14 @@ def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
 
 def test_histories_are_kept_and_damaged_ones_are_begun_again(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path / "state")
-    assert not state.histories().by_key
+    assert not state.histories().live
     told = Progress(state=HostState.DOWNLOADING, chunks_verified=1)
     histories = Histories()
     histories.heard(b"k" * 8, NodeId(b"n" * 16), None, told, chunk_count=2, wall_s=1000.0)
     state.keep_histories(histories.to_bytes())
-    assert state.histories().by_key == histories.by_key
+    assert state.histories().live == histories.live
     (tmp_path / "state" / "histories").write_bytes(b"\x63garbage")
-    assert not state.histories().by_key
+    assert not state.histories().live
     state.close()
 
 
