@@ -33,7 +33,7 @@ _FOLLOW_COST = 0.5  # less than any other cost
 # The last chunks are asked for where a slot is free, and never pipelined: the fetch before may be slow, and nothing
 # else is left to do meanwhile.
 _LAST_CHUNKS = 4
-_QUICK_COST = 2.0  # to a host of a slower link, as two more of its fetches there would; 1 to 5 do nearly equally well
+_QUICK_COST = 1.0  # to a host of a slower link, as one more of its fetches there would; 1 to 5 do nearly equally well
 _GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: a better holder would gain less than a slot
 
 

@@ -100,7 +100,8 @@ class PlannerSettings:
     read_grace_s: float = 1.0
     """Seconds that a new owner waits for deltas about chunks that the old owner had read. Less costs duplicates."""
     read_share_max: float = 0.01
-    """Share of the model in flight from storage, 0 to 1, at least an extent per reader. More costs duplicates."""
+    """Share of the model in flight from storage, 0 to 1, at least half of ``reads_min`` and an extent for each reader.
+    More costs duplicates when a reader dies."""
     read_retry_s: float = 2.0
     """Seconds of pause after a failed read; doubles up to 30 s. Less loads storage that fails."""
 

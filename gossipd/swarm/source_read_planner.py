@@ -271,10 +271,13 @@ class SourceReadPlanner:
             self.window -= 1
 
     def _chunks_max(self) -> int:
-        """Chunks that this reader may have in flight: its part of the window, within its share of the model."""
-        readers = max(1, len(self._owners))
-        share = int(self._planner_settings.read_share_max * self._shape.chunk_count / readers)
-        least = -(-self._shape.extent_chunks * len(self.readers) // readers)  # owners read for those that own nothing
+        """Chunks that this reader may have in flight: its part of the window, within its share of the model. Of a model
+        of few chunks that share is less than a read; then all readers together have half of ``reads_min``, or storage's
+        link would idle between two requests."""
+        owners = max(1, len(self._owners))
+        share = int(self._planner_settings.read_share_max * self._shape.chunk_count / owners)
+        every = self._shape.extent_chunks * len(self.readers)  # owners read for those that own nothing
+        least = -(-max(every, self._planner_settings.reads_min // 2) // owners)
         return min(self.reads_max() * self.unit_chunks, max(least, share))
 
     def reads_max(self) -> int:
