@@ -57,6 +57,7 @@ VERBS = {
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
     "report": _Verb("gossipd.cli.report", "report", "What a deployment did, and its course."),
     "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
+    "traces": _Verb("gossipd.cli.traces", "traces", "A trace of each deployment, by OpenTelemetry."),
     "doctor": _Verb("gossipd.cli.doctor", "doctor", "What is wrong with this host."),
     "support": _Verb("gossipd.cli.support", "support", "An archive for who helps, without secrets."),
     "web": _Verb("gossipd.cli.web", "web", "The cluster in a browser."),
