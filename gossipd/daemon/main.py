@@ -46,7 +46,7 @@ def main(config_path: str) -> int:
         print(error.sentence, file=sys.stderr)  # noqa: T201 - before logging is set up, and in words for a person
         return error.exit_code
     as_json = {"auto": None, "json": True, "text": False}[config.log.format]
-    logs.configure(level=config.log.level, as_json=as_json)
+    logs.configure(level=config.log.level, as_json=as_json, node=config.node.name)
     for sentence in unknown_variables(os.environ):
         log.warning(sentence)
     code = int(ExitCode.OTHER)

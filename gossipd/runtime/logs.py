@@ -65,13 +65,16 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
-def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
+def configure(
+    *, level: str = "info", as_json: bool | None = None, node: str = "", stream: TextIO | None = None
+) -> None:  # fmt: skip
     """Set up logging for the whole process; call it once, before anything logs. ``as_json``: None decides by whether
-    ``stream`` is a terminal. ``stream``: where lines go, stderr when None; never closed here.
+    ``stream`` is a terminal. ``node``: this host's name, in every line of JSON, as lines of many hosts are gathered.
+    ``stream``: where lines go, stderr when None; never closed here.
     """
     target = sys.stderr if stream is None else stream
     root = logging.getLogger()
-    root.handlers = [_Lines(target, as_json=not target.isatty() if as_json is None else as_json)]
+    root.handlers = [_Lines(target, as_json=not target.isatty() if as_json is None else as_json, node=node)]
     root.setLevel(logging.WARNING)
     set_level(level)
 
@@ -88,8 +91,9 @@ class _Lines(logging.Handler):
     minute: without this, trio logs a traceback ten times a second while the process is out of descriptors.
     """
 
-    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool, node: str) -> None:
         super().__init__()
+        self._everywhere = {"node": node} if node and as_json else {}
         self._stream = stream
         self._as_json = as_json
         self._told_s: dict[tuple[str, str], float] = {}
@@ -102,7 +106,7 @@ class _Lines(logging.Handler):
         fields = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(), "event": record.getMessage(),
-            "logger": record.name.removeprefix(f"{_OURS}."), **getattr(record, "fields", {}),
+            "logger": record.name.removeprefix(f"{_OURS}."), **self._everywhere, **getattr(record, "fields", {}),
         }  # fmt: skip
         if record.exc_info and record.exc_info[1] is not None:
             # Without local variables, which may be keys and tokens.

@@ -26,9 +26,10 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
 
 def test_off_a_terminal_every_line_is_one_json_object() -> None:
     stream = io.StringIO()
-    logs.configure(stream=stream)
+    logs.configure(stream=stream, node="gpu-17")
     logs.get_logger("store").info("published", model="toy@3", path="/m/toy/3\nnot a second line")
     [line] = lines(stream)
+    assert line["node"] == "gpu-17", "lines of many hosts are gathered"
     assert line["event"] == "published"
     assert line["level"] == "info"
     assert line["logger"] == "store"
@@ -41,10 +42,11 @@ def test_on_a_terminal_lines_are_for_people() -> None:
             return True
 
     stream = Terminal()
-    logs.configure(stream=stream)
+    logs.configure(stream=stream, node="gpu-17")
     logs.get_logger("store").warning("disk full", need_bytes=5)
     assert "disk full" in stream.getvalue()
     assert "{" not in stream.getvalue()
+    assert "gpu-17" not in stream.getvalue()
 
 
 @pytest.mark.parametrize(
