@@ -1,4 +1,4 @@
-"""Names that a shell completes: deployments and hosts, asked of the daemon that the command would ask.
+"""Names that a shell completes: deployments, hosts and racks, asked of the daemon that the command would ask.
 
 What lives here: the kinds of arguments, and bash's script. What does not: scripts of other shells (click's), and what a
 command makes of an argument. A daemon that does not answer quickly, or none, completes nothing and says nothing.
@@ -75,6 +75,18 @@ class KnownHost(click.ParamType):  # type: ignore[type-arg]  # generic only sinc
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return _starting([member["name"] for member in _asked(ctx)["members"]], incomplete)
+
+
+class KnownTargets(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """``rack=R,name=GLOB`` of racks and hosts on the roster."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        before, comma, last = incomplete.rpartition(",")
+        members = _asked(ctx)["members"] if "=" in last else []
+        found = [f"{kind}={member[kind]}" for kind in ("rack", "name") for member in members] or ["rack=", "name="]
+        return _starting([f"{before}{comma}{one}" for one in found], incomplete)
 
 
 def _asked(ctx: click.Context) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossipd.cli.completion import KnownTargets
 from gossipd.cli.options import parsed
 from gossipd.cli.simulate_options import RateParam
 
@@ -43,7 +44,13 @@ EXPIRES_S_MAX = 100 * 365 * 86400
     help="Power of two, 64KiB to 64MiB; auto: by --link.  [default: by the model's size, 256KiB to 16MiB]",
 )  # fmt: skip
 @click.option("--link", type=RateParam(), help="Of the hosts: with it chunks are what it carries in some 150 ms.")
-@click.option("--targets", multiple=True, metavar="rack=R,name=GLOB", help="Only these hosts.  [default: all]")
+@click.option(
+    "--targets",
+    multiple=True,
+    metavar="rack=R,name=GLOB",
+    type=KnownTargets(),
+    help="Only these hosts.  [default: all]",
+)
 @click.option(
     "--priority", type=click.IntRange(0, 9), default=5, show_default=True,
     help="9 goes first; lower ones share the rest and always get some. Equal ones share equally.",

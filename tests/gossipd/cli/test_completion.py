@@ -38,6 +38,9 @@ def completed(path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: p
         ("forget node-4", ["node-4"]),
         ("latest o", ["org/toy"]),
         ("rollback org/toy@", ["org/toy@3"]),
+        ("publish . --targets ", ["rack=", "name="]),
+        ("publish . --targets rack=", ["rack=r1", "rack=r0"]),
+        ("publish . --targets rack=r0,name=node-4", ["rack=r0,name=node-4"]),
     ],
 )
 def test_names_are_completed_from_the_daemon(
