@@ -6,9 +6,9 @@ every host must trust a new one.
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from gossipd.cli.options import echo_json
 
 
 @click.command()
@@ -56,12 +56,18 @@ def _cluster(path: str | None, *, as_json: bool) -> None:
     ring = new_key_ring(os.urandom(CLUSTER_ID_BYTES + CLUSTER_KEY_BYTES))
     if path is None:
         line = f"key {ring.keys[0].hex()}"
-        click.echo(json.dumps({"schema_version": 1, "line": line}) if as_json else line)
+        if as_json:
+            echo_json({"schema_version": 1, "line": line})
+        else:
+            click.echo(line)
         return
     write_key_ring(Path(path), ring)
     cluster = ring.cluster_id.hex()
     answer = {"schema_version": 1, "cluster": cluster, "secret": path}
-    click.echo(json.dumps(answer) if as_json else f"wrote {path} (secret, the key of cluster {cluster[:12]})")
+    if as_json:
+        echo_json(answer)
+    else:
+        click.echo(f"wrote {path} (secret, the key of cluster {cluster[:12]})")
 
 
 def _pair(path: str, *, as_json: bool) -> None:
@@ -77,6 +83,6 @@ def _pair(path: str, *, as_json: bool) -> None:
     public = secret.public
     if as_json:
         words = {"schema_version": 1, "key_id": key_id(public.ed25519).hex(), "ed25519": public.ed25519.hex()}
-        click.echo(json.dumps({**words, "secret": path, "public": f"{path}.pub"}))
+        echo_json({**words, "secret": path, "public": f"{path}.pub"})
     else:
         click.echo(f"wrote {path} (secret, keep it) and {path}.pub (key {key_id(public.ed25519).hex()[:12]})")

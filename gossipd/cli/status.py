@@ -32,6 +32,7 @@ from gossipd.core.errors import UsageError
 from gossipd.core.units import part_words, percent_words, show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
+SEEDS_SHOWN = 6  # a line of them; a large cluster has dozens
 HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number
 
 
@@ -103,6 +104,8 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
     states = [each["state"] for each in members]
     counts = [f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead", "left") if word in states]
     seeds = [f"{each['rack']}: {each['name']}" for each in members if each["seed"]]
+    if len(seeds) > SEEDS_SHOWN:
+        seeds[SEEDS_SHOWN:] = [f"and {len(seeds) - SEEDS_SHOWN} more (gossipd members)"]
     racks = sorted({each["rack"] for each in members})
     lines = [
         f"{node['name']}  rack {node['rack']}  {node['address']}  gossipd {node['version']}  "

@@ -16,6 +16,7 @@ from gossipd import __version__
 from gossipd.api.schema import AlarmRow
 from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
+from gossipd.cli.status import page_lines
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
 from gossipd.identity.key_files import read_key_ring
@@ -67,6 +68,18 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]
     path = tmp_path / "gossipd.sock"
     with running(path, FakeDaemon()) as daemon:
         yield Shell(path, daemon, capsys)
+
+
+def test_of_many_seeds_some_are_named() -> None:
+    member = {"rack": "r", "state": "alive", "seed": True}
+    page = {
+        "node": {"name": "a", "rack": "r", "address": "x", "version": "1", "uptime_s": 1}, "inbox": {"trouble": ""},
+        "security": {"state": "ok", "bulk_encryption": "tls", "reasons": []}, "alarms": [], "deployments": [],
+        "store": {"condition": "ok", "free_bytes": 1, "detail": ""},
+        "members": [{**member, "name": f"n{number}"} for number in range(65)],
+    }  # fmt: skip
+    [line] = [line for line in page_lines(page, colour=False) if line.startswith("seeds")]
+    assert line.endswith("r: n5, and 59 more (gossipd members)")
 
 
 def test_status_is_a_page_for_people(shell: Shell) -> None:
