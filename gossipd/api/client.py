@@ -174,9 +174,10 @@ class StatusClient:
             query["version"] = str(version)
         return self._get("/v1/wait", query, timeout_s=self._timeout_s + round_s)
 
-    def latest(self, name: str, where: str) -> dict[str, Any]:
+    def latest(self, name: str, where: str, before: int | None = None) -> dict[str, Any]:
         """The row of the newest version that is complete there, see ``readiness.newest``."""
-        row: dict[str, Any] = self._get("/v1/latest", {"name": name, "where": where})["deployment"]
+        below = {} if before is None else {"before": str(before)}
+        row: dict[str, Any] = self._get("/v1/latest", {"name": name, "where": where, **below})["deployment"]
         return row
 
     def answer_to(self, target: str) -> tuple[int, bytes]:

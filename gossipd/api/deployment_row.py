@@ -28,6 +28,7 @@ from gossipd.deployment.progress_table import (
     verified_bytes,
 )
 from gossipd.deployment.statement import STOPS, Verb
+from gossipd.deployment.states import FINAL
 from gossipd.manifest.manifest import FileEntry
 from membership.member import NodeId
 
@@ -59,6 +60,8 @@ class DeploymentFacts:
     version_label: str = ""
     lineage: str = ""
     files: Sequence[FileEntry] = ()
+    has_sources: bool = False
+    """Whether storage has it."""
 
     @property
     def cancelled(self) -> bool:
@@ -125,7 +128,19 @@ def deployment_row(
         version_label=facts.version_label or str(facts.version),
         lineage=facts.lineage,
         word=facts.verb.name.lower(),
+        recoverable=_is_recoverable(facts, told),
         **counters_of(totals),
+    )
+
+
+def _is_recoverable(facts: DeploymentFacts, told: Sequence[_Told]) -> bool:
+    """Whether it is complete on a living host, or can become so, as far as this host knows."""
+    living = [each for each in told if each.row.reason not in ("dead", "left")]
+    if any(each.state is HostState.COMPLETE for each in living):
+        return True
+    under_way = [each.row for each in living if each.state not in FINAL]
+    return bool(under_way) and (
+        facts.one_copy or (facts.has_sources and any(not host.reason.startswith("source_") for host in under_way))
     )
 
 

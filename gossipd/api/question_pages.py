@@ -124,8 +124,9 @@ class QuestionPages:
         return json_answer(await self._polls.wait(given["name"], version, needed, round_s(given.get("round_s", "20"))))
 
     async def latest(self, request: Request) -> Response:
-        given = question_fields(request, "name", optional=("where",))
+        given = question_fields(request, "name", optional=("where", "before"))
         name, where = given["name"], given.get("where") or EVERYWHERE
+        before = whole_number(given["before"]) if "before" in given else None
         until_s = trio.current_time() + NEWCOMER_WAIT_S
         while True:
             rows = []
@@ -133,7 +134,7 @@ class QuestionPages:
                 rows.append(row)
                 await trio.lowlevel.checkpoint()
             try:
-                return json_answer({"deployment": newest(rows, name, where, self._view.host_name())})
+                return json_answer({"deployment": newest(rows, name, where, self._view.host_name(), before)})
             except (NotFoundError, NotReadyError) as error:
                 why = self._view.newcomer()
                 if not why:

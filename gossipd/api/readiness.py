@@ -18,7 +18,7 @@ from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageErro
 from gossipd.core.reasons import Heals, HostReason, reason_of_word, told_reason
 from gossipd.core.units import part_words, percent_words
 
-HERE, ANYWHERE, EVERYWHERE = "here", "anywhere", "everywhere"
+HERE, ANYWHERE, EVERYWHERE, RECOVERABLE = "here", "anywhere", "everywhere", "recoverable"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
 _AWAY = ("dead", "left")
 _OVER = ("failed", "expired", "removed", "evicted")
@@ -200,27 +200,32 @@ def _furthest_behind(row: DeploymentRow) -> str:
     return told
 
 
-def newest(rows: Sequence[DeploymentRow], name: str, where: str, here: str) -> DeploymentRow:
+def newest(
+    rows: Sequence[DeploymentRow], name: str, where: str, here: str, before: int | None = None
+) -> DeploymentRow:  # fmt: skip
     """The newest version of ``name`` that is complete where it is needed.
 
     Args:
         rows: of that name, in any order.
         where: ``here``, ``anywhere`` (on one living host), ``everywhere`` (on every living target), or the names of
-            hosts, separated by commas: on these, and they live.
+            hosts, separated by commas: on these, and they live. ``recoverable``: nowhere yet, but it can be had.
         here: this host's name.
+        before: only versions below this one.
     Raises:
         NotFoundError: no version of the name is known. UsageError: ``where``.
         NotReadyError: none is complete there; it says what the newest lacks.
     """
     names = _named(where)
-    candidates = sorted((row for row in rows if is_wanted(row)), key=lambda row: -row.version)
+    below = (row for row in rows if before is None or row.version < before)
+    candidates = sorted((row for row in below if is_wanted(row)), key=lambda row: -row.version)
     if not candidates:
-        raise NotFoundError(f"no version of {name} is known here")
+        raise NotFoundError(f"no version of {name}{f' before {before}' if before is not None else ''} is known here")
     for row in candidates:
         if not _missing(row, where, names, here):
             return row
     first = candidates[0]
     place = where if where != HERE else f"here, on {here}"
+    place = "or recoverable" if where == RECOVERABLE else place
     missing = _missing(first, where, names, here)
     raise NotReadyError(f"no version of {name} is complete {place}: {first.name}@{first.version} lacks {missing}")
 
@@ -243,11 +248,13 @@ def lacking(row: DeploymentRow, hosts: Iterable[HostRow]) -> str:
 
 
 def _named(where: str) -> frozenset[str]:
-    if where in (HERE, ANYWHERE, EVERYWHERE):
+    if where in (HERE, ANYWHERE, EVERYWHERE, RECOVERABLE):
         return frozenset()
     names = frozenset(filter(None, where.split(",")))
     if not 1 <= len(names) <= NAMES_MAX:
-        raise UsageError(f"where must be here, anywhere, everywhere or the names of 1 to {NAMES_MAX} hosts")
+        raise UsageError(
+            f"where must be here, anywhere, everywhere, recoverable or the names of 1 to {NAMES_MAX} hosts"
+        )
     return names
 
 
@@ -255,6 +262,8 @@ def _missing(row: DeploymentRow, where: str, names: frozenset[str], here: str) -
     """What the row lacks to be complete there; empty when it is."""
     if where == HERE:
         names = frozenset((here,))
+    if where == RECOVERABLE:
+        return "" if row.recoverable else "a living holder of each chunk, and storage that can be read"
     living = [host for host in row.hosts if host.reason not in _AWAY]
     if names:
         absent = sorted(names - {host.name for host in row.hosts})

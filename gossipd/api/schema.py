@@ -81,7 +81,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     the whole, so they equal the totals exactly when every target has what it wants. The ``cluster_`` fields are sums
     over the targets of the bytes that each wants, and of those that it has; they fall only when a host wants another
     part. ``word``: the last one that was said of it, deploy, cancel, pause, roll_back or remove.
-    ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit."""
+    ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit. ``recoverable``:
+    complete on a living host, or living hosts that this one has heard have each chunk, or its storage can be read."""
 
     id: str
     name: str
@@ -114,6 +115,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     version_label: str = ""
     lineage: str = ""
     word: str = "deploy"
+    recoverable: bool = False
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):

@@ -21,15 +21,17 @@ from gossipd.core.errors import UsageError
     "--where",
     default="everywhere",
     show_default=True,
-    help="Where it must be complete: here, anywhere, everywhere, or hosts by name, separated by commas.",
+    help="Where it must be complete: here, anywhere, everywhere, or hosts by name, separated by commas; recoverable: "
+    "nowhere yet, but it can be had.",
 )
+@click.option("--before", type=click.IntRange(0), metavar="VERSION", help="Only versions below this one.")
 @daemon_options
-def latest(*, name: str, where: str, client: StatusClient, as_json: bool) -> int:
+def latest(*, name: str, where: str, before: int | None, client: StatusClient, as_json: bool) -> int:
     """The newest version of NAME that is complete where it matters; the same answer on every host.
 
     Prints NAME@VERSION. Exits with 3 when no version is known, 9 when none is complete there.
     """
-    row = client.latest(name, where)
+    row = client.latest(name, where, before)
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:

@@ -53,8 +53,9 @@ class AsyncClient:
         call = partial(self._client.wait, name, version, hosts=hosts, timeout=timeout)
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
-    async def latest(self, name: str, where: Where = "everywhere") -> Version:
-        return await to_thread.run_sync(self._client.latest, name, where, abandon_on_cancel=True)
+    async def latest(self, name: str, where: Where = "everywhere", *, before: int | None = None) -> Version:
+        ask = partial(self._client.latest, name, where, before=before)
+        return await to_thread.run_sync(ask, abandon_on_cancel=True)
 
     async def last_version(self, name: str) -> int | None:
         return await to_thread.run_sync(self._client.last_version, name, abandon_on_cancel=True)

@@ -25,7 +25,7 @@ from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-API_VERSION = "1.4"
+API_VERSION = "1.5"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
 ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
@@ -34,7 +34,8 @@ RESTART_S = 0.5  # between attempts while the daemon starts again
 Hosts: TypeAlias = "str | int"
 """``"here"``, a share such as ``"90%"``, or a number of hosts."""
 Where: TypeAlias = "str | Sequence[str]"
-"""``"here"``, ``"anywhere"``, ``"everywhere"``, or the names of the hosts that matter."""
+"""``"here"``, ``"anywhere"``, ``"everywhere"``, or the names of the hosts that matter; ``"recoverable"``: complete
+nowhere yet, but living hosts have each chunk, as far as this one has heard, or its storage can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +237,9 @@ class Client:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOutError("E_TIMEOUT", f"after {timeout:g} s {sentence}", ExitCode.TIMEOUT)
 
-    def latest(self, name: str, where: Where = "everywhere") -> Version:
-        """The newest version of ``name`` that is complete where it matters. Every host gives the same answer.
+    def latest(self, name: str, where: Where = "everywhere", *, before: int | None = None) -> Version:
+        """The newest version of ``name`` (``before``: of those below that one) that is complete where it matters. Every
+        host gives the same answer.
 
         A job that resumes names its hosts: ``latest("run-7", where=["node-1", "node-2"])``. Where the network is
         broken, a side that lacks one of them gets an error instead of an answer that the other side does not share.
@@ -247,7 +249,7 @@ class Client:
                 says which hosts the newest one lacks. UsageError: ``where`` is an empty list.
         """
         with typed_refusals():
-            return _version(self._daemon.latest(name, _place(where)))
+            return _version(self._daemon.latest(name, _place(where), before))
 
     def last_version(self, name: str) -> int | None:
         """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
@@ -330,9 +332,8 @@ class Client:
             clear: forget what was ordered before.
             free: delete what is here of the model and wanted no longer.
             holder: whose order it is, such as one rank's: 1 to 32 of 0-9, a-z and -. With it ``clear`` forgets only
-                what this holder ordered; without it, all. An order with a holder ends with this process, however that
-                ends, where the daemon sees the process: not from a container with process numbers of its own beside
-                the daemon's.
+                what this holder ordered; without it, all. An order with a holder ends with this process, where the
+                daemon sees that: not from a container with process numbers of its own beside the daemon's.
         Returns: what is in force; empty: everything.
         Raises:
             RefusedByDaemonError: ``E_WANT``, ``E_NO_INDEX``: it means nothing in the newest version that is known here;

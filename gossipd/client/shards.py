@@ -34,7 +34,7 @@ class _Call(Protocol):
 
 
 class RankFailedError(RefusedByDaemonError):
-    """Another rank could not do its share; the sentence names it. State: no version exists. Retry: after its cure."""
+    """Another rank could not do its share; the sentence names it. State: no version was made. Retry: after its cure."""
 
 
 class ShardedStep:
@@ -49,30 +49,13 @@ class ShardedStep:
     def publish(self, *, rank: int, ranks: int, chunk_bytes: int | None, given: Mapping[str, object]) -> dict[str, Any]:
         """See ``Client.publish_shards``. ``given``: what the whole says beside its files: version or step, which
         versions live, its origin. Returns the last line of rank 0's daemon."""
-        shards = self._together(rank, lambda: self._shards(rank, ranks, chunk_bytes or _CHUNK_BYTES))
-        signed = self._together(rank, lambda: self._assembled(shards, given) if rank == 0 else b"")[0]
-        self._together(rank, lambda: self._adopt(signed, is_told=False))
-        last: dict[str, Any] = self._together(rank, lambda: self._adopt(signed, is_told=True) if rank == 0 else {})[0]
+        shards = together(self._all_gather, lambda: self._shards(rank, ranks, chunk_bytes or _CHUNK_BYTES))
+        signed = together(self._all_gather, lambda: self._assembled(shards, given) if rank == 0 else b"")[0]
+        together(self._all_gather, lambda: self._adopt(signed, is_told=False))
+        last: dict[str, Any] = together(
+            self._all_gather, lambda: self._adopt(signed, is_told=True) if rank == 0 else {}
+        )[0]
         return last
-
-    def _together(self, rank: int, step: Callable[[], _T]) -> list[_T]:
-        """What all ranks' ``step`` returned. Raises this rank's own error, else RankFailedError for another's."""
-        own: GossipdError | None = None
-        value: _T | None = None
-        try:
-            value = step()
-        except GossipdError as error:
-            own = error
-        except OSError as error:
-            own = DaemonUnreachableError(f"{error.filename or self._directory}: {error.strerror or error}")
-        told = self._all_gather(("", value) if own is None else (own.sentence, None))
-        if own is not None:
-            raise own
-        for other, (sentence, _) in enumerate(told):
-            if sentence:
-                code = sentence.partition(":")[0]
-                raise RankFailedError(code, f"rank {other}: {sentence}", ExitCode.PARTIAL)
-        return [found for _, found in told]
 
     def _shards(self, rank: int, ranks: int, chunk_bytes: int) -> bytes:
         fields = {"directory": self._directory, "name": self._name, "chunk_bytes": chunk_bytes}
@@ -91,6 +74,26 @@ class ShardedStep:
             path = private / "manifest"
             path.write_bytes(manifest)
             return last_line(self._daemon.adopt_shards, directory=self._directory, manifest=str(path), told=is_told)
+
+
+def together(all_gather: AllGather, step: Callable[[], _T]) -> list[_T]:
+    """What all ranks' ``step`` returned. Raises this rank's own error, else RankFailedError for another's."""
+    own: GossipdError | None = None
+    value: _T | None = None
+    try:
+        value = step()
+    except GossipdError as error:
+        own = error
+    except OSError as error:
+        own = DaemonUnreachableError(f"{error.filename or 'a file'}: {error.strerror or error}")
+    told = all_gather(("", value) if own is None else (own.sentence, None))
+    if own is not None:
+        raise own
+    for other, (sentence, _) in enumerate(told):
+        if sentence:
+            code = sentence.partition(":")[0]
+            raise RankFailedError(code, f"rank {other}: {sentence}", ExitCode.PARTIAL)
+    return [found for _, found in told]
 
 
 def last_line(call: _Call, **fields: object) -> dict[str, Any]:

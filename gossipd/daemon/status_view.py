@@ -178,7 +178,7 @@ class DaemonStatus:
             stall=deployment.stall.value if deployment.stall is not None else None,
             source_budget_bytes=self.budget_check.budget_of(deployment).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
-            files=manifest.files,
+            files=manifest.files, has_sources=bool(manifest.sources),
         )  # fmt: skip
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 

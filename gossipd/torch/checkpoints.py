@@ -24,11 +24,12 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
-from gossipd.client import Client, NotThereError, Publication
-from gossipd.client.shards import AllGather
+from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, Publication
+from gossipd.client.shards import AllGather, together
 from gossipd.core.errors import ExitCode, GossipdError
 
 METADATA = ".metadata"
+_NOT_READY = "E_NOT_READY"
 HOLES_SUFFIX = ".holes"
 ATTEMPTS_MAX = 10  # at holding a part that other ranks make grow
 TERMS_MAX, TERMS_BYTES_MAX = 1000, 48 * 1024  # a little under the daemon's limits
@@ -198,23 +199,46 @@ def save_shards(
 
 
 def newest(
-    name: str, *, client: Client | None = None, group: Any = None, timeout: float | None = None, fetch: bool = True
+    name: str, *, client: Client | None = None, group: Any = None, timeout: float | None = None, fetch: bool = True,
+    before: int | None = None,
 ) -> int | None:  # fmt: skip
     """The version from which all ranks go on, complete on the host of each when it returns; None for a new run.
 
-    Each rank names the newest version that is complete on some living host; the highest that any names is fetched by
-    all. ``fetch``: False waits for nothing, for ``GossipdReader(..., part=True)``. Raises what ``Client.wait`` does.
+    Each rank names the newest version that is complete on some living host, or can be had: living hosts have each of
+    its chunks, or its storage can be read. The highest that any names is fetched by all.
+
+    Args:
+        timeout: seconds of the wait; None is for ever.
+        fetch: False waits for nothing, for ``GossipdReader(..., part=True)``.
+        before: only versions below this one, as after one that does not load.
+    Raises:
+        RankFailedError: another rank's host has failed. NotTrustedError, ``E_EQUIVOCATION``: hosts have different
+            contents of that version. EndedError, ``E_NOT_READY``: there are versions, and none can be had. What
+            ``Client.wait`` does.
     """
-    asked = client or Client()
-    try:
-        mine = asked.latest(name, where="anywhere").version
-    except NotThereError:
-        mine = -1
-    version: int = max(all_gather(group)(mine))
+    asked, gather = client or Client(), all_gather(group)
+    named = together(gather, lambda: _recoverable(asked, name, before))
+    version = max(number for number, _ in named)
     if version < 0:
+        for _, sentence in named:
+            if sentence:
+                raise EndedError(_NOT_READY, sentence, ExitCode.PARTIAL)
         return None
-    if not fetch:
-        return version
-    asked.wait(name, version, timeout=timeout)
-    all_gather(group)(version)  # nobody loads before all have it
+    if fetch:  # and nobody loads before all have it
+        ids = set(together(gather, lambda: asked.wait(name, version, timeout=timeout).id))
+        if len(ids) > 1:
+            sentence = f"hosts have different contents of {name}@{version}: {', '.join(sorted(ids))}"
+            raise NotTrustedError("E_EQUIVOCATION", sentence, ExitCode.TRUST)
     return version
+
+
+def _recoverable(client: Client, name: str, before: int | None) -> tuple[int, str]:
+    """The version, or -1, and why there is none though some are known."""
+    try:
+        return client.latest(name, where="recoverable", before=before).version, ""
+    except NotThereError:
+        return -1, ""
+    except EndedError as error:
+        if error.code != _NOT_READY:
+            raise
+        return -1, str(error)

@@ -144,6 +144,14 @@ MUTANTS = (
         ("tests/gossipd/store/test_removal.py",),
     ),
     Mutant(
+        "resumes-from-a-dead-host",
+        "A job waits for ever for a version that a dead host alone has whole.",
+        "gossipd/api/deployment_row.py",
+        '    living = [each for each in told if each.row.reason not in ("dead", "left")]\n',
+        "    living = list(told)\n",
+        ("tests/gossipd/api/test_deployment_row.py",),
+    ),
+    Mutant(
         "resumes-on-one-side-of-a-broken-network",
         "Named hosts that are dead still count as complete.",
         "gossipd/api/readiness.py",

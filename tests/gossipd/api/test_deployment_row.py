@@ -46,6 +46,40 @@ def test_the_readers_reason_is_the_reason_of_all_that_wait_for_it() -> None:
     assert (unknown.hosts[0].reason, unknown.stall) == ("waits_for_reader", "waits_for_reader")
 
 
+_LACKS, _FORBIDDEN = HostReason.ALL_BUSY, HostReason.SOURCE_FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("states", "reasons", "known", "recoverable"),
+    [
+        ((HostState.DOWNLOADING, HostState.DOWNLOADING), (_LACKS, _LACKS), (False, False), False),
+        ((HostState.DOWNLOADING, HostState.DOWNLOADING), (_LACKS, _LACKS), (True, False), True),
+        ((HostState.DOWNLOADING, HostState.DOWNLOADING), (_LACKS, _FORBIDDEN), (False, True), True),
+        ((HostState.DOWNLOADING, HostState.DOWNLOADING), (_FORBIDDEN, _FORBIDDEN), (False, True), False),
+        ((HostState.COMPLETE, HostState.DOWNLOADING), (HostReason.NONE, _LACKS), (False, False), True),
+        ((HostState.DOWNLOADING, HostState.COMPLETE), (_LACKS, HostReason.NONE), (False, False), False),  # it is dead
+        ((HostState.REMOVED, HostState.REMOVED), (HostReason.NONE, HostReason.NONE), (True, True), False),
+    ],
+)
+def test_a_version_is_recoverable_from_a_living_host_from_all_together_or_from_storage(
+    states: tuple[HostState, HostState], reasons: tuple[HostReason, HostReason], known: tuple[bool, bool],
+    recoverable: bool,
+) -> None:  # fmt: skip
+    table = ClusterProgress()
+    for number, (state, reason) in enumerate(zip(states, reasons, strict=True), 1):
+        table.record(
+            node(number), progress_key(TOY), 1_800_000_000_000, Progress(state=state, reason=reason), now=100.0
+        )
+    one_copy, has_sources = known
+    facts = DeploymentFacts(
+        id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4, one_copy=one_copy, has_sources=has_sources
+    )
+    is_dead = states[1] is HostState.COMPLETE
+    targets = [TargetFacts(node(1), "node-1", "r1", "alive"), TargetFacts(node(2), "node-2", "r1", "alive")]
+    targets[1] = TargetFacts(node(2), "node-2", "r1", "dead") if is_dead else targets[1]
+    assert deployment_row(facts, table, targets, now=101.0).recoverable is recoverable
+
+
 def test_a_missing_key_is_named() -> None:
     [host] = told_row((HostReason.REFUSED_KEY, b"k" * 8), own=1).hosts
     assert (host.reason, host.subject) == ("refused_key", (b"k" * 8).hex())

@@ -45,6 +45,23 @@ def test_every_host_gives_the_same_answer(here: str) -> None:
     assert version("a,b", here) == 2
 
 
+def test_what_can_be_had_is_answered_before_any_host_has_it() -> None:
+    early = msgspec.structs.replace(row(3, host("a", "downloading"), host("b", "downloading")), recoverable=True)
+    lost = msgspec.structs.replace(early, version=4, recoverable=False)
+    assert version("recoverable", "a", early, lost) == 3
+    assert version("anywhere", "a", OLD, early, lost) == 1
+    with pytest.raises(
+        NotReadyError, match="no version of org/toy is complete or recoverable: org/toy@4 lacks a living"
+    ):
+        version("recoverable", "a", lost)
+
+
+def test_a_version_that_does_not_load_is_left_out() -> None:
+    assert newest((OLD, NEW), "org/toy", "anywhere", "a", before=2).version == 1
+    with pytest.raises(NotFoundError, match="no version of org/toy before 1 is known"):
+        newest((OLD, NEW), "org/toy", "anywhere", "a", before=1)
+
+
 def test_a_part_that_is_wanted_is_told_as_a_share_of_it() -> None:
     part = msgspec.structs.replace(host("c", "downloading"), chunks_wanted=512, want="ep:3/16\nfiles:*.json\nfiles:x")
     done = msgspec.structs.replace(host("a"), chunks_wanted=256, want="ep:0/16")

@@ -129,6 +129,7 @@ def test_latest_names_the_version_or_what_is_missing(tmp_path: Path) -> None:
         assert client.latest("org/toy", "here").version == 3
         assert client.latest("org/toy", ["node-1", "node-2"]).version == 3
         assert client.latest("org/toy").version == 2
+        assert client.latest("org/toy", "anywhere", before=3).version == 2
         with pytest.raises(EndedError, match=r"lacks node-4 \(init 0 % dead\)") as caught:
             client.latest("org/toy", ["node-4"])
         assert caught.value.code == "E_NOT_READY"
