@@ -128,7 +128,7 @@ def verb_of(wire: bytes) -> Verb | None:
     return Verb(wire[1]) if wire[1:2] and wire[1] in set(Verb) else None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)  # all that wait for a member record, which are judged at each change of members
 def _decoded(wire: bytes) -> Statement:
     return Statement._from_wire(wire)
 

@@ -100,6 +100,8 @@ class UnprovenStatements:
         self._signers: dict[bytes, _Signer] = {}
         self._about: dict[DeploymentId, dict[bytes, _Word]] = {}  # by signer
         self._keys: dict[bytes, dict[int, _Word]] = {}  # by progress key and number; those that gave way come last
+        self._brought: dict[NodeId, dict[bytes, dict[int, _Word]]] = {}  # by bringer, signer and number
+        self._brought_count: Counter[NodeId] = Counter()
         self._vouched: dict[int, _Word] = {}
         self.revision = 0
         """Grows with every change of what is wanted."""
@@ -116,6 +118,8 @@ class UnprovenStatements:
             self._signers.setdefault(statement.signer, _Signer()).words[statement.deployment] = word
             self._about.setdefault(statement.deployment, {})[statement.signer] = word
             self._keys.setdefault(progress_key(statement.deployment), {})[word.number] = word
+            self._brought.setdefault(holder, {}).setdefault(statement.signer, {})[word.number] = word
+            self._brought_count[holder] += 1
             self._sort_in(word)
             if len(self._words) > WORDS_MAX:
                 self._drop_one()
@@ -172,14 +176,10 @@ class UnprovenStatements:
         return islice(signer.open.values(), self._per_signer_max)
 
     def _drop_one(self) -> None:
-        [(bringer, _)] = Counter(word.bringer for word in self._words.values()).most_common(1)
-        brought: dict[bytes, list[_Word]] = {}
-        for word in self._words.values():
-            if word.bringer == bringer:
-                brought.setdefault(word.statement.signer, []).append(word)
-        loudest = max(brought.values(), key=len)
+        bringer = max(self._brought_count, key=self._brought_count.__getitem__)
+        loudest = max(self._brought[bringer].values(), key=len).values()
         waiting = (word for word in loudest if not (word.vouchers or self._is_wanted(word)))
-        self._drop(next(waiting, loudest[0]))
+        self._drop(next(waiting, next(iter(loudest))))
 
     def _drop(self, word: _Word) -> None:
         deployment, by = word.statement.deployment, word.statement.signer
@@ -193,12 +193,25 @@ class UnprovenStatements:
             self._about[deployment][by],
         )
         signer.open.pop(deployment, None)
+        self._forget_bringer(word)
         if not signer.words:
             del self._signers[by]
         if not self._about[deployment]:
             del self._about[deployment]
         if not self._keys[key]:
             del self._keys[key]
+
+    def _forget_bringer(self, word: _Word) -> None:
+        bringer, by = word.bringer, word.statement.signer
+        brought = self._brought[bringer]
+        del brought[by][word.number]
+        if not brought[by]:
+            del brought[by]
+        if not brought:
+            del self._brought[bringer]
+        self._brought_count[bringer] -= 1
+        if not self._brought_count[bringer]:
+            del self._brought_count[bringer]
 
     def wanted(self, standing: Callable[[bytes], Standing]) -> dict[DeploymentId, Statement]:
         """Deployments to look into now, each with one of its statements, by the standing of its signer."""
