@@ -8,10 +8,11 @@ Of two events of one version the one that was heard first stays, whatever its by
 of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
 statement, or sign its own a thousand times, and each would go through all nodes as news.
 
-The host judges every event before it is kept or passed on. A statement whose writer is not known here (yet) is kept
-back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the place of
-nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of most
-statements makes room, and the same of its statements give way on all nodes.
+The host judges every event before it is kept or passed on. A statement that would find no room is not judged: a check
+of a signature costs far more than all else, and a writer may say ever more. A statement whose writer is not known here
+(yet) is kept back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the
+place of nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of
+most statements makes room, and the same of its statements give way on all nodes.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ class EventStore:
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
         if kind is not PayloadKind.AUDIT and not self._is_newer(kind, key, version):
+            return True
+        if kind is PayloadKind.STATEMENT and self._is_full_for(key, version, payload):
+            self._node.counts["statements_refused_full"] += 1  # whether that writer has signed it or not
             return True
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
@@ -208,26 +212,39 @@ class EventStore:
             loudest = Counter(self._kept_back.values()).most_common(1)[0][0]
             del self._kept_back[next(item for item, other in self._kept_back.items() if other == loudest)]
 
+    def _is_full_for(self, key: bytes, version: int, payload: bytes) -> bool:
+        """Whether a statement would find no room, had the writer that it names signed it."""
+        return self._room(key, version, self._node.rules.named_writer(key, payload)) is None
+
     def _make_room(self, key: bytes, version: int, writer: bytes) -> bool:
-        """Whether a statement of this writer fits. Of a writer's statements those with the lowest marks stay."""
+        """Whether a statement of this writer fits; what gives way to it is dropped."""
+        room = self._room(key, version, writer)
+        if room is None:
+            return False
+        for other in room:
+            self._drop(other)
+        return True
+
+    def _room(self, key: bytes, version: int, writer: bytes) -> tuple[bytes, ...] | None:
+        """The keys of what gives way to a statement of this writer, None where it does not fit. Of a writer's
+        statements those with the lowest marks stay."""
         old = self._statements.get(key)
         if old is not None and old.writer == writer:
-            return True
+            return ()
         limit = self._node.settings.statement_count_max
         written = len(self._written.get(writer, ()))
         if written >= limit // _WRITERS_SHARE:
             loudest = writer
         elif old is not None or len(self._statements) < limit:
-            return True
+            return ()
         else:
             loudest = max(self._written, key=lambda one: len(self._written[one]))
             if len(self._written[loudest]) <= max(1, written):
-                return False
+                return None
         last = self._written[loudest][-1]
         if loudest == writer and _mark(key, version) >= last[0]:
-            return False
-        self._drop(last[1])
-        return True
+            return None
+        return (last[1],)
 
     def _drop(self, key: bytes) -> None:
         row = self._statements.pop(key)

@@ -36,6 +36,10 @@ class HostRules(Protocol):
         """The highest boot number that the wall clock explains: a life that begins an hour from now."""
         ...
 
+    def named_writer(self, key: bytes, statement: bytes) -> bytes:
+        """The writer that a statement names, which need not have signed it; the same name as in its verdict."""
+        ...
+
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """Who wrote an event; None when it is forged, out of bounds, or its writer may never say it."""
         ...
@@ -46,6 +50,9 @@ class LenientRules:
 
     def latest_boot(self) -> int:
         return BOOT_MAX
+
+    def named_writer(self, key: bytes, statement: bytes) -> bytes:
+        return key[:NODE_ID_BYTES]
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         return Verdict(key[:NODE_ID_BYTES])

@@ -11,10 +11,11 @@ digests differ for a moment. A session that brought nothing doubles the pause be
 answer does not, but that peer's own datagrams begin no session for a while, each time twice as long: a liar that pings
 all hosts would else keep them from asking others. Likewise after a session that did not end by itself: it is cut after
 some seconds, whatever it brings, because each answer puts off its end, and a liar answers for ever. Its answers to our
-probes still may: where machines are busy, all peers are late at times. What this host's rules refused lately is asked
-for last, and what they refuse first does not make the pause long: the words that one member says too much would else
-hide those of all. Rejected: not asking for it, because a forged statement has the row of the true one; full exchanges
-on a timer of 30 s and more (memberlist, foca), because their last joiner waits for minutes.
+probes still may: where machines are busy, all peers are late at times. What was refused here lately is asked for last,
+and a few of it in a session; what is refused first does not make the pause long. The words that one member says too
+much would else hide those of all, or be sent again and again. Rejected: not asking for it, because a forged statement
+has the row of the true one; full exchanges on a timer of 30 s and more (memberlist, foca), because their last joiner
+waits for minutes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from membership.verified_cache import Claim
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
 _PUSHES_MAX = 400
+_PUSHED_STATEMENTS_MAX = 16  # in one session
 _QUIET_S = 0.2  # a session without an answer for this long is over
 _QUIETS_MAX = 15  # so many times as long lasts a session at most; what is missing then is asked of the next peer
 _EQUALS_ENOUGH = 3
@@ -42,7 +44,8 @@ _FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is re
 _SHUN_S, _SHUN_MAX_S = 2.0, 120.0  # a peer that did not answer
 _SHUNNED_MAX = 1024
 _REFUSED_MAX = 4096
-_REFUSED_GAP_S = 2.0  # the longest pause after a session in which something was refused for the first time
+_AGAIN_MAX = _WANTS_AT_ONCE  # in one session; lists begin at random, so each comes to its turn
+_REFUSED_GAP_S = 1.5  # the longest pause after a session in which little, or what is refused first, has come
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
@@ -58,8 +61,16 @@ class Session:
     asked: int = 0
     lists: int = 0
     """Datagrams of rows that were compared: each costs a look at all members."""
+    pushed: int = 0
+    """Statements that the peer lacks."""
+    again: int = 0
+    """Rows that are asked for although they were refused lately."""
+    heard: int = 0
+    """Items that came."""
     refused: int = 0
-    """Rows that were refused, and not before."""
+    """Statements of them that were refused."""
+    refused_first: int = 0
+    """Likewise, and not refused before."""
     gained: int = 0
     is_answered: bool = False
 
@@ -148,10 +159,12 @@ class Synchroniser:
             self._shunned.pop(session.peer.handle, None)
         else:
             self._shun(session.peer.handle, now)
-        if session.gained or busy or node.catching_up:
+        is_mostly_refused = 2 * session.refused > session.heard
+        if (session.gained and not is_mostly_refused) or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
         elif session.is_answered:
-            gap_max_s = min(_REFUSED_GAP_S, settings.sync_gap_max_s) if session.refused else settings.sync_gap_max_s
+            may_bring_more = session.gained or session.refused_first
+            gap_max_s = min(_REFUSED_GAP_S, settings.sync_gap_max_s) if may_bring_more else settings.sync_gap_max_s
             self._gap_s = min(gap_max_s, self._gap_s * 2)
         self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.5 if node.catching_up else 1.0)
         if session.gained and not busy:
@@ -204,7 +217,7 @@ class Synchroniser:
             if whole:
                 theirs[bucket] = rows
         everything = wire.WANT_RECORD | wire.WANT_LIVENESS
-        pushes += [(row_id, everything) for row_id in self._missing_there(theirs)]
+        pushes += [(row_id, everything) for row_id in self._missing_there(session, theirs)]
         if pushes:
             items: list[bytes] = []
             for row_id, what in pushes[:_PUSHES_MAX]:
@@ -219,10 +232,7 @@ class Synchroniser:
             if claim is None:
                 if self._event_store.mark_of(row_id) == mark:
                     continue
-                if len(session.wanted) < _WANTED_MAX:
-                    is_last = row_id in self._refused
-                    put = session.wanted.append if is_last else session.wanted.appendleft
-                    put((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
+                self._want_unknown(session, row_id)
                 continue
             ours = claim.mark if row_id not in roster.gone else claim.mark & ~LOW
             if ours == mark:
@@ -236,12 +246,26 @@ class Synchroniser:
             # Where it lives here and not there, the peer may lack the record; a death is proved without it.
             pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
-    def _missing_there(self, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
-        """What this node has, and the peer lacks, in the buckets that the peer listed as a whole; one pass over all."""
-        claims = self._node.roster.claims.values()
-        ours = [(claim.bucket, claim.handle) for claim in claims]
-        ours += [(bucket, row_id) for bucket, row_id, _ in self._event_store.rows()]
-        return [row_id for bucket, row_id in ours if bucket in theirs and row_id not in theirs[bucket]]
+    def _want_unknown(self, session: Session, row_id: bytes) -> None:
+        """A member or statement that is not known here."""
+        was_refused = row_id in self._refused
+        session.again += was_refused
+        if len(session.wanted) < _WANTED_MAX and not (was_refused and session.again > _AGAIN_MAX):
+            put = session.wanted.append if was_refused else session.wanted.appendleft
+            put((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
+
+    def _missing_there(self, session: Session, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
+        """What this node has, and the peer lacks, in the buckets that the peer listed as a whole; one pass over all. Of
+        statements a few, picked at random: the peer may have refused them, and asks itself for what it lacks."""
+        claims = [(claim.bucket, claim.handle) for claim in self._node.roster.claims.values()]
+        statements = ((bucket, row_id) for bucket, row_id, _ in self._event_store.rows())
+        members, lacking = (
+            [row_id for bucket, row_id in ours if bucket in theirs and row_id not in theirs[bucket]]
+            for ours in (claims, statements)
+        )
+        count = min(len(lacking), _PUSHED_STATEMENTS_MAX - session.pushed)
+        session.pushed += count
+        return members + self._node.rng.sample(lacking, count)
 
     def _want_more(self, session: Session, now: float) -> None:
         if session.asked > 0:
@@ -260,6 +284,7 @@ class Synchroniser:
             return
         session.heard_s = now
         session.asked -= len(items)
+        session.heard += len(items)
         session.gained += is_news
         self._note_refused(session, items)
         if session.asked <= 0:
@@ -273,7 +298,8 @@ class Synchroniser:
         for row_id, mark in filter(None, map(self._event_store.row_of, items)):
             if self._event_store.mark_of(row_id) == mark:
                 continue
-            session.refused += self._refused.get(row_id) != mark
+            session.refused += 1
+            session.refused_first += self._refused.get(row_id) != mark
             self._refused[row_id] = mark
             self._refused.move_to_end(row_id)
             if len(self._refused) > _REFUSED_MAX:

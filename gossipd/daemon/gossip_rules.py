@@ -33,7 +33,7 @@ PROGRESS_PER_S, PROGRESS_BURST = 16.0, 256.0
 _PROGRESS_FULL_S = 5.0
 # New statements of one signer, far more than a host can deploy in a second. A host that has just started is told all
 # that the cluster knows at once, so it has no bound for a while.
-STATEMENTS_PER_S, STATEMENTS_BURST = 64.0, 256.0
+STATEMENTS_PER_S, STATEMENTS_BURST = 16.0, 128.0
 STATEMENTS_FREE_S = 30.0
 
 
@@ -98,6 +98,10 @@ class GossipRules:
 
     def _latest_s(self) -> float:
         return max(self._cluster_clock.latest_s(self._clocks.wall_s()), self._statements.state.last_signed_s)
+
+    def named_writer(self, key: bytes, statement: bytes) -> bytes:
+        """See HostRules."""
+        return signer_of(statement)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""

@@ -376,8 +376,13 @@ class SignedWords(LenientRules):
 
     def __init__(self, known: set[bytes]) -> None:
         self.known = known
+        self.asked = 0
+
+    def named_writer(self, key: bytes, statement: bytes) -> bytes:
+        return statement[:1]
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        self.asked += 1
         if payload[1:] != b"%d" % version:
             return None
         return Verdict(payload[:1], is_known=payload[:1] in self.known)
@@ -489,6 +494,18 @@ def test_a_writers_statements_that_stay_do_not_depend_on_their_order() -> None:
         cluster.swim(index)._items.take(order, cluster.now, FORWARDER)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
     assert len(cluster.swim(OBSERVER)._event_store) == 10
+
+
+def test_no_signature_is_checked_of_a_statement_that_finds_no_room() -> None:
+    cluster, rules, _ = judged(statement_count_max=40)
+    words = [word(cluster, b"%d" % number, 1, b"a1") for number in range(300)]
+    store = cluster.swim(OBSERVER)._event_store
+    for data in sorted(words, key=lambda one: store.row_of(one)[1]):  # type: ignore[index]
+        cluster.swim(OBSERVER)._items.take([data], cluster.now, FORWARDER)
+    assert rules.asked == 10
+    assert count(cluster, "statements_refused_full") == 290
+    say(cluster, word(cluster, b"another", 1, b"x1"))
+    assert rules.asked == 11, "the room that others have is theirs"
 
 
 def test_a_statement_that_is_refused_here_does_not_make_a_host_catch_up_for_ever() -> None:

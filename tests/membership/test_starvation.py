@@ -8,6 +8,7 @@ from membership.events import PayloadHeard, PayloadKind
 from membership.host_rules import LenientRules, Verdict
 from membership.member import NODE_ID_BYTES
 from membership.seal import BODY_BYTES_MAX
+from membership.simulation import VirtualClock
 from membership.sync_rows import ROW, pack_rows
 from membership.sync_server import LISTS_MAX
 from membership.verified_cache import Claim
@@ -216,13 +217,33 @@ def test_a_liar_that_repeats_our_digest_hides_nothing() -> None:
 
 
 class TooMuch(LenientRules):
-    """Of the liar's words none more is looked at."""
+    """Of the liar's words none more is looked at, or ten in a second."""
 
-    def __init__(self, liar: bytes) -> None:
+    def __init__(self, liar: bytes, clock: VirtualClock | None = None) -> None:
         self._liar = liar
+        self._clock = clock
+        self._due_s = 0.0
+        self.asked = 0
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
-        return Verdict(key[:NODE_ID_BYTES], is_too_much=key.startswith(self._liar))
+        if not key.startswith(self._liar):
+            return Verdict(key[:NODE_ID_BYTES])
+        self.asked += 1
+        is_due = self._clock is not None and self._clock.now >= self._due_s
+        self._due_s += 0.1 * is_due
+        return Verdict(key[:NODE_ID_BYTES], is_too_much=not is_due)
+
+
+def test_what_was_refused_is_sent_again_a_little_at_a_time() -> None:
+    cluster = Cluster()
+    rules = cluster.swim(1)._node.rules = TooMuch(cluster.hosts[LIAR].node, cluster._clock)
+    rules._due_s = cluster.now + 10.0
+    for _ in range(500):
+        cluster.flood()
+        cluster.run(cluster.now + 0.02)
+    asked = rules.asked
+    cluster.run(cluster.now + 40.0)
+    assert rules.asked - asked <= 2_400, "ten in a second are taken in"
 
 
 def test_what_is_refused_of_one_member_hides_nothing_of_others() -> None:

@@ -232,6 +232,22 @@ MUTANTS = (
         (_ATTACKS,),
     ),
     Mutant(
+        "checks-what-finds-no-room",
+        "The signature of a statement is checked before it is known whether it finds room.",
+        "membership/event_store.py",
+        "if kind is PayloadKind.STATEMENT and self._is_full_for(",
+        "if kind is PayloadKind.AUDIT and self._is_full_for(",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "asks-again-for-all-that-was-refused",
+        "In each session a host asks for all that it refused lately.",
+        "membership/synchroniser.py",
+        "_AGAIN_MAX = _WANTS_AT_ONCE",
+        "_AGAIN_MAX = _WANTED_MAX",
+        (_STARVATION,),
+    ),
+    Mutant(
         "one-writer-fills-the-table",
         "A writer has no quota of statements.",
         "membership/event_store.py",
