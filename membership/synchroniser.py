@@ -11,11 +11,11 @@ digests differ for a moment. A session that brought nothing doubles the pause be
 answer does not, but that peer's own datagrams begin no session for a while, each time twice as long: a liar that pings
 all hosts would else keep them from asking others. Likewise after a session that did not end by itself: it is cut after
 some seconds, whatever it brings, because each answer puts off its end, and a liar answers for ever. Its answers to our
-probes still may: where machines are busy, all peers are late at times. What was refused here lately is asked for last,
-and a few of it in a session; what is refused first does not make the pause long. The words that one member says too
-much would else hide those of all, or be sent again and again. Rejected: not asking for it, because a forged statement
-has the row of the true one; full exchanges on a timer of 30 s and more (memberlist, foca), because their last joiner
-waits for minutes.
+probes still may: where machines are busy, all peers are late at times. A session asks for a little of what was refused
+here lately, and what is refused first does not make the pause long. The words that one member says too much would else
+be sent again and again, or hide those of all. Rejected: not asking for it, because a forged statement has the row of
+the true one; full exchanges on a timer of 30 s and more (memberlist, foca), because their last joiner waits for
+minutes.
 """
 
 from __future__ import annotations
@@ -248,11 +248,12 @@ class Synchroniser:
 
     def _want_unknown(self, session: Session, row_id: bytes) -> None:
         """A member or statement that is not known here."""
-        was_refused = row_id in self._refused
-        session.again += was_refused
-        if len(session.wanted) < _WANTED_MAX and not (was_refused and session.again > _AGAIN_MAX):
-            put = session.wanted.append if was_refused else session.wanted.appendleft
-            put((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
+        if row_id in self._refused:
+            session.again += 1
+            if session.again > _AGAIN_MAX:
+                return
+        if len(session.wanted) < _WANTED_MAX:
+            session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
 
     def _missing_there(self, session: Session, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
         """What this node has, and the peer lacks, in the buckets that the peer listed as a whole; one pass over all. Of

@@ -160,8 +160,8 @@ MUTANTS = (
         "begins-a-search-with-every-word",
         "Of a signer with too many words the oldest goes, which is looked into, so the next one is.",
         "gossipd/deployment/unproven.py",
-        "        self._drop(next(waiting, loudest[0]))\n",
-        "        self._drop(loudest[0] if waiting else loudest[1])\n",
+        "        self._drop(next(waiting, next(iter(loudest))))\n",
+        "        self._drop(next(iter(loudest if waiting else ())))\n",
         (_UNPROVEN,),
     ),
     Mutant(
@@ -232,8 +232,8 @@ MUTANTS = (
         "drops-what-was-heard-first-of-many-signers",
         "Where all words are too many, the signer with most loses one, whoever brought them.",
         "gossipd/deployment/unproven.py",
-        "            if word.bringer == bringer:\n",
-        "            if bringer:\n",
+        "max(self._brought[bringer].values(), key=len)",
+        "max((one for brought in self._brought.values() for one in brought.values()), key=len)",
         (_UNPROVEN,),
     ),
     Mutant(
