@@ -16,22 +16,26 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
+from gossipd.diagnosis.fluid_bound import fluid_bound
 from gossipd.diagnosis.report import summarise
 
 KEPT_S = 0.9  # the page asks each second
-KEPT_MAX = 32  # different questions; a page asks two
+BOUND_LASTS = 5  # times as long: what limits a deployment changes slowly, and is made of a whole report
+KEPT_MAX = 32  # different questions; a page asks three
 ASK_S_MAX = 5.0
-PAGE_STATUS, PAGE_REPORT = "/page/status", "/page/report"
+PAGE_STATUS, PAGE_REPORT, PAGE_BOUND = "/page/status", "/page/report", "/page/bound"
 # What a model may be named is a rule of manifests; here only what cannot leave the route: no %, no dot in front.
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _NAME = rf"{_PART}(?:/{_PART})?"
 _HOST = "[A-Za-z0-9._-]{1,64}"
 _QUESTION = re.compile(
-    rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
+    rf"{PAGE_STATUS}|(?:{PAGE_REPORT}|{PAGE_BOUND})\?name={_NAME}&version=[0-9]{{1,16}}"
     rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST}(?:&bins=256)?)?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
     re.ASCII,
@@ -71,7 +75,7 @@ class Forwarder:
         assert is_question(target), target
         with self._lock:
             kept = self._kept.get(target)
-            if kept is not None and time.monotonic() - kept[0] < self._kept_s:
+            if kept is not None and time.monotonic() - kept[0] < self._lasts_s(target, kept[1]):
                 return kept[1]
             try:
                 found = self._answer_to(target)
@@ -83,13 +87,17 @@ class Forwarder:
                 self._kept.popitem(last=False)
             return found
 
+    def _lasts_s(self, target: str, kept: PageAnswer) -> float:
+        return self._kept_s * (BOUND_LASTS if target.startswith(PAGE_BOUND) and kept.status == 200 else 1)
+
     def _answer_to(self, target: str) -> PageAnswer:
         if target == PAGE_STATUS:
             status, body = self._client.answer_to("/v1/status")
             return answer(status, _without_ids(body) if status == 200 else body)
-        if target.startswith(PAGE_REPORT):
-            status, body = self._client.answer_to(target.replace("/page/", "/v1/", 1))
-            return answer(status, _summed_up(body) if status == 200 else body)
+        if target.startswith((PAGE_REPORT, PAGE_BOUND)):
+            status, body = self._client.answer_to(f"/v1/report{target[target.index('?') :]}")
+            shown = _summed_up if target.startswith(PAGE_REPORT) else _bound
+            return answer(status, shown(body) if status == 200 else body)
         return answer(*self._client.answer_to(target))
 
 
@@ -106,10 +114,23 @@ def _without_ids(body: bytes) -> bytes:
 
 def _summed_up(body: bytes) -> bytes:
     """A report with its summary, as ``gossipd report --json`` prints them."""
+    return _of_report(body, lambda told: {"summary": asdict(summarise(told)), "report": told})
+
+
+def _bound(body: bytes) -> bytes:
+    """What limits a deployment so far, as its report says it."""
+
+    def shown(told: dict[str, Any]) -> dict[str, Any]:
+        found, row = fluid_bound(told), told["deployment"]
+        return {"name": row["name"], "version": row["version"], "bound": None if found is None else asdict(found)}
+
+    return _of_report(body, shown)
+
+
+def _of_report(body: bytes, show: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
     try:
-        told = json.loads(body)["report"]
-        shown = {"schema_version": 1, "summary": asdict(summarise(told)), "report": told}
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        shown = {"schema_version": 1} | show(json.loads(body)["report"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError):
         raise DaemonUnreachableError("the answer is not a report of gossipd") from None
     return json.dumps(shown, separators=(",", ":")).encode()
 

@@ -70,7 +70,7 @@ MUTANTS = (
         "each-browser-asks-the-daemon",
         "Ten browsers cost the daemon ten times as much as one.",
         "gossipd/web/forwarding.py",
-        "if kept is not None and time.monotonic() - kept[0] < self._kept_s:",
+        "if kept is not None and time.monotonic() - kept[0] < self._lasts_s(target, kept[1]):",
         "if kept is not None and self._kept_s < 0:",
         (_FORWARDING,),
     ),

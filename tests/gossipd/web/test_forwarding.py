@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from gossipd.web.forwarding import KEPT_MAX, Forwarder, is_question
+from gossipd.diagnosis.fluid_bound import fluid_bound
+from gossipd.diagnosis.report import GB
+from gossipd.web.forwarding import BOUND_LASTS, KEPT_MAX, KEPT_S, Forwarder, is_question
 from tests.gossipd.diagnosis.test_report import report
 from tests.gossipd.web.unix_daemon import status_of, unix_daemon
 
@@ -19,6 +23,7 @@ from tests.gossipd.web.unix_daemon import status_of, unix_daemon
         "/v1/status", "/v1/members", "/v1/peers", "/v1/models", "/v1/models?name=org/toy", "/page/status",
         "/v1/status?name=org/toy&version=3", "/v1/deployments/org/toy/3", "/v1/deployments/toy/0",
         "/page/report?name=org/toy&version=3",
+        "/page/bound?name=org/toy&version=3",
         "/v1/sketch?name=org/toy&version=3",
         "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc",
         "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc&bins=256",
@@ -100,8 +105,33 @@ def test_a_report_is_passed_on_with_its_summary(tmp_path: Path) -> None:
         assert json.loads(found.body)["report"] == told
 
 
+def test_what_limits_a_deployment_is_as_in_its_report_and_asked_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, target = 100.0, "/page/bound?name=org/m&version=1"
+    monkeypatch.setattr("gossipd.web.forwarding.time.monotonic", lambda: now)
+    shares = {"a": b64encode(bytes([0, 254])).decode()}
+    told = report(
+        [{"name": "a", "source_bytes": 2 * GB}], timeline={"moved": [[GB, 0, 0]] * 2, "shares": shares, "step_s": 1.0}
+    )
+    with unix_daemon(tmp_path / "s", {"/v1/report?name=org/m&version=1": {"report": told}}) as daemon:
+        forwarder, bound = Forwarder(tmp_path / "s"), fluid_bound(told)
+        assert bound is not None
+        assert json.loads(forwarder.ask(target).body)["bound"] == asdict(bound)
+        now += KEPT_S * BOUND_LASTS - 0.1
+        forwarder.ask(target)
+        assert len(daemon.asked) == 1
+        now += 0.2
+        daemon.answers.clear()
+        assert [forwarder.ask(target).status for _ in range(2)] == [404, 404]
+        now += KEPT_S
+        forwarder.ask(target)
+        assert len(daemon.asked) == 3, "a refusal is asked again as soon as any other question"
+
+
 @pytest.mark.parametrize("said", [[], {}, {"report": 3}, {"report": {"deployment": {}}}])
 def test_what_is_no_report_is_refused_with_a_sentence(tmp_path: Path, said: object) -> None:
     with unix_daemon(tmp_path / "s", {"/v1/report?name=m&version=1": said}):
-        found = Forwarder(tmp_path / "s").ask("/page/report?name=m&version=1")
-        assert (found.status, json.loads(found.body)["error"]["code"]) == (502, "E_DAEMON_UNREACHABLE")
+        for page in ("report", "bound"):
+            found = Forwarder(tmp_path / "s").ask(f"/page/{page}?name=m&version=1")
+            assert (found.status, json.loads(found.body)["error"]["code"]) == (502, "E_DAEMON_UNREACHABLE")
