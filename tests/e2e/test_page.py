@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_pla
 from gossipd.api.client import READ_SOCKET_NAME
 from gossipd.api.report_row import CELLS_MAX
 from gossipd.cli.report import as_object, write
+from gossipd.diagnosis.fluid_bound import fluid_bound
 from gossipd.web.server import PageServer, Protection
 from tests.e2e.cluster import PATIENCE_S, Daemon, cluster, set_up, until
 from tests.e2e.toy import make_model
@@ -168,6 +169,10 @@ def read_real_pages(page: Page, server: PageServer) -> None:
 @contextmanager
 def told(tmp_path: Path, status: dict[str, Any], protection: Protection | None = None) -> Iterator[PageServer]:
     answers = {"/v1/status": status, "/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
+    for row in status["deployments"]:
+        which = f"?name={row['name']}&version={row['version']}"
+        answers[f"/v1/sketch{which}"] = {"name": row["name"], "version": row["version"], "hosts": []}
+        answers[f"/v1/report{which}"] = {"report": {"deployment": row, "traffic": [], "timeline": None}}
     with unix_daemon(tmp_path / "s", answers), page_server(tmp_path / "s", protection) as server:
         yield server
 
@@ -289,34 +294,88 @@ def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser:
         assert page.evaluate(at % 50) == [8, 48, 107], "all: the darkest"
 
 
-def test_by_chunk_each_column_is_a_bin_of_the_model(tmp_path: Path, browser: Browser) -> None:
+DARKEST, LIGHTEST, GREY, WHITE = [8, 48, 107], [167, 203, 237], [0xE9, 0xED, 0xF2], [255, 255, 255]
+
+
+def pixel(page: Page, x: int, y: int) -> list[int]:
+    at = """([x, y]) => [...document.querySelector('.grid canvas').getContext('2d')
+        .getImageData(x, y, 1, 1).data].slice(0, 3)"""
+    found: list[int] = page.evaluate(at, [x, y])
+    return found
+
+
+def sketch_of(bins: list[int], known_by: str = "announcements", asked: str = "") -> dict[str, Any]:
+    """The answer about two hosts, of which the chunks of the first are known."""
+    row = {"name": "gpu-0000", "rack": "rack-01", "known_by": known_by, "age_s": 0.0, "chunks_held": 4000}
+    hosts = [row | {"shares": b64encode(bytes(bins)).decode()}]
+    return {"name": "org/llama", "version": 3, "asked": asked, "hosts": hosts}
+
+
+def test_by_chunk_each_column_is_a_bin_in_its_share_or_in_the_time_it_came(tmp_path: Path, browser: Browser) -> None:
     status = status_of(2, 1)
     for host in status["deployments"][0]["hosts"]:
         host |= {"state": "downloading", "chunks_verified": 2000, "age_s": 1.0, "reason": ""}
-    shares = b64encode(bytes([254] * 32 + [0] * 32)).decode()
-    row = {"name": "gpu-0000", "rack": "rack-01", "known_by": "itself", "age_s": 0.0, "chunks_held": 4000}
-    sketch = {"name": "org/llama", "version": 3, "hosts": [row | {"shares": shares}]}
-    asked = "/v1/sketch?name=org/llama&version=3"
-    answers = {"/v1/status": status, asked: sketch, f"{asked}&host=gpu-0000": sketch}
-    answers |= {"/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
+    asked, report = "/v1/sketch?name=org/llama&version=3", report_of_many(2, 1)
+    answers = {"/v1/status": status, asked: sketch_of([254] * 32 + [0] * 32)}
+    report["deployment"]["bytes_total"] = 10**10
+    answers |= {"/v1/report?name=org/llama&version=3": {"report": report}}
     with (
-        unix_daemon(tmp_path / "s", answers),
+        unix_daemon(tmp_path / "s", answers) as daemon,
         page_server(tmp_path / "s") as server,
         watched(browser, server) as page,
     ):
         page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        bound = fluid_bound(report)
+        assert bound is not None
+        limited = page.locator("dt", has_text="Limited by").locator("xpath=following-sibling::dd")
+        until("what limits it is said", lambda: limited.all_inner_texts() == [bound.limiting_resource])
         page.get_by_role("button", name="By chunk").click()
         page.get_by_text(re.compile("8000 chunks.* in 64 columns; .* has: 1 of 2")).wait_for()
-        at = """(x) => [...document.querySelector('.grid canvas').getContext('2d')
-            .getImageData(x, 30, 1, 1).data].slice(0, 3)"""
-        assert page.evaluate(at, 400) == [8, 48, 107], "the first half is there"
-        assert page.evaluate(at, 900) == [0xE9, 0xED, 0xF2], "the second is not"
+        assert pixel(page, 400, 30) == DARKEST, "the first half is there"
+        assert pixel(page, 900, 30) == GREY, "the second is not"
+        page.get_by_role("button", name="Time it came").click()
+        page.get_by_text(re.compile("the later these chunks came")).wait_for()
+        daemon.answers[asked] = sketch_of([254] * 48 + [0] * 16)
+        until("a quarter comes", lambda: pixel(page, 721, 30) == LIGHTEST)
+        daemon.answers[asked] = sketch_of([254] * 56 + [0] * 8)
+        until("an eighth comes later", lambda: pixel(page, 854, 30) == DARKEST)
+        assert pixel(page, 721, 30) == LIGHTEST, "what came before"
+        assert pixel(page, 388, 30) == WHITE, "what was there before this browser looked"
+        assert pixel(page, 943, 30) == GREY, "what has not come"
+        assert fits(page)
+        picture(page, "arrivals")
         page.get_by_role("button", name="Over time").click()
         page.get_by_text(re.compile("s a column")).wait_for()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_hosts_page_shows_the_256_bins_that_the_host_tells_or_why_not(
+    tmp_path: Path, browser: Browser, size: tuple[int, int]
+) -> None:
+    status = status_of(2, 1)
+    for host in status["deployments"][0]["hosts"]:
+        host |= {"state": "downloading", "chunks_verified": 2000, "age_s": 1.0, "reason": ""}
+    asked = "/v1/sketch?name=org/llama&version=3&host=gpu-0001&bins=256"
+    told = sketch_of([254] * 64 + [254, 0] * 32 + [0] * 128, "answer", "answered")
+    with (
+        unix_daemon(tmp_path / "s", {"/v1/status": status, asked: told}) as daemon,
+        page_server(tmp_path / "s") as server,
+        watched(browser, server, size) as page,
+    ):
+        page.goto(f"{server.url}#/host/gpu-0001")
+        page.get_by_text("4000 of org/llama@3, in 256 columns").wait_for()
+        inside = 300
+        assert [pixel(page, inside, y) for y in (10, 70)] == [DARKEST, GREY], "a row for each quarter"
+        assert pixel(page, inside, 30) in (DARKEST, GREY)
+        assert page.get_by_text("by its own answer, 0 s ago").count() == 1
         assert fits(page)
-        page.goto(f"{server.url}#/host/gpu-0000")
-        page.get_by_text("4000 of org/llama@3, in 64 columns").wait_for()
-        assert page.evaluate(at.replace("30", "10"), 400) == [8, 48, 107], "the same on the host's page"
+        picture(page, "host-bins")
+        daemon.answers[asked] = sketch_of([0] * 64, asked="silent")
+        page.get_by_text("in 64 columns").wait_for()
+        assert page.get_by_text("gossipd 0.1 does not know the question").count() == 1
+        until("one row is left", lambda: pixel(page, inside, 10) == GREY)
+        daemon.answers[asked] = {**sketch_of([]), "asked": "declined", "hosts": []}
+        page.get_by_text("it is not known here which. It declines").wait_for()
 
 
 def test_a_row_that_is_old_is_hatched_and_said(tmp_path: Path, browser: Browser) -> None:

@@ -34,7 +34,7 @@ export function rowsOf(deployment, samples, opened) {
     rows.push({ rack, isRack: true, isOpen, name: rack, share: chunks / hosts.length,
       state: failed ? "failed" : complete === hosts.length ? "complete" : "downloading", failed,
       word: `${complete}/${hosts.length} complete${failed ? `, ${failed} failed or dead` : ""}`, isOld: false,
-      cells: isOpen ? null : mean(hosts.map((host) => samples.hosts.get(host.name))) });
+      cells: isOpen ? null : mean(hosts.map((host) => samples.hosts.get(host.name)), samples.isTime) });
     if (!isOpen) continue;
     for (const host of hosts) {
       rows.push({ rack, isRack: false, name: host.name, share: host.chunks_verified / wanted(host, deployment),
@@ -45,12 +45,13 @@ export function rowsOf(deployment, samples, opened) {
   return rows;
 }
 
-function mean(all) {
+// Of times, those of the hosts where it has come.
+function mean(all, isTime) {
   const columns = (all.find((cells) => cells) || new Uint8Array(COLUMNS)).length;
   const found = new Uint8Array(columns).fill(NOTHING);
   for (let at = 0; at < columns; at += 1) {
-    const seen = all.filter((cells) => cells && cells[at] !== NOTHING);
-    if (seen.length) found[at] = Math.floor(seen.reduce((sum, cells) => sum + cells[at], 0) / seen.length);
+    const known = all.filter((cells) => cells && cells[at] !== NOTHING), seen = isTime ? known.filter((cells) => cells[at]) : known;
+    if (known.length) found[at] = Math.floor(seen.reduce((sum, cells) => sum + cells[at], 0) / Math.max(1, seen.length));
   }
   return found;
 }

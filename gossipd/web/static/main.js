@@ -70,7 +70,9 @@ async function look() {
     heardAt = Date.now();
     sample(status.deployments, heardAt / 1000);
     const more = {};
-    for (const path of page.wants ? page.wants(status) : []) Object.assign(more, await ask(path));
+    for (const path of page.wants ? page.wants(status) : []) {
+      try { Object.assign(more, await ask(path)); } catch (error) { if (error.code !== 404) throw error; }
+    }
     form.hidden = true;
     tell("");
     paint(more);

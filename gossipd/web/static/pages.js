@@ -1,13 +1,16 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { bytes, el, figure, figures, fill, head, isOld, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
+import { bytes, el, figure, figures, fill, head, isOld, OLD_S, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
-import { samplesOf, sketchesOf } from "./samples.js";
+import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
 
 const SLOWEST = 10;
 const PLAIN = /^[A-Za-z0-9._-]{1,64}$/;  // a host's name that the question may have
 const RACKS_OPEN_UP_TO = 100;
+// What became of asking a host.
+const ASKED = { waiting: "It is being asked.", declined: "It declines: asked too often, or not for this host to know.",
+  silent: "It does not answer: gossipd 0.1 does not know the question.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
 const frame = (root, ...children) => root.replaceChildren(...children);
 export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
 const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
@@ -132,11 +135,13 @@ export class DeploymentPage {
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
     this.about = el("p", { class: "note" });
-    this.isByChunk = false;
+    this.mode = 0;
+    this.looks = 0;
     this.sketches = null;
-    this.modes = [["Over time", false], ["By chunk", true]].map(([name, isByChunk]) => {
-      const made = el("button", { type: "button", "aria-pressed": String(isByChunk === this.isByChunk) }, name);
-      made.addEventListener("click", () => this.draw(isByChunk));
+    this.bound = null;
+    this.modes = ["Over time", "By chunk", "Time it came"].map((name, mode) => {
+      const made = el("button", { type: "button", "aria-pressed": String(mode === 0) }, name);
+      made.addEventListener("click", () => this.draw(mode));
       return made;
     });
     this.chooser = el("p", { class: "player", role: "group", "aria-label": "What the columns are" }, this.modes);
@@ -156,19 +161,21 @@ export class DeploymentPage {
   }
 
   wants(status) {
-    const isKnown = status.deployments.some((one) => one.name === this.name && one.version === this.version);
-    return this.isByChunk && isKnown ? [`/v1/sketch?name=${this.name}&version=${this.version}`] : [];
+    const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
+    const which = `?name=${this.name}&version=${this.version}`;
+    if (!row || !/^[\w./-]+$/.test(this.name)) return [];
+    const isSketched = this.mode || (row.hosts_complete < row.hosts_total && this.looks++ % 5 === 0);  // for the times
+    return [`/page/bound${which}`, ...(isSketched ? [`/v1/sketch${which}`] : [])];
   }
 
-  draw(isByChunk) {
-    this.isByChunk = isByChunk;
-    this.modes.forEach((one, at) => one.setAttribute("aria-pressed", String(isByChunk === Boolean(at))));
+  draw(mode) {
+    this.mode = mode;
+    this.modes.forEach((one, at) => one.setAttribute("aria-pressed", String(mode === at)));
     if (this.row) this.showGrid(this.row);
   }
 
   show({ status, words, more }) {
     this.chooser.hidden = Boolean(this.isReplay);
-    if (more && more.hosts && more.name === this.name && more.version === this.version) this.sketches = more.hosts;
     const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
     if (row === undefined) {
       this.state.textContent = `${status.node.name} does not know this deployment.`;
@@ -176,13 +183,15 @@ export class DeploymentPage {
     }
     this.row = row;
     this.words = words;
+    if (more) this.hear(row, more);
     if (!this.isReplay) this.showReport(row);
     const began = row.started_at ? `, began ${row.started_at}` : "";
     const ended = row.completed_at ? `, complete ${row.completed_at}` : "";
     this.state.textContent = `${row.state}${row.stall ? `, stalls here: ${row.stall}` : ""}; ${bytes(row.bytes_total)} in ${row.chunks_total} chunks${began}${ended}`;
     const shown = [["Hosts complete", `${row.hosts_complete} / ${row.hosts_total}`],
       ["Verified", percent(row.cluster_bytes_verified, row.cluster_bytes_total)], ["ETA, last host", seconds(row.eta_s)],
-      ["Read from storage", ratio(row)], ["Failed", String(row.hosts_failed)], ["Corrupt chunks", String(row.corrupt_chunks)]];
+      ["Read from storage", ratio(row)], ["Failed", String(row.hosts_failed)], ["Corrupt chunks", String(row.corrupt_chunks)],
+      ...(this.bound ? [["Limited by", this.bound.limiting_resource]] : [])];
     fill(this.figures, shown, () => figures(shown));
     this.showSlowest(row, words);
     this.showGrid(row);
@@ -192,6 +201,14 @@ export class DeploymentPage {
       ["Fetched twice", bytes(row.duplicate_bytes)]];
     fill(this.egress, traffic, () => figures(traffic));
     this.showAll();
+  }
+
+  hear(row, more) {
+    if (more.name !== this.name || more.version !== this.version) return;
+    this.bound = more.bound;
+    if (!more.hosts) return;
+    this.sketches = more.hosts;
+    samplesOf(row)?.look(more.hosts, Date.now() / 1000);
   }
 
   showSlowest(row, words) {
@@ -210,13 +227,16 @@ export class DeploymentPage {
   }
 
   showGrid(row) {
-    const samples = this.isByChunk ? sketchesOf(this.sketches || []) : samplesOf(row);
-    if (samples === undefined) return;
+    const seen = samplesOf(row);
+    if (seen === undefined) return;
+    const samples = [() => seen, () => sketchesOf(this.sketches || []), () => seen.arrivals()][this.mode]();
     const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
-    const left = this.isByChunk
+    const left = this.mode
       ? `${row.chunks_total} chunks, from the first to the last, in ${samples.used} columns; a bar where this daemon knows only how many a host has: ${row.hosts.length - samples.hosts.size} of ${row.hosts.length}`
       : `${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column`;
-    const text = `The darker, the more of ${this.isByChunk ? "these chunks" : "the model"} a host has. Left to right: ${left}. Hatched: not heard for 30 s. ${how}`;
+    const shade = ["more of the model a host has", "more of these chunks a host has",
+      `later these chunks came: the darkest ${seconds(samples.span)} after the lightest; grey: not yet; white: not seen by this browser. A diagonal is a chain of hosts`][this.mode];
+    const text = `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${how}`;
     if (this.about.textContent !== text) this.about.textContent = text;
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
   }
@@ -285,19 +305,27 @@ export class HostPage {
     const open = status.deployments.find((row) => row.hosts.some((one) => one.name === this.name && one.state !== "complete"));
     const isAsked = open && PLAIN.test(this.name);
     return [...(status.node.name === this.name ? ["/v1/peers", "/v1/members"] : []),
-      ...(isAsked ? [`/v1/sketch?name=${open.name}&version=${open.version}&host=${this.name}`] : [])];
+      ...(isAsked ? [`/v1/sketch?name=${open.name}&version=${open.version}&host=${this.name}&bins=256`] : [])];
   }
 
   showChunks(status, more) {
     if (!more) return;
     const row = status.deployments.find((one) => one.name === more.name && one.version === more.version);
-    const host = row && row.hosts.find((one) => one.name === this.name), found = sketchesOf(more.hosts || []);
-    this.chunks.hidden = !host || !found.hosts.has(this.name);
-    if (this.chunks.hidden) return;
-    const [sketch] = more.hosts;
-    const text = `${sketch.chunks_held} of ${row.name}@${row.version}, in ${found.used} columns from the first of its ${row.chunks_total} chunks to the last; by ${sketch.known_by}, ${seconds(sketch.age_s)} ago.`;
+    const host = row && row.hosts.find((one) => one.name === this.name), [sketch] = more.hosts || [];
+    this.chunks.hidden = !host;
+    if (!host) return;
+    const bins = sketch ? binsOf(sketch.shares) : [], total = row.chunks_total, first = (bin) => Math.floor(bin * total / bins.length);
+    const said = sketch ? `${sketch.chunks_held} of ${row.name}@${row.version}, in ${bins.length} columns from the first of its ${total} chunks to the last; by ${sketch.known_by === "answer" ? "its own answer" : sketch.known_by}, ${seconds(sketch.age_s)} ago.`
+      : `Of ${row.name}@${row.version} it is not known here which.`;
+    const text = `${said} ${own(ASKED, more.asked) || ""}`;
     if (this.about.textContent !== text) this.about.textContent = text;
-    this.grid.show(rowsOf({ ...row, hosts: [host] }, found, new Set()).slice(1), found.used);
+    const rows = [];
+    for (let at = 0; at < bins.length; at += COLUMNS) {
+      const cells = cellsOf(bins.slice(at, at + COLUMNS)), known = cells.filter((one) => one !== NOTHING);
+      rows.push({ name: `${first(at)}–${first(Math.min(bins.length, at + COLUMNS)) - 1}`, state: host.state, word: "", cells,
+        share: known.length ? known.reduce((sum, one) => sum + one, 0) / known.length / SHARE_MAX : 1, isOld: sketch.age_s > OLD_S });
+    }
+    this.grid.show(rows, Math.min(COLUMNS, bins.length));
   }
 
   show({ status, words, more }) {

@@ -19,6 +19,32 @@ class Samples {
     this.hosts = new Map();
     this.sums = new Array(columns).fill(null);
     this.before = null;
+    this.came = new Map();
+  }
+
+  // Successive looks at the chunks of hosts. A record of all or none, as of a host that is no neighbour, tells no time.
+  look(rows, now) {
+    for (const row of rows) {
+      const before = this.came.get(row.name), isNew = !before || (before.by === "progress" && row.known_by === "progress");
+      const times = Array.from(binsOf(row.shares), (share, at) => {
+        if (share !== SHARE_MAX) return share === NOTHING ? null : Infinity;
+        return before && before.times[at] !== Infinity ? before.times[at] : isNew ? null : now;
+      });
+      this.came.set(row.name, { by: row.known_by, times });
+    }
+  }
+
+  // The later a bin came whole, the darker; the lightest where it has not.
+  arrivals() {
+    const known = [...this.came.values()].flatMap((one) => one.times).filter((time) => time && time < Infinity).sort((a, b) => a - b);
+    const first = known[0] || 0, span = Math.max(1, (known.at(-1) || 0) - first);
+    const hosts = new Map();
+    let used = 0;
+    for (const [name, { times }] of this.came) {
+      used = times.length;
+      hosts.set(name, cellsOf(times.map((time) => (time === null ? NOTHING : time === Infinity ? 0 : 1 + 253 * (time - first) / span))));
+    }
+    return { hosts, used, span, isTime: true };
   }
 
   add(row, now) {
@@ -83,16 +109,21 @@ export function sample(deployments, now) {
 
 export const samplesOf = (row) => all.get(row.id);
 
+export const binsOf = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+export function cellsOf(bins, columns = COLUMNS) {
+  const cells = new Uint8Array(columns).fill(NOTHING);
+  cells.set(bins.slice(0, columns));
+  return cells;
+}
+
 // What is known of the chunks that hosts have: each host's bins of the model in place of columns of time.
 export function sketchesOf(rows) {
   const hosts = new Map();
   let used = 0;
   for (const row of rows) {
-    const bins = Uint8Array.from(atob(row.shares).slice(0, COLUMNS), (one) => one.charCodeAt(0));
-    used = Math.max(used, bins.length);
-    const cells = new Uint8Array(COLUMNS).fill(NOTHING);
-    cells.set(bins);
-    hosts.set(row.name, cells);
+    const bins = binsOf(row.shares);
+    used = Math.min(COLUMNS, bins.length);
+    hosts.set(row.name, cellsOf(bins));
   }
   return { hosts, used };
 }
@@ -111,9 +142,7 @@ export function replayed(timeline, upTo) {
     made.sums[at] = { ...sum, now: (at + 1) * made.step };
   });
   for (const [name, text] of Object.entries(timeline.shares)) {
-    const cells = new Uint8Array(made.columns).fill(NOTHING);
-    cells.set(Uint8Array.from(atob(text).slice(0, upTo + 1), (one) => one.charCodeAt(0)));
-    made.hosts.set(name, cells);
+    made.hosts.set(name, cellsOf(binsOf(text).slice(0, upTo + 1), made.columns));
   }
   return made;
 }
