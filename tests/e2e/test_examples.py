@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +140,29 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+def test_the_webhook_posts_its_event_and_fails_where_the_other_end_does() -> None:
+    got: list[tuple[str, str, bytes]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.path, self.headers["Content-Type"], body))
+            self.send_response(204 if self.path == "/well" else 500)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    event = b'{"event": "alarm", "code": "E_CLOCK", "sentence": "@a\\nb"}'
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = [
+            [str(EXAMPLES / "webhook.sh"), f"http://127.0.0.1:{server.server_port}/{path}"] for path in ("well", "ill")
+        ]
+        done = [subprocess.run(one, input=event, capture_output=True, timeout=PATIENCE_S) for one in words]
+        server.shutdown()
+    assert got == [("/well", "application/json", event), ("/ill", "application/json", event)]
+    assert [(one.returncode == 0, one.stdout) for one in done] == [(True, b""), (False, b"")]
+    assert b"500" in done[1].stderr, "what the journal has of it"
