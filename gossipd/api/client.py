@@ -152,6 +152,11 @@ class StatusClient:
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
+    def log(self) -> list[str]:
+        """The latest lines of the daemon's log; its own user and root may ask."""
+        lines: list[str] = self._get("/v1/log")["lines"]
+        return lines
+
     def tasks(self) -> list[dict[str, Any]]:
         """The daemon's tasks, each below its parent: ``depth``, ``name``, ``waits_at``."""
         rows: list[dict[str, Any]] = self._get("/v1/tasks")["tasks"]

@@ -88,6 +88,12 @@ class PeersAnswer(Row, frozen=True, kw_only=True):
     peers: dict[str, PeerRow]
 
 
+class LogAnswer(Row, frozen=True, kw_only=True):
+    """The latest lines of the daemon's log, oldest first, since its start."""
+
+    lines: list[str]
+
+
 class TasksAnswer(Row, frozen=True, kw_only=True):
     """The daemon's tasks, each below its parent."""
 
@@ -160,6 +166,7 @@ OPERATIONS = (
     ),
     _Operation("get", "/v1/wants", "Parts of models that this host wants.", WantsAnswer),
     _Operation("get", "/v1/peers", "Traffic of this host with each peer.", PeersAnswer),
+    _Operation("get", "/v1/log", "The latest lines of the daemon's log; for its own user and root.", LogAnswer),
     _Operation("get", "/v1/tasks", "What the daemon's tasks wait for.", TasksAnswer),
     _Operation("get", "/v1/deployments/{name}/{version}", "One deployment; NAME may have a slash.", DeploymentAnswer),
     _Operation(

@@ -23,6 +23,7 @@ from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
 from gossipd.core.sketch import FINE_BINS
+from gossipd.runtime.logs import recent
 from gossipd.runtime.task_tree import task_tree
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -106,6 +107,9 @@ class QuestionPages:
 
     async def peers(self, request: Request) -> Response:
         return json_answer({"peers": self._view.peers()})
+
+    async def log(self, request: Request) -> Response:
+        return json_answer({"lines": recent()})
 
     async def tasks(self, request: Request) -> Response:
         return json_answer({"tasks": task_tree()})

@@ -18,6 +18,7 @@ GET      /v1/sketch?name=&version=&host=   SketchesRow: which chunks hosts have;
 GET      /v1/wants                         {"wants": [...]}: parts that this host wants
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/tasks                         {"tasks": [...]}: what the tasks of the daemon wait for
+GET      /v1/log                           {"lines": [...]}: the latest of the daemon's log; not on the second socket
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are complete or the
          &goal=&round_s=                   round is over; a refusal if it cannot be. goal: complete,
@@ -67,6 +68,7 @@ def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort,
     orders, jobs = OperatorCommands(operations), JobCommands(publishing)
     routes = [
         *_question_routes(view, ring),
+        Route("/v1/log", QuestionPages(view).log),
         Route("/v1/deploy", orders.deploy, methods=["POST"]),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/pause", orders.pause, methods=["POST"]),

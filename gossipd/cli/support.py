@@ -43,7 +43,7 @@ _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "
 @click.option("--out", required=True, metavar="FILE", help="The archive to write; must not be there.")
 @click.option(
     "--log", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The daemon's log. Default: the last 5,000 lines of the journal of the unit gossipd.",
+    help="The daemon's log. Default: the last 5,000 lines of the journal of the unit gossipd, else of the daemon.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def support(*, config_file: str, out: str, log: Path | None, as_json: bool) -> int:
@@ -90,7 +90,7 @@ def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:
         "why.json": _try(lambda: _causes(client.status())),
         "doctor.json": _try(lambda: _checks(config_file, client)),
         "gossipd.toml": _try(lambda: config_file.read_text(errors="replace")),
-        "log.txt": _try(_journal if log is None else lambda: _tail(log, LOG_LINES)),
+        "log.txt": _try((lambda: _journal_or_daemon(client)) if log is None else lambda: _tail(log, LOG_LINES)),
         "audit.jsonl": _try(lambda: _tail(config_file.parent / "audit.jsonl", AUDIT_LINES)),
         "host.json": _try(_host),
     }
@@ -132,10 +132,21 @@ def _tail(path: Path, count: int) -> str:
         return "".join(deque(lines, maxlen=count))
 
 
+def _journal_or_daemon(client: StatusClient) -> str:
+    """The journal reaches over restarts; where there is none, as in a container, the daemon has its latest lines."""
+    try:
+        return _journal()
+    except (OSError, subprocess.SubprocessError):
+        return "\n".join(client.log()) + "\n"
+
+
 def _journal() -> str:
     words = ["journalctl", "--unit", UNIT, "--lines", str(LOG_LINES), "--no-pager", "--output", "short-iso"]
     done = subprocess.run(words, capture_output=True, timeout=JOURNAL_S_MAX, check=True)
-    return done.stdout.decode(errors="replace") or f"no lines of the unit {UNIT}\n"
+    lines = done.stdout.decode(errors="replace")
+    if not lines or lines.startswith("-- No entries --"):
+        raise FileNotFoundError(f"no lines of the unit {UNIT}")
+    return lines
 
 
 def _host() -> str:

@@ -6,7 +6,8 @@ What lives here: the form of lines, and keeping secrets out of them. What does n
 On a terminal lines are for people; elsewhere each is a JSON object with ``ts``, ``level``, ``event``, ``logger`` and
 the caller's fields. Values pass ``redacted``: URLs lose user names, passwords, queries and fragments, because presigned
 URLs carry credentials there. The standard library's logging makes the records, and those of libraries are included from
-WARNING upwards. A closed stderr loses lines and never stops the daemon. Rejected: structlog, which brings asyncio and
+WARNING upwards. A closed stderr loses lines and never stops the daemon. The latest lines are kept in
+memory, for hosts that keep no journal. Rejected: structlog, which brings asyncio and
 rich into each daemon.
 """
 
@@ -16,6 +17,7 @@ import json
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -24,6 +26,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REPEAT_S = 60.0
 LINES_REMEMBERED_MAX = 256
 VALUE_CHARS_MAX = 2000  # bounds what a hostile name or answer can log
+LATEST_MAX, LATEST_CHARS_MAX = 5000, 1000  # kept for `gossipd support`; most lines have 200
 
 _TRACEBACKS = logging.Formatter()
 _OURS = "gossipd"  # the parent of our loggers, whose names are told without it
@@ -65,6 +68,11 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
+def recent() -> list[str]:
+    """The latest lines of this process, as they were written, oldest first; none before ``configure``."""
+    return [line for handler in logging.getLogger().handlers if isinstance(handler, _Lines) for line in handler.latest]
+
+
 def configure(
     *, level: str = "info", as_json: bool | None = None, node: str = "", stream: TextIO | None = None
 ) -> None:  # fmt: skip
@@ -94,6 +102,7 @@ class _Lines(logging.Handler):
     def __init__(self, stream: TextIO, *, as_json: bool, node: str) -> None:
         super().__init__()
         self._everywhere = {"node": node} if node and as_json else {}
+        self.latest: deque[str] = deque(maxlen=LATEST_MAX)
         self._stream = stream
         self._as_json = as_json
         self._told_s: dict[tuple[str, str], float] = {}
@@ -113,6 +122,7 @@ class _Lines(logging.Handler):
             fields["exception"] = _TRACEBACKS.formatException(record.exc_info)
         safe = {name: _safe(value) for name, value in fields.items()}
         line = json.dumps(safe, default=repr) if self._as_json else _for_people(safe)
+        self.latest.append(line[:LATEST_CHARS_MAX])
         try:
             self._stream.write(line + "\n")
             self._stream.flush()

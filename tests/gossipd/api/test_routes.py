@@ -546,7 +546,10 @@ async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path:
             with pytest.raises(RefusedByDaemonError) as refused:
                 await trio.to_thread.run_sync(partial(client.order, verb, name="toy", version=1))
             refusals.append((refused.value.code, refused.value.code_of_exit))
+        with pytest.raises(RefusedByDaemonError) as log_refused:
+            await trio.to_thread.run_sync(client.log)
         nursery.cancel_scope.cancel()
+    assert log_refused.value.code == "E_STATUS_REQUEST", "the log is for the daemon's own user"
     assert page["node"]["name"] == "node-1"
     assert set(refusals) == {("E_READ_SOCKET", 4)}
     assert stat.S_IMODE(path.stat().st_mode) == 0o666

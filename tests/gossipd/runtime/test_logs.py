@@ -36,6 +36,18 @@ def test_off_a_terminal_every_line_is_one_json_object() -> None:
     assert str(line["ts"]).endswith("Z")
 
 
+def test_the_latest_lines_are_kept_cut_and_without_secrets() -> None:
+    logs.configure(stream=io.StringIO())
+    log = logs.get_logger("store")
+    for number in range(logs.LATEST_MAX + 1):
+        log.info("read", number=number)
+    log.info("long", address="https://user:word@host/?token=1", many=["x" * 2000] * 9)
+    kept = logs.recent()
+    assert (len(kept), json.loads(kept[0])["number"]) == (logs.LATEST_MAX, 2)
+    assert len(kept[-1]) == logs.LATEST_CHARS_MAX
+    assert "word" not in kept[-1] and "token" not in kept[-1]
+
+
 def test_on_a_terminal_lines_are_for_people() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
