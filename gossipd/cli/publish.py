@@ -108,8 +108,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
       gossipd publish ./step-300 --name run-7 --version 300 --key publisher.key --out step-300.manifest --adopt
       gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest \\
           --targets rack=r1,rack=r2,name=gpu-*
-      gossipd publish ./step-300 --name run-7 --step 300 --keep-last 3 --about lineage.json --about-git \\
-          --key publisher.key --out run-7.manifest
+      gossipd publish ./step-300 --name run-7 --step 300 --about run.json --key p.key --out run.manifest
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
     address; 6 refused by --strict, or a model signature is wrong; 7 a rule of manifests, or the key, is broken;
@@ -136,6 +135,7 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         sources=options["sources"],
         chunk_bytes=_chunk_bytes(chunk_size, options["link"]),
         link_bytes_per_s=options["link"],
+        is_step=options["step"] is not None,
         targets=_targets(options["targets"]),
         priority=options["priority"],
         selection=_selection(options),

@@ -380,7 +380,7 @@ class _Making:
             out = Path(private) / "manifest"
             order = PublishOrder(
                 source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
-                selection=_SELECTION, is_adopted=True, created_s=int(time.time()), keep=self.keep,
+                selection=_SELECTION, is_adopted=True, is_step=True, created_s=int(time.time()), keep=self.keep,
                 about=self.about,
             )  # fmt: skip
             publish(order, self.job)

@@ -191,6 +191,13 @@ class BrainContext:
         """Queue a record for the audit log."""
         self.commands.append(RecordAudit(kind, fields))
 
+    def audit_manifest(self, kind: str, manifest: Manifest, **fields: Scalar) -> None:
+        """The same of a version, with the run and step that its publisher names."""
+        lineage: dict[str, Scalar] = {"lineage": manifest.lineage} if manifest.lineage else {}
+        self.audit(
+            kind, deployment=manifest.id.hex(), name=manifest.name, version=manifest.version, **fields, **lineage
+        )  # fmt: skip
+
     def info(self, sentence: str, **fields: Scalar) -> None:
         """Queue a line for the log."""
         self.commands.append(RecordLog("info", sentence, fields))

@@ -460,8 +460,7 @@ class DeploymentSteps:
 
     def _audit_published(self) -> None:
         assert self._manifest is not None
-        manifest = self._manifest
-        self._context.audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
+        self._context.audit_manifest("published", self._manifest)
 
     def _failed(self, event: events.WorkFailed, now: float) -> None:
         record, error = self.record, event.error

@@ -94,9 +94,8 @@ class Orders:
             raise
         except GossipdError as error:  # the disk: it is worth asking again
             raise QueueFullError(str(error), code=error.code, code_of_exit=error.exit_code) from error
-        self._context.audit(
-            "manifest accepted", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
-            signer=key_id(manifest.signer).hex(), epoch=statement.epoch,
+        self._context.audit_manifest(
+            "manifest accepted", manifest, signer=key_id(manifest.signer).hex(), epoch=statement.epoch
         )  # fmt: skip
         words = "accepted" if acceptance is Acceptance.NEW else "was known already; deployed again"
         return f"{manifest.name}@{manifest.version} {words}", True

@@ -30,6 +30,8 @@ CHUNKS_MAX = 1_000_000
 BYTES_TOTAL_MAX = 16 * 2**40
 DEFAULT_CHUNK_BYTES_MIN = 256 * 1024
 DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
+STEP_CHUNK_BYTES_MAX = 1024 * 1024  # of a step with frozen weights 70 % was shared, with 16 MiB nothing
+STEP_BYTES_MAX = 16 * 10**9  # above, chunks of 1 MiB are so many that they cost more than they save
 EXTENT_BYTES_MAX = 16 * 1024 * 1024  # the size beyond which a request to S3 gets no cheaper
 EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
 _AT_ONCE = 4096  # numbers that are compared before other threads may run
@@ -51,6 +53,13 @@ def default_chunk_bytes(bytes_total: int) -> int:
     per_chunk = -(-bytes_total // DEFAULT_CHUNKS)
     power = 1 << max(0, (per_chunk - 1).bit_length())
     return min(max(power, DEFAULT_CHUNK_BYTES_MIN), DEFAULT_CHUNK_BYTES_MAX)
+
+
+def step_chunk_bytes(bytes_total: int) -> int:
+    """For a step of a training run: at most 1 MiB below 16 GB, because frozen weights among others are shared with the
+    step before by whole chunks alone."""
+    chosen = default_chunk_bytes(bytes_total)
+    return min(chosen, STEP_CHUNK_BYTES_MAX) if bytes_total < STEP_BYTES_MAX else chosen
 
 
 def chunk_bytes_for_link(bytes_per_s: float, bytes_total: int) -> int:

@@ -21,7 +21,14 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.annotations import Retention
-from gossipd.manifest.chunk_layout import CHUNK_BYTES_MAX, CHUNKS_MAX, Layout, chunk_bytes_for_link, default_chunk_bytes
+from gossipd.manifest.chunk_layout import (
+    CHUNK_BYTES_MAX,
+    CHUNKS_MAX,
+    Layout,
+    chunk_bytes_for_link,
+    default_chunk_bytes,
+    step_chunk_bytes,
+)
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
@@ -70,6 +77,8 @@ class PublishOrder:
     chunk_bytes: int | None = None
     link_bytes_per_s: float | None = None
     """Of the hosts: chunks are what it carries in some time, where ``chunk_bytes`` is None."""
+    is_step: bool = False
+    """Of a training run: chunks are smaller, where neither of those is given."""
     targets: Targets = EVERY_HOST
     priority: int = 5
     selection: Selection = EVERYTHING
@@ -256,7 +265,7 @@ def _chunk_bytes(order: PublishOrder, bytes_total: int) -> int:
     if order.chunk_bytes is not None:
         return order.chunk_bytes
     if order.link_bytes_per_s is None:
-        return default_chunk_bytes(bytes_total)
+        return step_chunk_bytes(bytes_total) if order.is_step else default_chunk_bytes(bytes_total)
     chosen = chunk_bytes_for_link(order.link_bytes_per_s, bytes_total)
     if order.borders is ChunkBorders.TENSORS and bytes_total <= CHUNK_BYTES_MAX // 2 * CHUNKS_MAX // 2:
         return min(chosen, CHUNK_BYTES_MAX // 2)  # a chunk with its margins must not outgrow the limit

@@ -18,6 +18,7 @@ from gossipd.deployment.statement_file import register_from_bytes, register_to_b
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
+from gossipd.manifest.annotations import pack_about
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, seal_manifest
 from membership.member import NodeId
@@ -66,6 +67,13 @@ def test_a_dropped_manifest_is_opened_accepted_and_written_once(
     assert host.record().state is HostState.COMPLETE
     assert kinds(host) == ["OpenManifest", "KeepManifest", "KeepStatements", "ReserveSpace", "PublishModel"]
     assert len(accepted) == 1
+
+
+def test_the_audit_log_says_which_run_and_step_a_version_is_of(host: ScriptedHost) -> None:
+    step = manifest(version=7, about=pack_about({"run": "r7", "step": 7, "code": {"commit": "0" * 40}}))
+    host.request(events.ManifestDropped, step.envelope, "step.manifest")
+    (record,) = [one for one in host.all_of(commands.RecordAudit) if one.kind == "manifest accepted"]
+    assert (record.fields["name"], record.fields["lineage"]) == (step.name, "run r7, step 7")
 
 
 def test_what_is_told_and_begun_is_durable_before(host: ScriptedHost) -> None:

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.manifest.chunk_layout import CHUNKS_MAX, Layout, Segment, chunk_bytes_for_link, default_chunk_bytes
+from gossipd.manifest.chunk_layout import (
+    CHUNKS_MAX,
+    Layout,
+    Segment,
+    chunk_bytes_for_link,
+    default_chunk_bytes,
+    step_chunk_bytes,
+)
 from gossipd.manifest.errors import ManifestError
 
 C = 64 * 1024
@@ -83,6 +90,14 @@ def test_the_default_chunk_size_makes_some_two_thousand_chunks_within_its_bounds
     bytes_total: int, chunk_bytes: int
 ) -> None:
     assert default_chunk_bytes(bytes_total) == chunk_bytes
+
+
+@pytest.mark.parametrize(
+    ("bytes_total", "chunk_bytes"),
+    [(200 * 10**6, 256 * 1024), (10 * 10**9, MIB), (16 * 10**9 - 1, MIB), (16 * 10**9, 8 * MIB), (10**12, 16 * MIB)],
+)
+def test_steps_of_a_run_have_small_chunks_where_these_are_not_too_many(bytes_total: int, chunk_bytes: int) -> None:
+    assert step_chunk_bytes(bytes_total) == chunk_bytes
 
 
 @pytest.mark.parametrize(
