@@ -4,9 +4,9 @@ What lives here: judging a listing, with a few small reads that the caller lends
 files, and what follows from a finding (``publisher``: a warning, or a refusal with ``--strict``).
 
 A publisher signs what lies there, and a thousand hosts take it. So what is plainly no model is said before it is
-hashed: a file that stands for another (Git LFS), remains of a download, shards that an index names and nobody has, a
-safetensors file that its own header contradicts. Nothing is unpickled or repaired. Reads are bounded, so that a tree
-in storage costs some requests for each weight file.
+hashed: a file that stands for another (Git LFS, git-annex, DVC), a message in place of a file, remains of a download,
+shards that an index names and nobody has, a safetensors file that its own header contradicts. Nothing is unpickled or
+repaired. Reads are bounded, so that a tree in storage costs some requests for each weight file.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ from typing import Any, Protocol
 
 from gossipd.manifest.errors import shown
 from gossipd.publish.safetensors_header import HeaderError, HeaderReader
-from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+from gossipd.publish.selection import DEFAULT_EXCLUDES, UNFINISHED_EXCLUDES, Selection
 
 FINDINGS_MAX = 1000
 POINTER_BYTES_MAX = 1024  # the specification's bound for a pointer
 SMALL_READS_MAX = 2000  # a minute, where storage takes 30 ms for each
 INDEX_BYTES_MAX = 64 * 1024 * 1024  # DeepSeek-V3's index has 9 MB
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_PAGES = (b"<!doctype", b"<html", b"<?xml", b'{"error', b'{"message')
+# How a small file begins that stands for another: the kind of finding, whose pointer it is, what brings the file.
+_POINTERS = (
+    (b"version https://git-lfs.github.com/spec/", "lfs_pointer", "a Git LFS pointer", "run 'git lfs pull' there"),
+    (b"version https://hawser.github.com/spec/", "lfs_pointer", "a Git LFS pointer", "run 'git lfs pull' there"),
+    (b"/annex/objects/", "annex_pointer", "a git-annex pointer", "run 'git annex get' there"),
+    (b"# xet version", "xet_pointer", "a pointer of git-xet", "run 'git xet checkout' there"),
+)
+_PAGE = re.compile(rb"[\s\xef\xbb\xbf]*(?:<!doctype|<html|<\?xml|\{\s*\"(?:errors?|message|detail)\")", re.IGNORECASE)
+_ERROR_OBJECT = re.compile(rb"\{\s*\"errors?\"")
+_TEXT = frozenset(b"\t\n\r") | frozenset(range(0x20, 0x7F))
 _WEIGHTS = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".ggml", ".onnx", ".h5", ".msgpack", ".npz", ".npy",
     ".tflite", ".pb", ".distcp", ".mlmodel", ".engine", ".plan", ".nemo",
 )  # fmt: skip
+_BEGINNINGS = {".gguf": b"GGUF", ".npy": b"\x93NUMPY", ".npz": b"PK"}
+_NEVER_ZEROS = (".pt", ".pth", ".ckpt", ".onnx", ".h5", ".tflite", ".nemo")  # formats with a magic number
 _INDEX = re.compile(r".*\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<ending>\.[a-z]+)")
-_UNFINISHED = (
-    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",
-    "._____temp/",
-)  # fmt: skip
 # What rsync and the AWS command line call a file until it is whole: .NAME.xxxxxx, NAME.hhhhhhhh.
 _TEMPORARY = re.compile(r"(?:.*/)?(?:\.[^/]+(\.\w+)\.[A-Za-z0-9]{6}|[^/]+(\.\w+)\.[0-9a-fA-F]{8})")
 _CREDENTIALS = (
@@ -46,10 +52,14 @@ _CREDENTIALS = (
     "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", ".npmrc", ".pypirc", ".htpasswd", ".pgpass",
     "kubeconfig", "credentials", "credentials.json", "client_secret*.json", "service[_-]account*.json",
     "application_default_credentials.json", ".boto", ".s3cfg", ".dockercfg", "rclone.conf", ".vault-token", "*.ppk",
-    "*.jks", "secrets.toml",
+    "*.jks", "secrets.toml", "secrets.json", "secrets.y*ml", "*.env", "*.keytab", "id_ecdsa_sk", "id_ed25519_sk",
+    "*[-_.]token", "*[-_.]token.txt", "token.txt", "api[-_]key*", "*[-_.]api[-_]key*", "kaggle.json", ".databrickscfg",
+    ".wgetrc", ".curlrc", "accesstokens.json", "auth.json",
 )  # fmt: skip
 _CREDENTIAL = re.compile("|".join(map(translate, _CREDENTIALS)))
-_CREDENTIAL_DIRECTORIES = (".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/")
+_CREDENTIAL_DIRECTORIES = (
+    ".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/", ".azure/", ".kaggle/", ".config/gcloud/", ".oci/",
+)  # fmt: skip
 
 
 class ListedFile(Protocol):
@@ -91,7 +101,8 @@ def inspect(files: Sequence[ListedFile], left_out: Mapping[str, int], read: Piec
     ``read``."""
     tree = _Tree(files, read)
     found: list[Finding] = []
-    for look in (_names(files), _remains(left_out), tree.contents(), tree.shard_counts(), tree.indexes()):
+    looks = tree.contents(), tree.absent(), tree.shard_counts(), tree.indexes()
+    for look in (_names(files), _remains(left_out), *looks):
         for one in look:
             if len(found) == FINDINGS_MAX:
                 return tuple(found)
@@ -123,7 +134,7 @@ def _holds_credentials(path: str, name: str) -> bool:
 
 def _remains(left_out: Mapping[str, int]) -> Iterator[Finding]:
     for pattern, count in left_out.items():
-        if pattern in _UNFINISHED:
+        if pattern in UNFINISHED_EXCLUDES:
             files = "a file" if count == 1 else f"{count} files"
             yield Finding(
                 "unfinished_download",
@@ -159,15 +170,21 @@ class _Tree:
                 yield from self._head(index, file, weights=weights)
 
     def _head(self, index: int, file: ListedFile, *, weights: bool) -> Iterator[Finding]:
-        head = self._read(index, 0, min(file.size, 64))
-        if file.size <= POINTER_BYTES_MAX and head.startswith(_POINTER):
-            yield Finding(
-                "lfs_pointer", file.path, "is a Git LFS pointer, not the file itself; run 'git lfs pull' there"
-            )
-        elif weights and head.lower().lstrip().startswith(_PAGES):
-            yield Finding("error_page", file.path, "is a web page or an error message, no weights; download it again")
-        elif file.path.endswith(".safetensors"):
+        path, is_small, is_json = file.path, file.size <= POINTER_BYTES_MAX, file.path.endswith(".json")
+        head = self._read(index, 0, file.size if is_small and is_json else min(file.size, 64))
+        if is_small and (found := next((row for row in _POINTERS if head.startswith(row[0])), None)):
+            _, kind, what, cure = found
+            yield Finding(kind, path, f"is {what}, not the file itself; {cure}")
+        elif (weights and _PAGE.match(head)) or (is_small and is_json and _is_message(head)):
+            yield Finding("error_page", path, "is a web page or an error message, not the file; download it again")
+        elif path.endswith(".safetensors"):
             yield from self._safetensors(index, file)
+        elif weights and is_small and _TEXT.issuperset(head):
+            says = "is a short text, no weights: it stands for another file, or is a message; put the file itself there"
+            yield Finding("text_weights", path, says)
+        elif weights and not _may_begin(path.lower(), head):
+            says = "does not begin as a file of its kind does: it is damaged, or its download has not ended"
+            yield Finding("wrong_format", path, says)
 
     def _safetensors(self, index: int, file: ListedFile) -> Iterator[Finding]:
         reader = HeaderReader(file.size, lambda offset, length: self._read(index, offset, length))
@@ -175,6 +192,18 @@ class _Tree:
             self._tensors[file.path] = reader.tensor_names()
         except HeaderError as error:
             yield Finding("safetensors_header", file.path, f"{error}; it was cut off or is damaged")
+
+    def absent(self) -> Iterator[Finding]:
+        """What a file beside it says is there."""
+        directories = {path[:at] for path in self._sizes for at, character in enumerate(path) if character == "/"}
+        for file in self._files:
+            there, is_dvc = file.path.removesuffix(".dvc"), file.path.endswith(".dvc")
+            if is_dvc and not there.endswith("/") and there and there not in self._sizes and there not in directories:
+                yield Finding("dvc_pointer", file.path, "stands for a file that is not there; run 'dvc pull' there")
+        for base in sorted({path[: path.rfind("/") + 1] for path in self._sizes if path.endswith(".distcp")}):
+            if f"{base}.metadata" not in self._sizes:
+                says = "is not there, and no .distcp file beside it can be read without it; save or copy them again"
+                yield Finding("shard_missing", f"{base}.metadata", says)
 
     def shard_counts(self) -> Iterator[Finding]:
         """``NAME-00001-of-00003`` without all of its kind."""
@@ -211,6 +240,28 @@ class _Tree:
                     yield Finding(
                         "shard_differs", base + name, f"lacks tensors that {shown(file.path)} says are in it: {lacks}"
                     )
+
+
+def _is_message(text: bytes) -> bool:
+    """Whether a small ``.json`` is a page or words such as ``Entry not found``. Comments in JSON are none."""
+    text = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"", b"{", b"[", b"/"):
+        return _ERROR_OBJECT.match(text) is not None
+    if not _TEXT.issuperset(text):
+        return text.startswith(b"<")
+    try:
+        json.loads(text)
+    except ValueError:
+        return True
+    return False
+
+
+def _may_begin(path: str, head: bytes) -> bool:
+    """Whether a file of weights of this name may begin so."""
+    wanted = next((begin for ending, begin in _BEGINNINGS.items() if path.endswith(ending)), b"")
+    is_zeros = not head.strip(b"\0")
+    never = path.endswith(_NEVER_ZEROS) or path.rpartition("/")[2].startswith("pytorch_model")
+    return head.startswith(wanted) and not (is_zeros and never)
 
 
 def _weight_map(text: bytes) -> dict[str, set[str]] | None:

@@ -17,23 +17,31 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
+UNFINISHED_EXCLUDES = (
+    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/", "*.part.minio",
+    "*.gstmp", "*.download", "*-partial", "*.!qB", "*.lftp-pget-status", ".azDownload-*", ".syncthing.*.tmp",
+    "._____temp/",
+)  # fmt: skip
+"""What downloads call a file until it is whole."""
 DEFAULT_EXCLUDES = (
-    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",  # downloads
-    ".git/", ".svn/", ".hg/",  # version control
-    ".cache/huggingface/", ".huggingface/", ".locks/", ".~tmp~/",  # what downloads keep
-    "._____temp/", ".msc", ".mdl",  # ModelScope
-    ".nfs*", ".fuse_hidden*", "lost+found/", ".snapshot/", ".zfs/", "@eaDir/",  # file systems
+    *UNFINISHED_EXCLUDES,
+    ".git", ".git/", ".svn/", ".hg/", ".bzr/", ".jj/", "CVS/", ".dvc/",  # version control
+    ".cache/huggingface/", ".huggingface/", ".locks/", ".no_exist/", ".~tmp~/", "wget-log*", ".wget-hsts", ".msc",
+    ".mdl",  # what downloads keep
+    ".nfs*", ".fuse_hidden*", "lost+found/", ".snapshot/", ".zfs/", "@eaDir/", "#recycle/", "#snapshot/", ".Trash/",
+    ".Trash-*/", ".directory", ".goutputstream-*", ".stfolder/",  # file systems, desktops
     "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/",  # macOS
-    "Thumbs.db", "desktop.ini", "$RECYCLE.BIN/",  # Windows
-    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*~", ".~lock.*",  # editors and interpreters
+    "Thumbs.db", "ehthumbs.db", "desktop.ini", "$RECYCLE.BIN/", "System Volume Information/",  # Windows
+    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*.swo", "*~", ".~lock.*", ".idea/", ".vscode/",
+    ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".venv/",  # editors and interpreters
 )  # fmt: skip
 _TYPED_MAX = 60  # characters of a path in a pattern that a message proposes
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns of included and excluded files. ``defaults``: names of files, in which only ``*`` means
-    more than itself, and of directories, with a final ``/``, that are left out at any depth."""
+    """Patterns of included and excluded files. ``defaults``: names of files, and of directories with a final ``/``,
+    that are left out at any depth; only ``*`` means more than itself there."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -89,6 +97,5 @@ def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _expression(name: str) -> str:
-    if name.endswith("/"):
-        return re.escape(f"/{name}")
-    return "/" + "".join("[^/]*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", name)) + r"\Z"
+    parts = re.split(r"(\*)", name)
+    return "/" + "".join("[^/]*" if part == "*" else re.escape(part) for part in parts) + r"\Z" * (name[-1] != "/")

@@ -57,7 +57,15 @@ GOOD = {
     "model.safetensors.index.json": index(
         a="model-00001-of-00002.safetensors", b="model-00001-of-00002.safetensors", c="model-00002-of-00002.safetensors"
     ),
-    "tokenizer.json": b"x" * 200,
+    "tokenizer.json": b'"%s"' % (b"x" * 200),
+    "commented.json": b"// of a person\n{}",
+    "number.json": b"17",
+    "model.gguf": b"GGUF" + bytes(4000),
+    "raw/embeddings.bin": bytes(4000),
+    "dcp/__0_0.distcp": b"PK\x03\x04" + bytes(3000),
+    "dcp/.metadata": b"\x80\x04" + bytes(3000),
+    "data.dvc": b"outs:\n- path: data\n",
+    "data/part.json": b"[]",
     "tokenizer_config.json": b"{}",
     "empty.txt": b"",
     "experts/e-00000-of-00002.bin": b"\x80\x02" + bytes(2000),
@@ -75,6 +83,40 @@ def test_a_good_tree_has_no_findings() -> None:
 def test_a_pointer_in_place_of_a_file_is_found(path: str) -> None:
     assert kinds({path: POINTER, "other.bin": b"\x80" * 5000}) == [("lfs_pointer", path)]
     assert "git lfs pull" in look({path: POINTER})[0].says
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"version https://hawser.github.com/spec/v1\noid sha256:4d\nsize 9\n", "lfs_pointer"),
+        (b"/annex/objects/SHA256E-s123--4d4d.bin\n", "annex_pointer"),
+        (b"# xet version 0\nfilesize = 99\nhash = '4d'\n", "xet_pointer"),
+        (b"../../blobs/" + b"4d" * 32, "text_weights"),  # a link that Git or a copy wrote as a file
+        (b"Entry not found", "text_weights"),
+        (b"Access to model org/model is restricted.", "text_weights"),
+        (b"\xef\xbb\xbf<!DOCTYPE html>" + b" " * 3000, "error_page"),
+        (b'{ "detail": "Not Found"}', "error_page"),
+    ],
+)
+def test_what_stands_for_weights_is_found_whatever_wrote_it(body: bytes, kind: str) -> None:
+    assert kinds({"pytorch_model.bin": body}) == [(kind, "pytorch_model.bin")]
+
+
+@pytest.mark.parametrize(
+    "body", [b"Entry not found", b"<!DOCTYPE html><p>\xc3\xa9", b'{"error":"Repository not found"}']
+)
+def test_a_message_in_place_of_a_small_json_is_found(body: bytes) -> None:
+    assert kinds({"config.json": body}) == [("error_page", "config.json")]
+
+
+@pytest.mark.parametrize("path", ["m.gguf", "m.npy", "m.npz", "m.pt", "m.onnx", "pytorch_model.bin"])
+def test_weights_that_were_only_preallocated_are_found(path: str) -> None:
+    assert kinds({path: bytes(4000)}) == [("wrong_format", path)]
+
+
+def test_a_file_that_another_says_is_there_is_missed() -> None:
+    assert kinds({"m.bin.dvc": b"outs:\n- path: m.bin\n"}) == [("dvc_pointer", "m.bin.dvc")]
+    assert kinds({"step/__0_0.distcp": b"PK" + bytes(3000)}) == [("shard_missing", "step/.metadata")]
 
 
 def test_a_page_in_place_of_weights_is_found() -> None:
@@ -119,11 +161,13 @@ def test_an_index_in_a_directory_names_files_beside_it() -> None:
 @pytest.mark.parametrize(
     "path",
     [".netrc", "sub/.netrc", "token", ".env", ".env.local", "id_ed25519", "keys/id_rsa", "server.pem", "publisher.key",
-     ".ssh/config", ".aws/credentials", "client_secret_7.json", "service-account-x.json", ".Git-Credentials"],
+     ".ssh/config", ".aws/credentials", "client_secret_7.json", "service-account-x.json", ".Git-Credentials",
+     "hf_token", "HF-TOKEN.txt", "kaggle.json", ".azure/accessTokens.json", "secrets.yaml", "prod.env", "x.keytab",
+     "openai-api-key.txt", ".config/gcloud/credentials.db"],
 )  # fmt: skip
 def test_a_file_that_holds_credentials_by_its_name_is_found(path: str) -> None:
-    assert kinds({path: b"s3cr3t"}) == [("credentials", path)]
-    assert "s3cr3t" not in look({path: b"s3cr3t"})[0].sentence
+    assert kinds({path: b'"s3cr3t"'}) == [("credentials", path)]
+    assert "s3cr3t" not in look({path: b'"s3cr3t"'})[0].sentence
 
 
 def test_remains_that_were_taken_in_are_found_one_by_one() -> None:
@@ -229,8 +273,20 @@ def test_credentials_of_other_tools_are_found(path: str) -> None:
     assert ("credentials", path) in kinds({path: b"x"})
 
 
+@pytest.mark.parametrize("path", ["added_tokens.json", "tokenizer.json", "tokens.txt", "special_tokens_map.json"])
+def test_a_tokenizer_holds_no_credentials(path: str) -> None:
+    assert kinds({path: b"{}" if path.endswith("json") else b"a b"}) == []
+
+
 def test_what_storage_systems_and_modelscope_leave_is_left_out() -> None:
     chosen = Selection(defaults=DEFAULT_EXCLUDES)
+    for path in (
+        ".git", "sub/.git", ".dvc/config", ".Trash-1000/files/a.bin", "m.bin.part.minio", "m.bin_.gstmp", "CVS/Root",
+        ".azDownload-7-m.bin", "sha256-4d-partial", "wget-log.1", ".no_exist/a", ".idea/x.iml", "#recycle/a.bin",
+    ):  # fmt: skip
+        assert not chosen.admits(path), path
+    assert chosen.leaves_out_below(".Trash-1000") and not chosen.leaves_out_below("Trash-1000")
     for path in ("@eaDir/a.bin", ".snapshot/hourly/a.bin", "._____temp/model.safetensors", ".msc", "x/.~lock.a.odt#"):
         assert not chosen.admits(path), path
-    assert chosen.admits("a.mdl") and chosen.admits("snapshot/a.bin")
+    for path in ("a.mdl", "snapshot/a.bin", ".gitattributes", "trash/a.bin", "partial.bin", "m.bin.dvc"):
+        assert chosen.admits(path), path
