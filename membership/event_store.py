@@ -89,7 +89,6 @@ class EventStore:
             raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
-            self._node.gossip_due = True
 
     def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
         """One AUDIT event to that many living members at random."""
@@ -97,9 +96,9 @@ class EventStore:
         self._node.send_some(count, bytes((wire.GOSSIP,)) + data)
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
-        """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
-        twice more often than other rumours, because a node that the first wave misses hears it seconds later, from a
-        probe."""
+        """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, unless
+        many of its writer's are on the way, and twice more often than other rumours, because a node that the first wave
+        misses hears it seconds later, from a probe."""
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
@@ -140,8 +139,6 @@ class EventStore:
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
-        if kind is PayloadKind.STATEMENT and relay:
-            self._node.gossip_due = True
 
     def judge_again(self, now: float) -> None:
         """Members have come: what was kept back may be somebody's now. It is passed on like news."""
@@ -267,7 +264,8 @@ class EventStore:
         self._node.changed_s = now
         if relay:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
-            self._node.rumours.classes[STATEMENT].add(key, data, writer, urgent=True)
+            is_first = self._node.rumours.classes[STATEMENT].add(key, data, writer, urgent=True)
+            self._node.gossip_due = self._node.gossip_due or is_first
 
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version

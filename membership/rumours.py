@@ -66,8 +66,9 @@ class RumourClass:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def add(self, key: Hashable, data: bytes, writer: Hashable, *, urgent: bool = False) -> None:
-        """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others."""
+    def add(self, key: Hashable, data: bytes, writer: Hashable, *, urgent: bool = False) -> bool:
+        """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others. False when
+        its writer has so many on the way that this one need not begin a round of its own."""
         self.discard(key)
         if len(self._by_key) >= self._length_max:
             loudest = max(self._by_writer.values(), key=len)
@@ -84,6 +85,7 @@ class RumourClass:
         if len(self._heap) > 4 * self._length_max:
             self._heap = [(rumour.turn, rumour.number, rumour) for rumour in self._by_key.values()]
             heapq.heapify(self._heap)
+        return lag == 0
 
     def heard_again(self, key: Hashable) -> None:
         """Another node told us this item."""

@@ -31,9 +31,9 @@ from membership.member import NODE_ID_BYTES, NodeId
 # of others. In large clusters, where all have less room, fewer.
 PROGRESS_PER_S, PROGRESS_BURST = 16.0, 256.0
 _PROGRESS_FULL_S = 5.0
-# New statements of one signer, far more than a host can deploy in a second. A host that has just started is told all
-# that the cluster knows at once, so it has no bound for a while.
-STATEMENTS_PER_S, STATEMENTS_BURST = 16.0, 128.0
+# New statements of one signer: as many as may be under way at once, then more than a host can deploy in a second. A
+# host that has just started is told all that the cluster knows at once, so it has no bound for a while.
+STATEMENTS_PER_S, STATEMENTS_BURST = 16.0, 64.0
 STATEMENTS_FREE_S = 30.0
 
 

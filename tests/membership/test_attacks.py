@@ -508,6 +508,17 @@ def test_no_signature_is_checked_of_a_statement_that_finds_no_room() -> None:
     assert rules.asked == 11, "the room that others have is theirs"
 
 
+def test_a_writer_of_many_statements_begins_no_round_with_each() -> None:
+    cluster, _, _ = judged()
+    node = cluster.swim(OBSERVER)._node
+    hurried = 0
+    for number in range(100):
+        cluster.swim(OBSERVER)._items.take([word(cluster, b"%d" % number, 1, b"a1")], cluster.now, FORWARDER)
+        hurried += node.gossip_due
+        node.gossip_due = False
+    assert hurried == 16
+
+
 def test_a_statement_that_is_refused_here_does_not_make_a_host_catch_up_for_ever() -> None:
     cluster, rules, _ = judged()
     cluster.swim(VICTIM).publish(PayloadKind.STATEMENT, b"key", 1, b"a1", cluster.now)

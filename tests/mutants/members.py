@@ -456,11 +456,19 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_state_dir.py",),
     ),
     Mutant(
+        "begins-a-round-with-every-statement",
+        "Each statement of a writer of very many is passed on at once.",
+        "membership/rumours.py",
+        "        return lag == 0\n",
+        "        return True\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
         "a-statement-waits-for-its-round",
         "A statement that is news is passed on when the next round of gossip is due.",
         "membership/event_store.py",
-        "        if kind is PayloadKind.STATEMENT and relay:\n",
-        "        if kind is PayloadKind.PROGRESS and relay:\n",
+        "self._node.gossip_due = self._node.gossip_due or is_first\n",
+        "self._node.gossip_due = self._node.gossip_due\n",
         ("tests/membership/test_swim.py",),
     ),
     Mutant(
