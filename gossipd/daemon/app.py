@@ -199,7 +199,7 @@ class App:
             deployments=self._deployments, membership_host=self._membership_host, reports=self.reports,
             budget=self._budget_check,
         )  # fmt: skip
-        self._peer_wants = PeerWants(driver=self._driver, directory=self._directory, table=self._progress)
+        self._peer_wants = PeerWants(driver=self._driver, directory=self._directory, progress=self._progress)
         actions = SwarmActions(
             live=self.live, driver=self._driver, plane=self._plane, executor=self._executor,
             reader=self._data_plane.reader, membership_host=self._membership_host, peer_wants=self._peer_wants,

@@ -1,4 +1,4 @@
-"""What other hosts want of the models that are open here: from their progress records to the planner.
+"""What other hosts want of the models that are open here: looked for in their progress records, told to the planner.
 
 What lives here: the chunks that a told want means, worked out in a thread, once for each want. What does not: the
 record (``deployment.progress_record``), and what the planner does with it (``swarm.interests``).
@@ -41,7 +41,7 @@ class PeerWants:
 
     driver: PlannerDriver
     directory: MemberDirectory
-    table: ClusterProgress
+    progress: ClusterProgress
     _manifests: dict[DeploymentId, Manifest] = field(default_factory=dict, init=False)
     _told: dict[DeploymentId, dict[NodeId, str | None]] = field(default_factory=dict, init=False)
     _meant: dict[DeploymentId, dict[str, ChunkSet]] = field(default_factory=dict, init=False)
@@ -63,21 +63,21 @@ class PeerWants:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            with trio.move_on_at(next_look_s(RESTING_LOOK_S if self._is_resting() else LOOK_S)):
+            with trio.move_on_at(next_look_s(RESTING_LOOK_S if self._have_all_ended() else LOOK_S)):
                 await self._woken.wait()
-            begun, news = self._begun, self.table.take_wants_news()
+            begun, news = self._begun, self.progress.take_wants_news()
             self._begun, self._woken = set(), trio.Event()
             if not begun and not news:
                 continue
             for deployment, manifest in list(self._manifests.items()):
                 key = progress_key(deployment)
                 if deployment in begun:
-                    await self._look(manifest, self.table.wants(key))
+                    await self._look(manifest, self.progress.wants(key))
                 elif key in news:
-                    await self._look(manifest, self.table.wants(key, news[key]))
+                    await self._look(manifest, self.progress.wants(key, news[key]))
 
-    def _is_resting(self) -> bool:
-        rows = [self.table.host(self.directory.own, progress_key(one)) for one in self._manifests]
+    def _have_all_ended(self) -> bool:
+        rows = [self.progress.host(self.directory.own, progress_key(one)) for one in self._manifests]
         return all(row is not None and row.progress.state in FINAL for row in rows)
 
     async def _look(self, manifest: Manifest, wants: dict[NodeId, tuple[str, int]]) -> None:

@@ -261,7 +261,7 @@ class DeploymentTable:
 
     # ---- what the planner and the adapters tell ------------------------------------------------------
 
-    def handle(self, event: events.Notice) -> None:
+    def handle(self, event: events.DeploymentNews) -> None:
         """Something that concerns one deployment here, or the disk of all."""
         match event:
             case ChunkStored():
@@ -339,12 +339,12 @@ class DeploymentTable:
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
         records = [life.record for life in list(self._lives.values())]
-        return iter([one for one in records if _is_shown(one)])
+        return iter([one for one in records if _is_proven_or_begun(one)])
 
     def with_key(self, key: bytes) -> DeploymentRecord | None:
         """The one whose progress is told under ``key``, of those that ``iter`` gives."""
         life = self._by_key.get(key)
-        return life.record if life is not None and _is_shown(life.record) else None
+        return life.record if life is not None and _is_proven_or_begun(life.record) else None
 
     def id_with_key(self, key: bytes) -> DeploymentId | None:
         """Which deployment's progress is told under ``key``; also of one whose manifest is not here."""
@@ -436,7 +436,7 @@ class DeploymentTable:
             raise QueueFullError(sentence)
 
 
-def _is_shown(record: DeploymentRecord) -> bool:
+def _is_proven_or_begun(record: DeploymentRecord) -> bool:
     return record.is_proven or record.state is not HostState.INIT
 
 

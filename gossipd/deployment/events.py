@@ -259,13 +259,13 @@ Order: TypeAlias = (
     | UntrustOrdered
     | OverrideOrdered
 )
-Notice: TypeAlias = (
+DeploymentNews: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
 )
 DeploymentEvent: TypeAlias = (
     WorkEnded
     | Order
-    | Notice
+    | DeploymentNews
     | DaemonStarted
     | StatementHeard
     | RosterChanged

@@ -10,7 +10,7 @@
   ``slow_hosts``, ``arrival_rates``, ``bandwidth_meter``, ``capabilities`` (what a member says of itself)
 * Storage: ``seed_election`` (who reads for a rack), ``source_read_planner`` (which piece), ``reading_turn``,
   ``stand_in`` (who reads when the seeds do not), ``origins`` (where no storage has it)
-* What is told and heard: ``announcements``, ``neighbour_silence``, ``standing_links``, ``stall_detector``
+* What is told and heard: ``announcements``, ``neighbour_subscriptions``, ``standing_links``, ``stall_detector``
 
 What does not live here: the events and commands (``core.events``), and every byte.
 """

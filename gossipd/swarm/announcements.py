@@ -1,4 +1,4 @@
-"""What this host tells its neighbours about one deployment, and when.
+"""What this host tells its neighbours about one deployment, and when: it makes the messages to each subscriber.
 
 What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the form and the
 numbers of messages (``control``); the receiver subscribes again when it sees a gap in the numbers.

@@ -27,7 +27,7 @@ from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
 from gossipd.swarm.link_times import LinkTimes
 from gossipd.swarm.local_replica import LocalReplica
-from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
+from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from gossipd.swarm.origins import SPREAD_FAR, Origins
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.pipelining import Pipelining

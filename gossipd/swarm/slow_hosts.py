@@ -20,7 +20,7 @@ from collections.abc import Collection
 from statistics import median
 
 from gossipd.swarm.availability import Availability
-from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
+from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 

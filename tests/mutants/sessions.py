@@ -240,18 +240,18 @@ MUTANTS = (
     Mutant(
         "the-planner-has-a-clock-of-its-own-again",
         "A question without an answer is repeated by the planner beside the sessions.",
-        "gossipd/swarm/neighbour_silence.py",
+        "gossipd/swarm/neighbour_subscriptions.py",
         "now) < now - silence_s and heard_s[node] >= asked_s[node]:",
         "asked_s[node]) < now - silence_s and asked_s[node] < now - silence_s:",
-        ("tests/gossipd/swarm/test_neighbour_silence.py",),
+        ("tests/gossipd/swarm/test_neighbour_subscriptions.py",),
     ),
     Mutant(
         "who-is-out-of-reach-is-listened-to-for-ever",
         "A neighbour that was out of reach and is wanted no more is not told so, and sends its deltas for ever.",
-        "gossipd/swarm/neighbour_silence.py",
+        "gossipd/swarm/neighbour_subscriptions.py",
         "(asked_s.keys() - wanted) | (self._unended - neighbours)",
         "asked_s.keys() - wanted",
-        ("tests/gossipd/swarm/test_neighbour_silence.py",),
+        ("tests/gossipd/swarm/test_neighbour_subscriptions.py",),
     ),
     Mutant(
         "a-restarted-host-is-told-for-ever",

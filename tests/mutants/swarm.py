@@ -396,10 +396,10 @@ MUTANTS = (
     Mutant(
         "silence-is-asked-about-for-ever",
         "A neighbour that has nothing to say is asked for all that it holds every five seconds.",
-        "gossipd/swarm/neighbour_silence.py",
+        "gossipd/swarm/neighbour_subscriptions.py",
         "min(2 * wait_s, _SILENCE_S_MAX)",
         "0.0",
-        ("tests/gossipd/swarm/test_neighbour_silence.py",),
+        ("tests/gossipd/swarm/test_neighbour_subscriptions.py",),
     ),
     Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",

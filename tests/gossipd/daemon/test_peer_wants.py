@@ -45,7 +45,7 @@ def tell(table: ClusterProgress, node: NodeId, version: int, want: str, count: i
 def parts() -> tuple[PeerWants, _Told, ClusterProgress]:
     told, table = _Told(), ClusterProgress()
     driver: Any = told
-    return PeerWants(driver=driver, directory=driver, table=table), told, table
+    return PeerWants(driver=driver, directory=driver, progress=table), told, table
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -109,7 +109,7 @@ class _Counted(ClusterProgress):
 async def test_a_resting_daemon_reads_wants_only_when_one_is_new(autojump_clock: MockClock) -> None:
     told, table = _Told(), _Counted()
     driver: Any = told
-    wants = PeerWants(driver=driver, directory=driver, table=table)
+    wants = PeerWants(driver=driver, directory=driver, progress=table)
     table.record(OWN, progress_key(MANIFEST.id), 1, Progress(state=HostState.COMPLETE), now=0.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wants.run)
@@ -128,7 +128,7 @@ async def test_a_resting_daemon_reads_wants_only_when_one_is_new(autojump_clock:
 async def test_while_a_model_is_under_way_a_want_is_heard_within_a_quarter_second(autojump_clock: MockClock) -> None:
     told, table = _Told(), ClusterProgress()
     driver: Any = told
-    wants = PeerWants(driver=driver, directory=driver, table=table)
+    wants = PeerWants(driver=driver, directory=driver, progress=table)
     tell(table, OWN, 1, "ep:0/4", 3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wants.run)
@@ -155,7 +155,7 @@ def test_a_forgotten_host_that_returns_with_its_old_want_is_news() -> None:
 async def test_a_want_that_is_new_is_all_that_is_read(autojump_clock: MockClock) -> None:
     told, table = _Told(), _Counted()
     driver: Any = told
-    wants = PeerWants(driver=driver, directory=driver, table=table)
+    wants = PeerWants(driver=driver, directory=driver, progress=table)
     for number in range(2, 102):
         tell(table, NodeId(number.to_bytes(16, "big")), 1, "", 0)
     async with trio.open_nursery() as nursery:

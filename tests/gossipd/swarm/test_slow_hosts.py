@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossipd.swarm.availability import Availability
-from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
+from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from gossipd.swarm.slow_hosts import SlowHosts
 from tests.gossipd.swarm.planning import SETTINGS, node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
+from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import SETTINGS, node
 
