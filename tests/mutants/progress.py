@@ -183,4 +183,20 @@ MUTANTS = (
         "",
         ("tests/gossipd/deployment/test_history.py",),
     ),
+    Mutant(
+        "a-host-that-flaps-fills-a-course",
+        "A host that tells another share each second makes the course of its deployment as long as it lasts.",
+        "gossipd/deployment/history.py",
+        "        if len(self.changes) > CHANGES_MAX * _CHANGE.size:\n",
+        "        if len(self.changes) > COLUMN_MAX * _CHANGE.size:\n",
+        ("tests/gossipd/deployment/test_history.py",),
+    ),
+    Mutant(
+        "the-log-is-for-everybody",
+        "Every user who may ask questions reads the daemon's log.",
+        "gossipd/api/routes.py",
+        '        Route("/v1/tasks", pages.tasks),\n',
+        '        Route("/v1/tasks", pages.tasks),\n        Route("/v1/log", pages.log),\n',
+        ("tests/gossipd/api/test_routes.py",),
+    ),
 )
