@@ -6,7 +6,8 @@ loses its oldest. Progress of a writer that is not known here is dropped.
 
 Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
 of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
-statement, or sign its own a thousand times, and each would go through all nodes as news.
+statement, or sign its own a thousand times, and each would go through all nodes as news. The host's rules hear that a
+writer has said two things (``told_twice``), from a node that meets the other word while it passes on the first.
 
 The host judges every event before it is kept or passed on. A statement that would find no room is not judged: a check
 of a signature costs far more than all else, and a writer may say ever more. A statement whose writer is not known here
@@ -37,6 +38,7 @@ _PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
+_TOLD_TWICE_MAX = 256
 _WRITERS_SHARE = 4  # one writer may fill this part of the table
 
 
@@ -59,6 +61,7 @@ class EventStore:
         self._written: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # marks and keys, by writer
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
+        self._told_twice: OrderedDict[tuple[bytes, int], None] = OrderedDict()  # keys and versions, the latest last
         self._progress: dict[bytes, int] = {}
         self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
 
@@ -104,7 +107,7 @@ class EventStore:
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
         if kind is not PayloadKind.AUDIT and not self._is_newer(kind, key, version):
-            return True
+            return self._is_same(kind, data, key, version, payload)
         if kind is PayloadKind.STATEMENT and self._is_full_for(key, version, payload):
             self._node.counts["statements_refused_full"] += 1  # whether that writer has signed it or not
             return True
@@ -198,6 +201,23 @@ class EventStore:
             return version > known
         old = self._statements.get(key)
         return old is None or version > old.version
+
+    def _is_same(self, kind: PayloadKind, data: bytes, key: bytes, version: int, payload: bytes) -> bool:
+        """False when an event that is no news is a forgery of what is passed on here. Its payload is compared as long
+        as that is so, because then it is at hand, and the host's rules hear of another one, once for each version."""
+        first = self._node.rumours.classes[PROGRESS if kind is PayloadKind.PROGRESS else STATEMENT].item_of(key)
+        if first is None or first == data or (key, version) in self._told_twice:
+            return True
+        _, _, known_version, _, known = wire.parse_event(first)
+        if version != known_version or payload == known:
+            return True
+        if not self._node.rules.told_twice(kind, key, version, known, payload):
+            self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
+            return False
+        self._told_twice[key, version] = None
+        if len(self._told_twice) > _TOLD_TWICE_MAX:
+            self._told_twice.popitem(last=False)
+        return True
 
     def _keep_back(self, data: bytes, forwarder: NodeId) -> None:
         """Where there are too many, the forwarder of most of them loses its oldest."""

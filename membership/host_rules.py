@@ -44,6 +44,11 @@ class HostRules(Protocol):
         """Who wrote an event; None when it is forged, out of bounds, or its writer may never say it."""
         ...
 
+    def told_twice(self, kind: PayloadKind, key: bytes, version: int, known: bytes, other: bytes) -> bool:
+        """Of one version ``other`` has come where ``known`` was believed: False when it is forged. A writer that has
+        signed both tells two hosts two things; the host may write that down, and believes the first."""
+        ...
+
 
 class LenientRules:
     """No clock, and every event is its writer's: of progress the host whose id begins the key."""
@@ -56,3 +61,6 @@ class LenientRules:
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         return Verdict(key[:NODE_ID_BYTES])
+
+    def told_twice(self, kind: PayloadKind, key: bytes, version: int, known: bytes, other: bytes) -> bool:
+        return True

@@ -87,6 +87,11 @@ class RumourClass:
             heapq.heapify(self._heap)
         return lag == 0
 
+    def item_of(self, key: Hashable) -> bytes | None:
+        """The item while it is passed on."""
+        rumour = self._by_key.get(key)
+        return None if rumour is None else rumour.data
+
     def heard_again(self, key: Hashable) -> None:
         """Another node told us this item."""
         rumour = self._by_key.get(key)

@@ -18,7 +18,7 @@ from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import Belief, ProgressJudge, ProgressKey
-from gossipd.deployment.statement import Statement, Verb, signer_of, verb_of
+from gossipd.deployment.statement import Statement, Verb, same_word, signer_of, verb_of
 from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
@@ -35,6 +35,7 @@ _PROGRESS_FULL_S = 5.0
 # host that has just started is told all that the cluster knows at once, so it has no bound for a while.
 STATEMENTS_PER_S, STATEMENTS_BURST = 16.0, 64.0
 STATEMENTS_FREE_S = 30.0
+TWO_WORDS = "E_TWO_WORDS"
 
 
 def progress_quotas(share: float = 1.0) -> Quotas[bytes]:
@@ -118,6 +119,21 @@ class GossipRules:
         if now >= self._bounded_from_s and verdict is not None:
             self._statement_quotas.take(quota, now)
         return verdict
+
+    def told_twice(self, kind: PayloadKind, key: bytes, version: int, known: bytes, other: bytes) -> bool:
+        """See HostRules. Two statements of one rank that differ in their time or signer say the same: a client may
+        trigger two hosts."""
+        if kind is PayloadKind.STATEMENT and same_word(known, other):
+            return True
+        verdict = self.judge(kind, key, version, other)
+        if verdict is None or not verdict.is_known or verdict.is_too_much or verdict.is_over:
+            return verdict is not None
+        if kind is PayloadKind.PROGRESS:
+            writer = self._roster.progress_writer(NodeId(verdict.writer))
+            self._refusals.word_refused(None if writer is None else writer.public_key, TWO_WORDS)
+        elif verdict.writer == signer_of(known):
+            self._refusals.word_refused(verdict.writer, TWO_WORDS)
+        return True
 
     def _quota(self, deployment: DeploymentId, payload: bytes) -> tuple[bytes, str]:
         """Against what a statement counts when its signer has signed it; what is beyond a bound is not looked at.

@@ -48,6 +48,7 @@ EPOCH_STEP_MAX = 1_000  # above the last one that is known: two parts of a clust
 ISSUED_MAX_S = 2**40  # year 36,812: leaves the sum with any interval inside 53 bits
 _HEAD = struct.Struct("<BB32sQIQ32s")
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
+_WORD_BYTES = struct.calcsize("<BB32sQI")
 STATEMENT_BYTES = _HEAD.size + _SIGNATURE_BYTES
 _DOMAIN = b"gossipd-statement-1 "
 
@@ -121,6 +122,11 @@ class Statement:
 def signer_of(wire: bytes) -> bytes:
     """The key that bytes name, which may be no statement, or one that another key has signed."""
     return wire[_HEAD.size - _KEY_BYTES : _HEAD.size]
+
+
+def same_word(one: bytes, other: bytes) -> bool:
+    """Whether two statements of one rank say the same, which need not have the same signer and time."""
+    return one[:_WORD_BYTES] == other[:_WORD_BYTES]
 
 
 def verb_of(wire: bytes) -> Verb | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from membership import wire
 from membership.bounds import ceiling
 from membership.events import (
@@ -377,6 +379,7 @@ class SignedWords(LenientRules):
     def __init__(self, known: set[bytes]) -> None:
         self.known = known
         self.asked = 0
+        self.twice: list[tuple[bytes, bytes]] = []
 
     def named_writer(self, key: bytes, statement: bytes) -> bytes:
         return statement[:1]
@@ -386,6 +389,10 @@ class SignedWords(LenientRules):
         if payload[1:] != b"%d" % version:
             return None
         return Verdict(payload[:1], is_known=payload[:1] in self.known)
+
+    def told_twice(self, kind: PayloadKind, key: bytes, version: int, known: bytes, other: bytes) -> bool:
+        self.twice.append((known, other))
+        return not other.startswith(b"x")
 
 
 def judged(
@@ -506,6 +513,18 @@ def test_no_signature_is_checked_of_a_statement_that_finds_no_room() -> None:
     assert count(cluster, "statements_refused_full") == 290
     say(cluster, word(cluster, b"another", 1, b"x1"))
     assert rules.asked == 11, "the room that others have is theirs"
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_two_words_of_one_version_are_told_once_and_the_first_stays(kind: int) -> None:
+    cluster, rules, heard = judged()
+    for payload in (b"a1", b"x1", b"x1", b"a1", b"A1", b"A1"):
+        cluster.swim(OBSERVER)._items.take([word(cluster, b"key", 1, payload, kind)], cluster.now, FORWARDER)
+    assert rules.twice == [(b"a1", b"x1"), (b"a1", b"x1"), (b"a1", b"A1")], "a forgery hides nothing"
+    name = "statements_refused_judge" if kind == 1 else "progress_refused_judge"
+    assert count(cluster, name) == 2
+    cluster._flush(OBSERVER)
+    assert [event.payload for event in heard if isinstance(event, PayloadHeard)] == [b"a1"]
 
 
 def test_a_writer_of_many_statements_begins_no_round_with_each() -> None:

@@ -456,6 +456,22 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_state_dir.py",),
     ),
     Mutant(
+        "believes-that-one-version-is-one-word",
+        "A second word of one version is not compared with the first.",
+        "membership/event_store.py",
+        "        if version != known_version or payload == known:\n",
+        "        if version == known_version or payload == known:\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "names-a-client-that-triggers-two-hosts",
+        "Two statements that differ in their time only count as two words.",
+        "gossipd/daemon/gossip_rules.py",
+        "        if kind is PayloadKind.STATEMENT and same_word(known, other):\n",
+        "        if kind is PayloadKind.AUDIT and same_word(known, other):\n",
+        ("tests/gossipd/daemon/test_gossip_rules.py",),
+    ),
+    Mutant(
         "begins-a-round-with-every-statement",
         "Each statement of a writer of very many is passed on at once.",
         "membership/rumours.py",

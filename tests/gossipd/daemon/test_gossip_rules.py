@@ -241,6 +241,31 @@ def test_a_host_that_tells_without_end_is_cut_short_and_no_other() -> None:
     assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 2)) is not None, "only its own words count"
 
 
+def test_a_writer_that_says_two_things_of_one_version_is_named() -> None:
+    REFUSED.clear()
+    key, version, other = progress(KEY, 1)
+    named = ProgressKey.decode(key)
+    known = sign_progress(KEY, named, version, Progress(state=HostState.FAILED))
+    assert rules().told_twice(PayloadKind.PROGRESS, key, version, known, other)
+    assert [(SIGNER, "E_TWO_WORDS")] == REFUSED
+    forged = sign_progress(OTHER, named, version, Progress(state=HostState.COMPLETE))
+    assert not rules().told_twice(PayloadKind.PROGRESS, key, version, known, forged)
+    one, larger = statement(), sign_statement(
+        KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=200, now_s=NOW_S
+    )  # fmt: skip
+    assert rules().told_twice(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode(), larger.encode())
+    assert [(SIGNER, "E_TWO_WORDS")] * 2 == REFUSED
+
+
+def test_a_statement_that_is_signed_again_says_the_same() -> None:
+    REFUSED.clear()
+    one = statement()
+    for key in (KEY, OTHER):
+        again = sign_statement(key, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 1)
+        assert rules().told_twice(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode(), again.encode())
+    assert not REFUSED
+
+
 def ahead(secret: SecretKey, by_s: int, *, by: SecretKey | None = None) -> tuple[bytes, int, bytes]:
     """A record of a host whose clock is ahead of ours."""
     key = ProgressKey(node_id(secret.public.ed25519), b"deployed", is_signed=True)
