@@ -121,6 +121,7 @@ class ControlSurface:
                 ask=lambda node: None, swim=SimpleNamespace(has_answered=lambda node: node != unheard)
             ),
             "self_checks": None,
+            "sketches": None,
         }
 
     async def _deliver(self, made: Frames) -> None:
