@@ -107,6 +107,6 @@ def _of_record(kind: str, subject: str, fields: Mapping[str, str]) -> events.Bod
             who = subject or fields.get("what", "") or label
             body = events.SecurityEvent(what=kind, subject=who, reason=code or reason)
         case _:
-            changed = " ".join(f"{key}={value}" for key, value in fields.items())
+            changed = " ".join(filter(None, (subject, *(f"{key}={value}" for key, value in fields.items()))))
             body = events.ConfigEvent(what=kind, reason=changed[:500])
     return body

@@ -62,6 +62,15 @@ def test_records_and_alarms_become_events_in_order(tmp_path: Path) -> None:
     assert len(told) == 5, "none for a chunk"
 
 
+def test_a_changed_setting_says_which_model_it_is_about(tmp_path: Path) -> None:
+    feed = EventFeed(EventRing(7))
+    audit = AuditLog(tmp_path / "audit.jsonl", listener=feed)
+    audit.record("want ended", subject="org/toy", want="everything")
+    audit.record("started", version="0.2.0")
+    told = [one.reason for one in bodies(feed) if isinstance(one, events.ConfigEvent)]
+    assert told == ["org/toy want=everything", "version=0.2.0"]
+
+
 def test_progress_is_an_event_only_when_state_or_cause_change() -> None:
     feed = EventFeed(EventRing(7))
     steps = [
