@@ -128,7 +128,7 @@ class _HubHandler(_Handler):
         with self.hub.lock:
             busy = self.hub.busy.pop(0) if self.hub.busy else None
         if busy is not None:
-            self.say(429, b"slow down", Retry_After=busy)
+            self.say(429, b"slow down", **{"RateLimit" if "=" in busy else "Retry_After": busy})
             return
         path = urlsplit(self.path).path
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):

@@ -78,7 +78,6 @@ class Misbehaviour(Enum):
     WRONG_RANGE = "wrong range"  # 206 for a range one byte further on
     LYING_RANGE = "lying range"  # the right Content-Range over bytes from elsewhere
     GZIP = "gzip"  # Content-Encoding: gzip over compressed bytes
-    LABELLED_GZIP = "labelled gzip"  # Content-Encoding: gzip over plain bytes
     HTML = "html"  # 200 and an error page
     DRIP = "drip"  # ``rate`` bytes a second
     HANG = "hang"  # read the request, answer nothing until the server stops
@@ -259,8 +258,6 @@ class _FaultHandler(BaseHTTPRequestHandler):
             case Misbehaviour.GZIP:
                 packed = gzip.compress(body[start:stop])
                 self._answer(206, packed, size, (start, stop), {"Content-Encoding": "gzip"})
-            case Misbehaviour.LABELLED_GZIP:
-                self._answer(206, body[start:stop], size, (start, stop), {"Content-Encoding": "gzip"})
             case Misbehaviour.HTML:
                 self._page(200)
             case Misbehaviour.LONG:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from gossipd.manifest.chunk_layout import Segment
@@ -28,6 +29,7 @@ from gossipd.publish.errors import PublishError, StorageAuthError, StorageError,
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
+from gossipd.sources.asked_pause import asked_pause_s
 from gossipd.sources.errors import SourceAuthError, SourceError, SourceNotFoundError
 from gossipd.sources.first_request import Wanted
 from gossipd.sources.hub import USUAL_ENDPOINT, Hub, HubRoutes
@@ -213,6 +215,8 @@ def _from_client(error: Exception, what: str) -> StorageError | PublishError:
     from huggingface_hub import errors
 
     known: tuple[tuple[type[Exception], type[StorageError], str], ...] = (
+        (errors.OfflineModeIsEnabled, StorageError, "HF_HUB_OFFLINE forbids asking the hub; unset it to publish"),
+        (errors.DisabledRepoError, StorageAuthError, "the hub has disabled it"),
         (errors.GatedRepoError, StorageAuthError, "the hub asks for consent to its terms, and a token of who gave it"),
         (errors.RepositoryNotFoundError, StorageNotFoundError, "the hub has none, or HF_TOKEN may not see it"),
         (errors.RevisionNotFoundError, StorageNotFoundError, "the repository has no such revision"),
@@ -222,18 +226,18 @@ def _from_client(error: Exception, what: str) -> StorageError | PublishError:
             return kind(f"{what}: {said}")
     response = getattr(error, "response", None)
     if response is not None:
-        return _from_status(int(response.status_code), str(response.headers.get("Retry-After", "")), what)
+        pause_s = asked_pause_s(response.headers.get, datetime.now(UTC))
+        return _from_status(int(response.status_code), pause_s, what)
     if isinstance(error, (OSError, *_transport_errors())):
         return _BusyError(f"{what}: no connection to the hub", code="E_SOURCE_UNREACHABLE", retry_after_s=None)
     return PublishError(f"{what}: the hub's client takes it for no repository", code="E_SOURCE_LISTING")
 
 
-def _from_status(status: int, after: str, what: str) -> StorageError:
+def _from_status(status: int, retry_after_s: float | None, what: str) -> StorageError:
     if status in (401, 403):
         return StorageAuthError(f"{what}: the hub refuses it: set HF_TOKEN to a token that may read it")
     if status not in _BUSY:
         return StorageError(f"{what}: the hub refused the request (status {status})")
-    retry_after_s = float(after) if after.isascii() and after.isdigit() else None
     return _BusyError(
         f"{what}: the hub is busy or failed (status {status})", code="E_SOURCE_BUSY", retry_after_s=retry_after_s
     )

@@ -33,7 +33,7 @@ class SourceError(RemoteError):
     cure: ClassVar[str] = ""
     """What helps, where trying again does not."""
 
-    def __init__(self, what: str, why: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
         self.what = what
         self.path = ""
@@ -42,7 +42,8 @@ class SourceError(RemoteError):
         """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.is_page = False
         """Something came in place of the range, which may be a page."""
-        self.retry_after_s = retry_after_s
+        self.retry_after_s: float | None = None
+        """For how long the server asks to be left alone."""
         self.is_too_many = False
         """Status 429: the number of requests in a time, not of those at once, is too high."""
 
@@ -294,11 +295,11 @@ _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
 )
 
 
-def from_status(status: int, what: str, *, retry_after_s: float | None = None) -> SourceError:
+def from_status(status: int, what: str) -> SourceError:
     """The error for an HTTP status that is neither 200 nor 206."""
     for statuses, kind, why in _STATUSES:
         if status in statuses:
-            error = kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            error = kind(what, f"{why} (status {status})")
             error.is_too_many = status == TOO_MANY
             return error
-    return SourceError(what, f"the server refused the request (status {status})", retry_after_s=retry_after_s)
+    return SourceError(what, f"the server refused the request (status {status})")

@@ -14,16 +14,25 @@ import socket
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from gossipd.sources import errors
+from gossipd.sources.asked_pause import asked_pause_s, http_date
 from gossipd.sources.location import Location
+from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
 
 _PIECE_BYTES = 64 * 1024
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+RANGE_REFUSED = 416
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
+_REFUSED_RANGE = re.compile(r"bytes \*/(\d{1,19})", re.IGNORECASE | re.ASCII)
+_UNCHANGED = frozenset({"", "identity", "aws-chunked"})  # the last is a mark that some storages keep of an upload
+# What a document may say more exactly than its status. It speaks of credentials as if this host had shown some.
+_TOLD = (
+    errors.SourceAccountError, errors.SourceArchivedError, errors.SourceBusyError, errors.SourceEncryptedError,
+    errors.SourceNoBucketError, errors.SourceNotFoundError, errors.SourcePayerError, errors.SourceUnreachableError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,11 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
     try:
         sock = connect(location, addresses, settings)
         ask(sock, location, addresses, wanted.header)
-        response = _answer(sock, settings)
+        incoming = Incoming(sock, settings.read_timeout_s)
+        response = head_of(incoming, "GET")
         head = check_head(response, what, wanted, settings)
+        incoming.deadline = None  # the body must keep the least rate
+        sock.settimeout(settings.read_timeout_s)
         body = _read_body(response, head.before, wanted.length, settings, what)
     except TimeoutError:
         way = through(location, addresses)
@@ -81,15 +93,6 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
     if len(body) != wanted.length:
         raise errors.SourceShortError(what, f"{len(body)} bytes came, {wanted.length} were promised")
     return Touched(head.version, body, head.lacks_ranges)
-
-
-def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
-    """The response, its head within the time-out. Its body must keep the least rate."""
-    incoming = Incoming(sock, settings.read_timeout_s)
-    response = head_of(incoming, "GET")
-    incoming.deadline = None
-    sock.settimeout(settings.read_timeout_s)
-    return response
 
 
 def _read_body(
@@ -119,21 +122,48 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
             raise errors.SourceProxyError(what, f"the proxy on the way refuses it (status {response.status})")
         raise errors.SourceUnreachableError(what, f"the proxy on the way cannot reach it (status {response.status})")
     if response.status not in (200, 206):
-        error = errors.from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
-        if isinstance(error, errors.SourceRedirectError):
-            error.target = response.getheader("Location") or ""
-        error.said = response.getheader("X-Error-Code") or ""
-        raise error
-    encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
-    if encoding != "identity":
+        raise _refused(response, what, wanted)
+    encoding = (response.getheader("Content-Encoding") or "").strip(" ,").lower()
+    sent = wanted.object_bytes if response.status == 200 else wanted.length
+    # Apache calls a file of the name *.gz encoded, and object stores whatever the upload said of it; then the bytes
+    # are as many as were published, and their hashes decide.
+    if encoding not in _UNCHANGED and response.length != sent:
         raise errors.SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
-    tag, modified = response.getheader("ETag"), _modified(response.getheader("Last-Modified"))
+    tag, modified = response.getheader("ETag"), http_date(response.getheader("Last-Modified"))
     if response.status == 200:
         _check_whole(response, what, wanted, settings)
         is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
         return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start, is_part)
     size = _check_part(response, what, wanted)
     return Head(ObjectVersion(tag, size, modified))
+
+
+def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> errors.SourceError:
+    """The error for a status that is neither 200 nor 206, in what its document says where that is more exact."""
+    error = errors.from_status(response.status, what)
+    if isinstance(error, errors.SourceRedirectError):
+        error.target = response.getheader("Location") or ""
+    elif response.status == RANGE_REFUSED:
+        found = _REFUSED_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
+        if found is not None and int(found[1]) >= wanted.start + wanted.length:
+            error = errors.SourceRangeError(what, "the server refuses a range that its object has (status 416)")
+    elif response.status != errors.PROXY_CREDENTIALS and (document := _document(response)):
+        told = from_refusal(document, response.status, what)
+        error = told if isinstance(told, _TOLD) else error
+    error.said = response.getheader("X-Error-Code") or ""
+    error.retry_after_s = asked_pause_s(response.getheader, datetime.now(UTC))
+    return error
+
+
+def _document(response: http.client.HTTPResponse) -> str:
+    """What has come of a document beside a refusal, of the kinds that storages write."""
+    kind = (response.getheader("Content-Type") or "").lower()
+    if "xml" not in kind and "json" not in kind:
+        return ""
+    try:
+        return response.read1(DOCUMENT_CHARS_MAX).decode(errors="replace")
+    except (OSError, ValueError, http.client.HTTPException, errors.SourceError):
+        return ""
 
 
 def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> None:
@@ -157,7 +187,8 @@ def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
     if not found:
         raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
-    first, last, size = (int(part) for part in found.groups())
+    first, last = int(found[1]), int(found[2])
+    size = wanted.object_bytes if found[3] == "*" else int(found[3])  # a server need not know it
     start, length = wanted.start, wanted.length
     if (first, last) != (start, start + length - 1):
         if first == start and last < start + length - 1:
@@ -168,20 +199,3 @@ def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -
     if response.length is not None and response.length != length:
         raise errors.SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
     return size
-
-
-def _modified(text: str | None) -> datetime | None:
-    try:
-        return parsedate_to_datetime(text) if text else None
-    except (ValueError, OverflowError):  # no date, or a number beyond every calendar
-        return None
-
-
-def _retry_after(text: str | None) -> float | None:
-    """Seconds, from a header with a number or a date."""
-    if not text:
-        return None
-    if text.strip().isascii() and text.strip().isdigit():
-        return float(text)
-    at = _modified(text)
-    return None if at is None or at.tzinfo is None else max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -27,6 +27,8 @@ from gossipd.sources.location import Location, authority
 from gossipd.sources.web_connection import Addresses
 
 USUAL_ENDPOINT = "https://huggingface.co"
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""As the hub's own client reads them; the second is older."""
 HOPS_MAX = 4  # a renamed repository, the storage behind it, and one renewal
 ROUTES_MAX = 4096  # of the files that are read just now
 _TARGET = re.compile(r"[!-~]+", re.ASCII)
@@ -34,6 +36,10 @@ _NOT_THERE = {
     "RepoNotFound": "the hub knows no such repository, or HF_TOKEN of this host may not see it",
     "RevisionNotFound": "the hub's repository has no such revision",
     "EntryNotFound": "the hub's repository has no such file",
+}
+_NOT_ALLOWED = {
+    "GatedRepo": "the hub asks for consent to its terms: set HF_TOKEN of this host to a token of who gave it",
+    "DisabledRepo": "the hub has disabled the repository",
 }
 _REFUSED = "the hub refuses it: set HF_TOKEN in this host's environment to a token that may read it"
 
@@ -47,7 +53,7 @@ class Hub:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], what: str) -> Hub:
-        """The hub that ``HF_ENDPOINT`` and ``HF_TOKEN`` name. Raises SourceAuthError, SourceForbiddenError."""
+        """The hub that ``HF_ENDPOINT`` names, and its token. Raises SourceAuthError, SourceForbiddenError."""
         text = environment.get("HF_ENDPOINT", "").strip().rstrip("/") or USUAL_ENDPOINT
         try:
             endpoint = parse_source_url(text, "HF_ENDPOINT")
@@ -55,7 +61,7 @@ class Hub:
             raise errors.SourceForbiddenError(what, str(error)) from None
         if endpoint.scheme not in WEB_SCHEMES:
             raise errors.SourceForbiddenError(what, "HF_ENDPOINT must be an http or https address")
-        token = environment.get("HF_TOKEN", "").strip()
+        token = next((one for name in TOKEN_VARIABLES if (one := environment.get(name, "").strip())), "")
         if token and not _TARGET.fullmatch(token):
             raise errors.SourceAuthError(what, "HF_TOKEN is no token: it holds blanks or characters beyond ASCII")
         return cls(endpoint, f"Bearer {token}" if token else "")
@@ -164,4 +170,6 @@ def _in_words(error: errors.SourceError, *, is_own: bool) -> errors.SourceError:
         return errors.SourceAuthError(error.what, "the storage behind the hub refuses an address that is just signed")
     if error.said in _NOT_THERE:
         return errors.SourceNotFoundError(error.what, _NOT_THERE[error.said])
+    if error.said in _NOT_ALLOWED:
+        return errors.SourceAuthError(error.what, _NOT_ALLOWED[error.said])
     return errors.SourceAuthError(error.what, _REFUSED) if isinstance(error, errors.SourceAuthError) else error

@@ -43,12 +43,12 @@ _ROWS = (
         errors.SourceTokenExpiredError,
         "the session token has expired; renew the credentials of this host",
         "ExpiredToken ExpiredTokenException TokenRefreshRequired RequestExpired invalid_grant authTokenExpired"
-        " expired_auth_token",
+        " expired_auth_token SecurityTokenExpired ExpiredSession",
     ),
     _Meaning(
         errors.SourceClockError,
         "the storage finds this host's clock wrong; set it (timedatectl, chrony)",
-        "RequestTimeTooSkewed RequestInTheFuture InvalidAuthenticationInfoDate",
+        "RequestTimeTooSkewed RequestInTheFuture InvalidAuthenticationInfoDate RequestNotYetValid",
     ),
     _Meaning(
         errors.SourceRegionError,
@@ -76,7 +76,7 @@ _ROWS = (
         "the storage could not use the object's key (KMS); its state, and this identity's right to decrypt, are to be"
         " looked at",
         "KMS.DisabledException KMS.InvalidStateException KMS.NotFoundException KMS.AccessDeniedException"
-        " KMS.KMSInvalidStateException KMS.InvalidKeyUsageException KMS.ThrottlingException"
+        " KMS.KMSInvalidStateException KMS.InvalidKeyUsageException"
         " ServerSideEncryptionConfigurationNotFoundError CustomerEncryptionKeyFormatIsInvalid"
         " resourceIsEncryptedWithCustomerEncryptionKey BlobUsesCustomerSpecifiedEncryption"
         " KeyVaultEncryptionKeyNotFound KeyVaultAccessTokenCannotBeAcquired KeyVaultVaultNotFound",
@@ -91,7 +91,7 @@ _ROWS = (
         "the storage does not know this host's key, or the secret is not the key's; see the credentials",
         "InvalidAccessKeyId SignatureDoesNotMatch InvalidToken UnrecognizedClientException InvalidClientTokenId"
         " InvalidSecurity AuthenticationFailed InvalidAuthenticationInfo invalid_client unauthorized_client"
-        " InvalidCredentials authError UNAUTHENTICATED bad_auth_token",
+        " InvalidCredentials authError UNAUTHENTICATED bad_auth_token InvalidTokenId InvalidSecurityToken",
     ),
     _Meaning(
         errors.SourceNoCredentialsError,
@@ -102,7 +102,7 @@ _ROWS = (
         errors.SourceNoBucketError,
         "there is no such bucket at this storage; see its name, and the endpoint",
         "NoSuchBucket ContainerNotFound FilesystemNotFound ContainerDisabled ContainerBeingDeleted InvalidBucketName"
-        " InvalidResourceName",
+        " InvalidResourceName NoSuchAccessPoint NoSuchMultiRegionAccessPoint NoSuchTenant BucketNotFound",
         about_bucket=True,
     ),
     _Meaning(
@@ -114,9 +114,10 @@ _ROWS = (
     _Meaning(
         errors.SourceBusyError,
         "the storage asks to be read more slowly",
-        "SlowDown ServiceUnavailable ServerBusy Throttling ThrottlingException TooManyRequests RequestLimitExceeded"
+        "SlowDown ServiceUnavailable ServerBusy Throttling ThrottlingException TooManyRequests"
         " BandwidthLimitExceeded rateLimitExceeded userRateLimitExceeded quotaExceeded ReducedRate"
-        " OperationAbortedDueToThrottling",
+        " OperationAbortedDueToThrottling SlowDownRead KMS.ThrottlingException dailyLimitExceeded RequestLimitExceeded"
+        " TooManyRequestsException QpsLimitExceeded TotalQpsLimitExceeded DownloadTrafficRateLimitExceeded",
     ),
     _Meaning(
         errors.SourceUnreachableError,
@@ -137,7 +138,9 @@ _ROWS = (
         "AccessDenied AccessDeniedException AuthorizationFailure AuthorizationPermissionMismatch forbidden"
         " InsufficientAccountPermissions AuthorizationProtocolMismatch AuthorizationSourceIPMismatch"
         " AuthorizationServiceMismatch AuthorizationResourceTypeMismatch PublicAccessNotPermitted"
-        " PERMISSION_DENIED insufficientPermissions UnauthorizedAccess",
+        " PERMISSION_DENIED insufficientPermissions UnauthorizedAccess AccessForbidden vpcServiceControls"
+        " KeyBasedAuthenticationNotPermitted"
+        " SECURITY_POLICY_VIOLATED",
     ),
 )
 # Where S3 has a cure that others have not. S3 says AccessDenied where readers must pay, too.
@@ -149,11 +152,18 @@ _MEANINGS = {name: row for row in _ROWS for name in row.names.split()}
 # Where the name says less than the sentence beside it: (names, a word of the document, the row's class).
 _WORDS: tuple[tuple[str, type[SourceError]], ...] = (
     ("kms:decrypt", errors.SourceEncryptedError),
+    ("cloud kms", errors.SourceEncryptedError),
     ("server side encryption", errors.SourceEncryptedError),
     ("requester pays", errors.SourcePayerError),
     ("request date header too old", errors.SourceClockError),
+    ("date header in the request is incorrect", errors.SourceClockError),
+    ("signature expired", errors.SourceClockError),  # AWS, of a request that was signed just now
+    ("signature not yet current", errors.SourceClockError),
+    ("reasonable timeframe", errors.SourceClockError),  # Google, of a token that was made just now
+    ("aadsts700024", errors.SourceClockError),
     ("signature not valid in the specified time frame", errors.SourceTokenExpiredError),
     ("token is expired", errors.SourceTokenExpiredError),
+    ("token expired", errors.SourceTokenExpiredError),
     ("request has expired", errors.SourceTokenExpiredError),
     ("aadsts7000222", errors.SourceTokenExpiredError),
     ("access key has length", errors.SourceKeyError),
@@ -167,7 +177,8 @@ _WORDS: tuple[tuple[str, type[SourceError]], ...] = (
 )
 _VAGUE = frozenset(
     {
-        "AccessDenied", "AuthenticationFailed", "InvalidRequest", "InvalidArgument", "forbidden", "required",
+        "AccessDenied", "SignatureDoesNotMatch", "expired", "AuthenticationFailed", "InvalidRequest",
+        "InvalidArgument", "forbidden", "required",
         "invalid", "invalid_client", "invalid_grant", "invalid_request", "InvalidAuthenticationInfo",
         "AuthenticationRequired", "AuthorizationFailure", "notFound",
     }

@@ -155,7 +155,7 @@ def always(fault: servers.Fault, model: Path, base: Path) -> Iterator[str]:
     [
         (short_at_nginx, "object_short", 11),
         (short_without_ranges, "object_short", 11),
-        (partial(always, servers.Fault(servers.Misbehaviour.LABELLED_GZIP)), "source_encoded", 11),
+        (partial(always, servers.Fault(servers.Misbehaviour.GZIP)), "source_encoded", 11),
         (partial(always, servers.Fault(servers.Misbehaviour.WRONG_RANGE)), "source_range", 11),
     ],
 )

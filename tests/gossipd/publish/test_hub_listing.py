@@ -153,11 +153,11 @@ def test_a_gated_repository_is_told_with_what_helps(hub: SmallHub, tmp_path: Pat
 
 
 def test_a_busy_hub_is_waited_for_as_long_as_it_asks(hub: SmallHub) -> None:
-    hub.busy = ["7", "3600"]
+    hub.busy = ["7", "3600", '"api";r=0;t=17']
     pauses: list[float] = []
     listing = list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=pauses.append)
     assert len(listing.files) == len(FILES)
-    assert (pauses[0] >= 7, pauses[1]) == (True, 60.0)
+    assert (pauses[0] >= 7, pauses[1], pauses[2]) == (True, 60.0, 17.0)
     hub.busy = ["1"] * 2 * ATTEMPTS
     with pytest.raises(GossipdError) as caught:
         list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=pauses.append)
@@ -192,6 +192,19 @@ def test_a_hub_that_is_not_there_is_told(hub: SmallHub, monkeypatch: pytest.Monk
     with pytest.raises(GossipdError) as caught:
         list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=lambda _: None)
     assert caught.value.code == "E_SOURCE_UNREACHABLE"
+
+
+def test_a_hub_that_may_not_be_asked_is_told_at_once_with_the_variable(
+    hub: SmallHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_client()  # which looks at the variable once
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(GossipdError) as caught:
+        list_repository(
+            parse_source_url("hf://org/model"), EVERYTHING, sleep=lambda _: pytest.fail("it is no passing trouble")
+        )
+    assert "HF_HUB_OFFLINE" in caught.value.sentence
+    assert hub.asked == []
 
 
 @pytest.fixture

@@ -99,6 +99,62 @@ def test_a_large_file_is_read_from_a_server_that_says_little_about_its_version(h
     assert (outcome.stored, outcome.errors) == ((0, 1), ())
 
 
+@pytest.mark.parametrize(
+    "header", ["Content-Encoding: gzip", "Content-Encoding: x-gzip", "Content-Encoding: aws-chunked", "X: y"]
+)
+@pytest.mark.parametrize("total", [str(len(BODY)), "*"])
+def test_a_range_of_the_published_bytes_is_read_whatever_its_label_says(header: str, total: str) -> None:
+    def answer(start: int, stop: int) -> bytes:
+        right = partial(BODY, start, stop, header)
+        return right.replace(b"/%d" % len(BODY), b"/" + total.encode()).replace(b"bytes ", b"Bytes ")
+
+    with raw_server(answer) as url:
+        outcome = seat_at(url).read()
+    assert (outcome.stored, outcome.errors) == ((0, 1), ())
+
+
+def refusal(status: int, document: str, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} No", "Content-Type: application/xml", f"Content-Length: {len(document)}", *headers]
+    return ("".join(f"{line}\r\n" for line in lines) + "\r\n" + document).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "code"),
+    [
+        (403, "InvalidObjectState", "E_SOURCE_ARCHIVED"),
+        (403, "RequestLimitExceeded", "E_SOURCE_BUSY"),
+        (403, "AllAccessDisabled", "E_SOURCE_ACCOUNT"),
+        (404, "NoSuchBucket", "E_SOURCE_NO_BUCKET"),
+        (400, "KMS.DisabledException", "E_SOURCE_ENCRYPTED"),
+        (403, "AccessDenied", "E_SOURCE_AUTH"),
+        (404, "NoSuchKey", "E_SOURCE_NOT_FOUND"),
+    ],
+)
+def test_the_document_of_an_object_store_on_the_web_is_read_too(status: int, name: str, code: str) -> None:
+    with raw_server(lambda *_: refusal(status, f"<Error><Code>{name}</Code></Error>")) as url:
+        error = seat_at(url).read(0).errors[-1]
+    assert error.code == code
+    assert "the key is right" not in str(error), "none was shown"
+
+
+def test_a_document_that_drips_holds_no_thread() -> None:
+    def answer(_start: int, _stop: int) -> Iterator[bytes]:
+        yield b"HTTP/1.1 403 No\r\nContent-Type: text/xml\r\nTransfer-Encoding: chunked\r\n\r\n"
+        while True:  # until the reader hangs up
+            threading.Event().wait(QUICK.read_timeout_s / 10)
+            yield b"0"
+
+    with raw_server(answer) as url:
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=QUICK).read(0)
+    assert outcome.errors[-1].code == "E_SOURCE_AUTH"
+
+
+def test_a_range_that_is_refused_though_the_object_has_it_is_no_short_object() -> None:
+    for total, code in ((len(BODY), "E_SOURCE_RANGE"), (0, "E_SOURCE_TRUNCATED")):
+        with raw_server(lambda *_, total=total: refusal(416, "", f"Content-Range: bytes */{total}")) as url:
+            assert seat_at(url).read(0).errors[-1].code == code
+
+
 @pytest.mark.parametrize("text", ["Mon, 01 Jan 2024 00:00:00 +9999999999999", "9" * 5000, "-1", "\xb2", "soon"])
 def test_an_absurd_retry_after_is_none(text: str) -> None:
     def answer(start: int, stop: int) -> bytes:

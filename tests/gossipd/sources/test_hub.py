@@ -99,6 +99,7 @@ def test_a_repository_that_this_host_may_not_see_is_told_with_the_token_to_set(
     error = only_error(seat_of())
     assert error.code == code
     assert "HF_TOKEN" in str(error)
+    assert ("consent" in str(error)) == is_gated
     assert str(error).startswith(f"{SOURCE}model 1+2.safetensors: ")
 
 
@@ -127,7 +128,7 @@ def test_a_renamed_repository_is_followed_on_the_hub(hub: SmallHub, monkeypatch:
 def test_a_hub_that_is_busy_is_asked_again_when_it_says(hub: SmallHub) -> None:
     hub.busy = ["0", "0", "0"]
     assert seat_of().read().errors == ()
-    hub.busy = ["3600"]
+    hub.busy = ['"resolvers";r=0;t=3600']
     seat = seat_of(settings=replace(SETTINGS, retry_after_max_s=60.0))
     assert only_error(seat).code == "E_SOURCE_BUSY"
 
@@ -198,6 +199,17 @@ def test_the_usual_hub_is_asked_over_tls_at_the_address_that_its_own_client_uses
     wanted = huggingface_hub.hf_hub_url("org/model", "a b/c.bin", endpoint="https://huggingface.co")
     assert f"{at.source.text}{at.target}" == wanted
     assert at.shown == "hf://org/model/a b/c.bin"
+
+
+@pytest.mark.parametrize(
+    ("environment", "token"),
+    [
+        ({"HF_TOKEN": "hf_a", "HUGGING_FACE_HUB_TOKEN": "hf_b"}, "hf_a"),
+        ({"HF_TOKEN": " ", "HUGGING_FACE_HUB_TOKEN": "hf_b\n"}, "hf_b"),
+    ],
+)
+def test_the_token_is_found_where_the_hubs_own_client_finds_it(environment: dict[str, str], token: str) -> None:
+    assert Hub.of(environment, "x").authorization == f"Bearer {token}"
 
 
 @pytest.mark.parametrize(

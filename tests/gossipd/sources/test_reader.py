@@ -125,7 +125,6 @@ ALWAYS = [
     (Misbehaviour.LONG, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.HTML, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.GZIP, "E_SOURCE_ENCODING", FailReason.SOURCE),
-    (Misbehaviour.LABELLED_GZIP, "E_SOURCE_ENCODING", FailReason.SOURCE),
     (Misbehaviour.LYING_RANGE, "E_SOURCE_HASH", FailReason.CORRUPT),
     (Misbehaviour.FLIP, "E_SOURCE_HASH", FailReason.CORRUPT),
     (Misbehaviour.HANG, "E_SOURCE_SLOW", FailReason.SLOW),
