@@ -23,6 +23,7 @@ table may be some seconds old after a crash; gossip brings the rest.
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -53,6 +54,9 @@ BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "pro
 WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
 BUDGETS = "budgets"
 _FILES = (BOOT, REGISTER, ROSTER, PROGRESS, WITNESS, WANTS, HISTORIES, BUDGETS)
+_ID = re.compile(r"[0-9a-f]{64}")
+# A bad sector, a file system's own checksum, a length that no file of ours has.
+_DAMAGED = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.EFBIG})
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
 _TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
@@ -200,7 +204,7 @@ class StateDirectory:
     def envelope(self, deployment: DeploymentId) -> bytes | None:
         """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""
         try:
-            return self._read(f"{MANIFESTS}/{deployment.hex()}")
+            return self._read(f"{MANIFESTS}/{deployment.hex()}") or None
         except OSError:
             return None
 
@@ -256,15 +260,20 @@ class StateDirectory:
         self._disk.remove_file(f"{PUBLISHING}/{deployment.hex()}")
 
     def _ids(self, directory: str) -> list[DeploymentId]:
-        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(directory) if len(name) == 64]
+        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(directory) if _ID.fullmatch(name)]
 
     def _read(self, name: str) -> bytes | None:
-        """None when it is not there; what is no file, as a link, is as one without content."""
+        """None when it is not there; what is no file, as a link, or cannot be read for its damage, is as one without
+        content."""
         match self._disk.kind(name):
             case None:
                 return None
             case FileKind.FILE:
-                return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+                try:
+                    return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+                except OSError as error:
+                    if error.errno not in _DAMAGED:
+                        raise
         return b""
 
     def _write(self, name: str, body: bytes) -> None:

@@ -9,7 +9,7 @@ and lower case before upper case. An empty one counts as not set. ``NO_PROXY`` i
 - ``*``: every host.
 - ``example.org``, ``.example.org``, ``*.example.org``: this host and every host below it.
 - ``10.0.0.7``, ``10.0.0.0/8``, ``fd00::/8``: hosts that are written as addresses; no name is looked up for this.
-- each of the others with ``:PORT``: only at that port; an IPv6 address then stands in ``[]``.
+- each of these with ``:PORT``: only at that port; an IPv6 address then stands in ``[]``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _METADATA = (
     "metadata", "168.63.129.16",
 )  # fmt: skip
 _NO_PROFILE: Mapping[str, Any] = {}
-_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*):(?P<port>[0-9]{1,5})")
+_PORT = re.compile(r"(?P<host>\[[^\]]*\](?:/[0-9]{1,3})?|[^:]*):(?P<port>[0-9]{1,5})")
 
 
 class ProxyError(ValueError):
@@ -162,15 +162,13 @@ def _is_excluded(host: str, port: int, excluded: str) -> bool:
     host = host.lower().rstrip(".")
     address = _address(host)
     for entry in excluded.replace(",", " ").split():
-        if entry == "*":
-            return True
         found = _PORT.fullmatch(entry)
         if found is not None:
             if int(found["port"]) != port:
                 continue
             entry = found["host"]
-        entry = entry.lower().strip("[]")
-        if _covers_address(entry, address) if address is not None else _covers_name(entry, host):
+        entry = entry.lower().replace("[", "").replace("]", "")  # also of [fd00::]/8
+        if entry == "*" or (_covers_address(entry, address) if address is not None else _covers_name(entry, host)):
             return True
     return False
 

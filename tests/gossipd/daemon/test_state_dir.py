@@ -13,7 +13,7 @@ import pytest
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import state_dir
-from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.daemon.state_dir import FILE_BYTES_MAX, StateDirectory, StateWriteError
 from gossipd.deployment.history import Histories
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
@@ -87,31 +87,49 @@ def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(t
     state.close()
 
 
-@pytest.mark.parametrize("kept", ["link", "pipe", b"", b"\0" * 40, b"\x09later"], ids=str)
+def _damage(path: Path, kind: str | bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bad_sector(*_: object, **__: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    match kind:
+        case "link":
+            path.symlink_to("elsewhere")
+        case "pipe":
+            os.mkfifo(path)
+        case "long":
+            path.touch()
+            os.truncate(path, FILE_BYTES_MAX + 1)
+        case "bad sector":
+            path.touch()
+            monkeypatch.setattr(state_dir, "read_file", bad_sector)
+        case bytes():
+            path.write_bytes(kind)
+
+
+@pytest.mark.parametrize("kept", ["link", "pipe", "long", "bad sector", b"", b"\0" * 40, b"\x09later"], ids=str)
 @pytest.mark.parametrize("name", ["register", "budgets", "wants"])
 def test_what_must_not_be_forgotten_is_refused_with_the_cure_and_no_full_disk(
-    tmp_path: Path, name: str, kept: str | bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kept: str | bytes
 ) -> None:
     state = StateDirectory(tmp_path / "state")
     path = tmp_path / "state" / name
-    if kept == "link":
-        path.symlink_to("elsewhere")
-    elif kept == "pipe":
-        os.mkfifo(path)
-    elif isinstance(kept, bytes):
-        path.write_bytes(kept)
+    _damage(path, kept, monkeypatch)
     with pytest.raises(GossipdError, match=r"remove state/register|move it away, then") as caught:
         getattr(state, name)()
     assert caught.value.exit_code is ExitCode.VERIFICATION
     state.close()
 
 
-@pytest.mark.parametrize("name", ["roster", "histories", "witness", "boot"])
-def test_what_gossip_brings_again_is_not_missed_when_it_is_no_file(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("kept", ["link", "long", "bad sector", b"", b"\0" * 40, b"\xff" * 300], ids=str)
+@pytest.mark.parametrize("name", ["roster", "histories", "witness", "boot", "progress"])
+def test_what_gossip_brings_again_is_not_missed_when_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kept: str | bytes
+) -> None:
     state = StateDirectory(tmp_path / "state")
-    (tmp_path / "state" / name).symlink_to("elsewhere")
+    _damage(tmp_path / "state" / name, kept, monkeypatch)
     assert not state.roster() and not state.tombstones() and state.next_boot(7.0) == 7
     state.histories(), state.witness(), state.progress(now=0.0, wall_s=0.0)
+    monkeypatch.undo()
     state.keep_roster([record(1)])
     assert len(state.roster()) == 1
     state.close()
@@ -207,6 +225,14 @@ def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
     assert state.envelope(NAMED) is None
     state.keep_envelope(NAMED, b"signed")
     assert state.envelope(NAMED) == b"signed"
+    state.close()
+
+
+def test_a_manifest_without_content_is_none_and_other_names_are_no_manifests(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_envelope(NAMED, b"")
+    (tmp_path / "state/manifests" / ("z" * 64)).touch()
+    assert (state.envelope(NAMED), state.envelopes()) == (None, [NAMED])
     state.close()
 
 
