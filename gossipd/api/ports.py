@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.counters import LocalCounters
 from gossipd.api.schema import (
     DeploymentRow,
@@ -175,11 +176,12 @@ class AdminPort(Protocol):
         NotFoundError; GossipdError when the disk refuses, or there are too many."""
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",
+        process: CallingProcess = NO_PROCESS,
     ) -> WantInForce:  # fmt: skip
         """Take these parts of a model from now on, beside what was ordered before, or, with ``clear``, instead of it.
         ``free``: delete what is here and wanted no longer. ``holder``: whose order it is; those of others stay, and it
-        ends with ``process`` where that is known (above 0). Raises WantError, ManifestError: it means nothing in the
+        ends with ``process`` where the kernel tells of it. Raises WantError, ManifestError: it means nothing in the
         newest version; GossipdError when the disk refuses."""
 
     async def prune(self, *, dry_run: bool) -> Pruned:

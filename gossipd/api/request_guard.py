@@ -20,6 +20,7 @@ from contextvars import ContextVar
 import trio
 from starlette.types import ASGIApp
 
+from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.http_exchange import HttpExchange, StatusRequestError
 from gossipd.runtime.logs import get_logger
 
@@ -38,8 +39,8 @@ _PEER = struct.Struct("3i")  # struct ucred: process, user, group
 CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
 """The user at the other end of the connection whose request is being answered, as the kernel knows it; -1 is unknown.
 """
-CALLING_PROCESS: ContextVar[int] = ContextVar("CALLING_PROCESS", default=0)
-"""Its process, as this daemon sees it; 0 is unknown."""
+CALLING_PROCESS: ContextVar[CallingProcess] = ContextVar("CALLING_PROCESS", default=NO_PROCESS)
+"""Its process."""
 log = get_logger("status")
 
 
@@ -111,9 +112,9 @@ class RequestGuard:
         return None
 
     async def _answer(self, exchange: HttpExchange) -> None:
-        process, user = _caller_of(exchange.socket)
+        pid, user = _caller_of(exchange.socket)
         CALLER.set(user)  # the context of this connection's task
-        CALLING_PROCESS.set(process)
+        CALLING_PROCESS.set(CallingProcess(pid, exchange.socket) if user >= 0 else NO_PROCESS)
         with _BugsLogged():
             await exchange.answer(self._app)
 

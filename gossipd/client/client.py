@@ -333,7 +333,7 @@ class Client:
             free: delete what is here of the model and wanted no longer.
             holder: whose order it is, such as one rank's: 1 to 32 of 0-9, a-z and -. With it ``clear`` forgets only
                 what this holder ordered; without it, all. An order with a holder ends with this process, where the
-                daemon sees that: not from a container with process numbers of its own beside the daemon's.
+                kernel tells of that: since Linux 6.5 from any container, before from one that the daemon sees into.
         Returns: what is in force; empty: everything.
         Raises:
             RefusedByDaemonError: ``E_WANT``, ``E_NO_INDEX``: it means nothing in the newest version that is known here;

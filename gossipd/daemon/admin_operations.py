@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep, WantInForce
 from gossipd.audit.log import AuditLog
@@ -109,7 +110,8 @@ class AdminOperations:
         return await self.watermarks.pin(name, version, undo=undo)
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",
+        process: CallingProcess = NO_PROCESS,
     ) -> WantInForce:  # fmt: skip
         return await self.wants.order(name, terms, clear=clear, free=free, holder=holder, process=process)
 

@@ -14,11 +14,13 @@ of is kept: its first version is judged when it comes, and fails there with the 
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import trio
 
+from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.ports import WantInForce
 from gossipd.audit.log import AuditLog
 from gossipd.core.units import show_bytes
@@ -50,24 +52,34 @@ class WantOrders:
     audit: AuditLog
     _one_at_a_time: trio.Lock = field(default_factory=trio.Lock, init=False)
     _ordered: trio.Event = field(default_factory=trio.Event, init=False)
-    _awaited: set[str] = field(default_factory=set, init=False)
+    _awaited: dict[str, trio.CancelScope] = field(default_factory=dict, init=False)
+    _descriptors: dict[str, int] = field(default_factory=dict, init=False)
+    """Of processes that are out of sight, until their end is awaited."""
 
     async def run(self) -> None:
         """Take away the orders of processes that have ended. Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._ordered = trio.Event()
-                for process in processes_of(self.live.ordered_wants) - self._awaited:
-                    self._awaited.add(process)
-                    nursery.start_soon(self._end_with, process)
+                processes = processes_of(self.live.ordered_wants)
+                for process in self._awaited.keys() - processes:  # its orders were taken away
+                    self._awaited.pop(process).cancel()
+                for process in self._descriptors.keys() - processes:
+                    os.close(self._descriptors.pop(process))
+                for process in processes - self._awaited.keys():
+                    scope = self._awaited[process] = trio.CancelScope()
+                    nursery.start_soon(self._end_with, process, scope)
                 await self._ordered.wait()
 
-    async def _end_with(self, process: str) -> None:
-        await wait_process_end(process)
+    async def _end_with(self, process: str, scope: trio.CancelScope) -> None:
+        with scope:
+            await wait_process_end(process, self._descriptors.pop(process, None))
+        if scope.cancelled_caught:
+            return
         async with self._one_at_a_time:
             before = self.live.ordered_wants
             after = without_process(before, process)
-            self._awaited.discard(process)
+            self._awaited.pop(process, None)
             if after == before:
                 return
             with suppress(StateWriteError):  # the next start finds again that it has ended
@@ -77,12 +89,20 @@ class WantOrders:
                 self.audit.record("want ended", subject=name, want=wants.get(name, EVERYTHING).text or "everything")
             self._tell("")
 
+    def _await_end(self, name: str, process: CallingProcess) -> None:
+        if name in processes_of(self.live.ordered_wants) and not process.pid:
+            descriptor = process.open_descriptor()
+            if descriptor is not None:
+                self._descriptors[name] = descriptor
+        self._ordered.set()
+
     def _tell(self, freed: str) -> None:
         self.driver.post(WantsChanged(self.live.wants(), freed))
         self.progress.tell_due(trio.current_time())
 
     async def order(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",
+        process: CallingProcess = NO_PROCESS,
     ) -> WantInForce:  # fmt: skip
         """See AdminPort."""
         try:
@@ -92,7 +112,8 @@ class WantOrders:
         async with self._one_at_a_time:
             before = self.live.ordered_wants
             added = parse_order(terms) if terms else None
-            after = changed_orders(before, name, added, clear=clear, holder=holder, process=process_name(process))
+            by = process_name(process.pid) if holder else ""
+            after = changed_orders(before, name, added, clear=clear, holder=holder, process=by)
             want = self.live.wants(after).get(name, EVERYTHING)
             found = self.driver.lifecycle.find(name)
             newest = found[0].manifest if found else None
@@ -102,7 +123,7 @@ class WantOrders:
                 await run_blocking(self.state.keep_wants, orders_to_bytes(after))
                 self.live.ordered_wants = after
                 self.audit.record("want ordered", subject=name, want=want.text or "everything")
-                self._ordered.set()
+                self._await_end(by, process)
             if is_changed or free:
                 self._tell(name if free else "")
         return WantInForce(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
@@ -245,9 +246,10 @@ class FakeDaemon:
         return [WantRow(name="org/toy", want="ep:3/16", configured=None, ordered="ep:3/16")]
 
     async def want(
-        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "", process: int = 0
+        self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",
+        process: CallingProcess = NO_PROCESS,
     ) -> WantInForce:  # fmt: skip
-        done = self._take("want", name, terms, clear, free, holder, *([process] if holder else []))
+        done = self._take("want", name, terms, clear, free, holder, *([process.pid] if holder else []))
         return WantInForce(
             changed=True, sentence=done.sentence, want="\n".join(sorted(terms)), version=3, bytes_wanted=5 * MIB
         )

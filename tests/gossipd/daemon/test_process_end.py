@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 
 import pytest
 import trio
 
+from gossipd.api.calling_process import CallingProcess
 from gossipd.daemon.process_end import process_name, wait_process_end
 
 
@@ -37,5 +39,24 @@ async def test_where_the_kernel_cannot_tell_nothing_ends(monkeypatch: pytest.Mon
     assert waiting.cancelled_caught
 
 
-def test_a_process_that_is_out_of_sight_has_no_name() -> None:
-    assert process_name(0) == ""
+async def test_a_process_out_of_sight_is_known_by_its_descriptor_alone() -> None:
+    name = process_name(0)
+    assert name != process_name(0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, trio.fail_after(30):
+        descriptor = CallingProcess(0, ours).open_descriptor()  # this process's: it made the pair
+        assert descriptor is not None
+        with trio.move_on_after(0) as waiting:
+            await wait_process_end(name, descriptor)
+        assert waiting.cancelled_caught
+    with trio.move_on_after(0) as waiting:
+        await wait_process_end(name)
+    assert waiting.cancelled_caught, "after a restart nobody knows"
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(descriptor)
+
+
+def test_without_a_connection_or_the_kernel_s_help_there_is_no_descriptor() -> None:
+    assert CallingProcess(0).open_descriptor() is None
+    with socket.socket(socket.AF_INET) as other:
+        assert CallingProcess(0, other).open_descriptor() is None

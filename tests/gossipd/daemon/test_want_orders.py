@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from gossipd.api.calling_process import CallingProcess
 from gossipd.daemon.process_end import process_name
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.want_orders import WantOrders
@@ -53,8 +57,9 @@ async def test_a_killed_job_leaves_no_order_behind_and_takes_no_other_s_away(tmp
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as job, trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(daemon.orders.run)
+            by = CallingProcess(job.pid)
             await daemon.orders.order("m", ["ep:5/16"], clear=False, free=False)
-            await daemon.orders.order("m", ["ep:3/16"], clear=False, free=False, holder="r3", process=job.pid)
+            await daemon.orders.order("m", ["ep:3/16"], clear=False, free=False, holder="r3", process=by)
             assert [await daemon.told.receive() for _ in range(2)][-1] == {"m": "ep:3/16\nep:5/16"}
             job.kill()
             assert await daemon.told.receive() == {"m": "ep:5/16"}
@@ -75,3 +80,31 @@ async def test_an_order_whose_process_ended_while_no_daemon_ran_ends_at_the_star
             assert await daemon.told.receive() == {"other": "ep:3/16"}
         nursery.cancel_scope.cancel()
     assert daemon.state.wants() == {"other": THREE}
+
+
+async def test_an_order_out_of_sight_ends_too_and_what_was_taken_away_is_watched_no_longer(tmp_path: Path) -> None:
+    daemon = _Daemon(tmp_path)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as job, trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(daemon.orders.run)
+            lasting, by = CallingProcess(0, ours), _Ending(child=job.pid)
+            await daemon.orders.order("m", ["ep:3/16"], clear=False, free=False, holder="r3", process=lasting)
+            await daemon.orders.order("m", ["ep:5/16"], clear=False, free=False, holder="r5", process=by)
+            await daemon.orders.order("m", [], clear=True, free=False, holder="r3", process=lasting)
+            assert [await daemon.told.receive() for _ in range(3)][-1] == {"m": "ep:5/16"}
+            job.kill()
+            assert await daemon.told.receive() == {}
+            nursery.cancel_scope.cancel()
+    assert daemon.state.wants() == {}
+    assert not daemon.orders._awaited and not daemon.orders._descriptors
+
+
+@dataclass(frozen=True)
+class _Ending(CallingProcess):
+    """A child as if it were out of sight."""
+
+    child: int = 0
+
+    def open_descriptor(self) -> int | None:
+        return os.pidfd_open(self.child)
