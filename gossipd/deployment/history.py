@@ -33,6 +33,7 @@ CHANGES_MAX = 340  # of one host, so that a history of 4,096 hosts is about 4 Mi
 MOVED_MAX = 2048  # columns in which bytes moved; then neighbours are joined
 NOTHING, SHARE_MAX = 255, 254
 SETTLED_S = 600.0
+BYTES_MAX = (1 << 53) - 1  # of a column: what JSON carries exactly; a member may tell any number
 REASONS_MAX = 32  # changes of one host's reason; the oldest give way
 HOSTS_MAX = 4_096  # of one deployment, as the table of progress is reckoned
 LIVE_MAX, HISTORIES_MAX = 16, 50
@@ -156,8 +157,10 @@ class History(msgspec.Struct):
 
     def _add(self, column: int, moved: Moved) -> None:
         column = column if column < FINE_COLUMNS else column - (column - FINE_COLUMNS) % self.moved_every
-        source, same, cross = self.moved.get(column, (0, 0, 0))
-        self.moved[column] = (source + moved[0], same + moved[1], cross + moved[2])
+        source, same, cross = (
+            min(BYTES_MAX, had + more) for had, more in zip(self.moved.get(column, (0, 0, 0)), moved, strict=True)
+        )
+        self.moved[column] = source, same, cross
 
     def is_closed(self, at_s: float) -> bool:
         """Whether all have had what they want for some minutes."""
@@ -175,7 +178,7 @@ class History(msgspec.Struct):
 
     def columns(self, most: int) -> tuple[float, list[int]]:
         """As few equal columns as are asked for: how many whole seconds each lasts, and for each column that is kept,
-        in which of them it is shown. Of a history in which nothing was noted there are none."""
+        in which of them it is shown."""
         step_s = max(1, ceil(begins_s(self.used) / most))
         return float(step_s), [begins_s(column) // step_s for column in range(self.used)]
 
@@ -226,8 +229,8 @@ class Histories:
             # One that has ended before this host heard of it has no course that could be told.
             if told.state is HostState.COMPLETE or told.state in DELETED:
                 return
-            history = self.live[key] = History(began_wall_s=wall_s)
             self._make_room(wall_s)
+            history = self.live[key] = History(began_wall_s=wall_s)
         history.heard(node, wall_s - history.began_wall_s, _told(before, told, chunk_count))
         self.revision += 1
 
@@ -237,13 +240,14 @@ class Histories:
         return self.live.get(key) if packed is None else _unpacked(packed)
 
     def _make_room(self, wall_s: float) -> None:
+        """For one more."""
         over = [key for key, one in self.live.items() if one.is_closed(wall_s - one.began_wall_s)]
         oldest = sorted(self.live, key=lambda one: self.live[one].began_wall_s + self.live[one].changed_s)
-        for key in dict.fromkeys([*over, *oldest[: max(0, len(self.live) - LIVE_MAX)]]):
+        for key in dict.fromkeys([*over, *oldest[: max(0, len(self.live) + 1 - LIVE_MAX)]]):
             history = self.live.pop(key)
             history.end(wall_s - history.began_wall_s)
             self.packed[key] = zlib.compress(msgspec.msgpack.encode(history), 1)
-        while len(self.live) + len(self.packed) > HISTORIES_MAX:
+        while len(self.live) + len(self.packed) >= HISTORIES_MAX:
             del self.packed[next(iter(self.packed))]
 
     def to_bytes(self) -> bytes:
@@ -274,7 +278,7 @@ def _unpacked(packed: bytes) -> History | None:
 def _is_sound(history: History) -> bool:
     hosts, columns = history.hosts, history.moved
     return (
-        0 <= history.used <= COLUMN_MAX + 1
+        0 < history.used <= COLUMN_MAX + 1
         and history.moved_every >= 1
         and isfinite(history.began_wall_s + history.changed_s)
         and all(0 <= column < history.used for column in columns)

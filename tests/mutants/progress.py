@@ -192,6 +192,14 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_history.py",),
     ),
     Mutant(
+        "hosts-that-lie-of-their-bytes-make-a-sum-too-large-to-save",
+        "Some dozen members that tell the largest number of bytes end every daemon when it saves what it has heard.",
+        "gossipd/deployment/history.py",
+        "            min(BYTES_MAX, had + more) for had,",
+        "            had + more for had,",
+        ("tests/gossipd/deployment/test_history.py",),
+    ),
+    Mutant(
         "the-log-is-for-everybody",
         "Every user who may ask questions reads the daemon's log.",
         "gossipd/api/routes.py",

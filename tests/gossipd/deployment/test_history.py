@@ -10,6 +10,7 @@ import pytest
 
 from gossipd.core.reasons import HostReason
 from gossipd.deployment.history import (
+    BYTES_MAX,
     CHANGES_MAX,
     COLUMN_MAX,
     HISTORIES_MAX,
@@ -187,6 +188,22 @@ def test_only_the_latest_histories_are_kept_and_those_that_change_no_more_are_pa
     assert packed.hosts[A].silence(1e6) == (16.0, 0.0), "of what is packed nobody is silent"
     histories.heard(keys[1], A, told(chunks=1), told(chunks=2), chunk_count=2, wall_s=5000.0)
     assert histories.find(keys[1]) == packed
+
+
+def test_the_newest_is_kept_when_the_clock_was_set_back() -> None:
+    histories = Histories()
+    for number in range(1, LIVE_MAX + 1):
+        begun(histories, number)
+    newest = begun(histories, 0)
+    assert histories.live[newest].moved_by(histories.live[newest].columns(64)[1]) == [(0, 0, 0)]
+
+
+def test_sums_of_liars_can_be_saved_and_shown() -> None:
+    histories, most = Histories(), told(chunks=1, source_bytes=1 << 58)
+    for number in range(100):
+        node = NodeId(number.to_bytes(16, "big"))
+        histories.heard(KEY, node, None, most, chunk_count=10, wall_s=1000.0)
+    assert Histories.from_bytes(histories.to_bytes()).live[KEY].moved == {0: (BYTES_MAX, 0, 0)}
 
 
 def test_one_that_is_closed_is_packed_before_one_that_changed_longer_ago() -> None:
