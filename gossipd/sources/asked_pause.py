@@ -4,7 +4,8 @@ What lives here: the headers by which servers say it. What does not: obeying (``
 
 ``Retry-After`` comes first, with seconds or a date. Azure has milliseconds of its own. Hubs and API gateways tell only
 when their window begins again: ``RateLimit: "api";r=0;t=55``, ``RateLimit-Reset: 55``, or a time of day in
-``X-RateLimit-Reset``.
+``X-RateLimit-Reset``. They tell it with every answer, so it asks for nothing while requests are left (``r=4``,
+``RateLimit-Remaining``): then the refusal has another reason.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from email.utils import parsedate_to_datetime
 
 _NUMBER = re.compile(r"\s*([0-9]{1,15})(?:\.[0-9]{1,9})?\s*", re.ASCII)
 _WINDOW = re.compile(r"(?:^|[;,\s])(?:t|reset)\s*=\s*([0-9]{1,9})(?![0-9])", re.ASCII)
+_LEFT = re.compile(r"(?:^|[;,\s])(?:r|remaining)\s*=\s*([0-9]{1,15})", re.ASCII)
 _TIMES_FROM = 1_000_000_000  # a greater number is a time since 1970
 _MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")
-_RESETS = ("RateLimit-Reset", "X-RateLimit-Reset", "X-Rate-Limit-Reset")
+_WINDOWS = ("RateLimit", "X-RateLimit", "X-Rate-Limit")
 
 Header = Callable[[str], str | None]
 """The value of the header with this name, in any case; None without it."""
@@ -31,9 +33,24 @@ def asked_pause_s(header: Header, now: datetime) -> float | None:
     for name in _MILLISECONDS:
         if found := _NUMBER.fullmatch(header(name) or ""):
             return float(found[0]) / 1000
-    if found := _WINDOW.search(header("RateLimit") or ""):
-        return float(found[1])
-    return next((pause_s for name in _RESETS if (pause_s := _pause_s(header(name) or "", now)) is not None), None)
+    if (pause_s := _until_next_window_s(header("RateLimit") or "")) is not None:
+        return pause_s
+    for name in _WINDOWS:
+        left = _NUMBER.fullmatch(header(f"{name}-Remaining") or "")
+        if left is None or not float(left[1]):
+            pause_s = _pause_s(header(f"{name}-Reset") or "", now)
+            if pause_s is not None:
+                return pause_s
+    return None
+
+
+def _until_next_window_s(text: str) -> float | None:
+    """Of the first window in which no request is left; an older form has one window, with commas."""
+    for window in text.split(",") if ";" in text else [text]:
+        left, ends = _LEFT.search(window), _WINDOW.search(window)
+        if ends is not None and (left is None or not int(left[1])):
+            return float(ends[1])
+    return None
 
 
 def http_date(text: str | None) -> datetime | None:
