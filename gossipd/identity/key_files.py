@@ -153,6 +153,8 @@ def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
     if (secret and mode & (0o037 if is_handed else 0o077)) or mode & 0o022:
         danger = "access this secret; chmod 600" if secret else "change this key; chmod go-w"
         sentence = f"{path} has mode {mode:04o}: users other than its owner can {danger} {path}"
+        if is_handed and secret:  # as a volume of Kubernetes, whose modes are those of its definition
+            sentence += "; of a Secret's volume, defaultMode: 0440"
         raise KeyFileError(sentence, code="E_KEY_EXPOSED")
     if status.st_uid not in (0, os.geteuid()):
         raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to this user or root", code="E_KEY_EXPOSED")

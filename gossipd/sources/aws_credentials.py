@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gossipd.sources import errors
 from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
+from gossipd.sources.refusal_documents import from_refusal
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -32,6 +33,13 @@ _OWN_VARIABLES = (
 )  # fmt: skip
 # Names of botocore's exceptions: an SSO session or a token that is over, and the cure.
 _ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError", "SSOError")
+# What a token service may say of this host, by its own code.
+_TOLD: dict[type[errors.SourceError], str] = {
+    errors.SourceClockError: "finds this host's clock wrong; set it (timedatectl, chrony)",
+    errors.SourceTokenExpiredError: "says that the profile's own credentials have expired; renew them",
+    errors.SourceKeyError: "does not know the profile's key, or the secret is not the key's",
+    errors.SourceBusyError: "asks to be asked less often",
+}
 
 
 def wants_boto(environ: Mapping[str, str]) -> bool:
@@ -132,10 +140,22 @@ def _in_our_words(error: Exception, what: str) -> errors.SourceError:
         return errors.SourceNoCredentialsError(
             what, f"there is no profile '{profile}' (AWS_PROFILE); looked in {looked}"
         )
+    if name == "NoRegionError":
+        return errors.SourceNoCredentialsError(
+            what, f"the service that gives tokens to profile '{profile}' needs a region; set AWS_REGION"
+        )
     if name in ("ConnectTimeoutError", "ReadTimeoutError", "EndpointConnectionError", "ProxyConnectionError"):
         return errors.SourceUnreachableError(what, f"the service that gives tokens to profile '{profile}' is silent")
-    if name == "ClientError":
-        return errors.SourceAuthError(what, f"profile '{profile}' was refused the role or the token that it names")
+    if told := getattr(error, "response", {}).get("Error"):  # a ClientError
+        return _from_token_service(told, profile, what)
     return errors.SourceNoCredentialsError(
         what, f"profile '{profile}' gives no credentials ({name}); looked in {where_looked('s3', os.environ)}"
     )
+
+
+def _from_token_service(told: Mapping[str, str], profile: str, what: str) -> errors.SourceError:
+    document = f"<Code>{told.get('Code', '')}</Code><Message>{told.get('Message', '')}</Message>"
+    kind = type(from_refusal(document, 403, what))
+    if kind in _TOLD:
+        return kind(what, f"the service that gives tokens to profile '{profile}' {_TOLD[kind]}")
+    return errors.SourceAuthError(what, f"profile '{profile}' was refused the role or the token that it names")

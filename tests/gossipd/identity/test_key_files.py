@@ -106,3 +106,16 @@ def test_no_error_shows_a_secret(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError) as caught:
         key_files.read_secret_key(path)
     assert SECRET.seed.hex() not in str(caught.value)
+
+
+def test_a_secrets_volume_that_all_may_read_is_refused_with_the_mode_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_files.write_key_pair(tmp_path / "k", SECRET)
+    status = list((tmp_path / "k").stat())
+    status[0], status[4] = stat.S_IFREG | 0o644, 0  # Kubernetes' default, root's
+    monkeypatch.setattr("gossipd.identity.key_files.os.fstat", lambda _: os.stat_result(status))
+    monkeypatch.setattr("gossipd.identity.key_files.os.geteuid", lambda: 12_345)
+    with pytest.raises(KeyFileError, match=r"defaultMode: 0440") as caught:
+        key_files.read_secret_key(tmp_path / "k")
+    assert caught.value.code == "E_KEY_EXPOSED"

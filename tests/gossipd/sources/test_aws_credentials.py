@@ -118,6 +118,49 @@ def test_a_command_that_fails_says_nothing_of_its_output(home: Path) -> None:
     assert "profile 'default' gives no credentials" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("document", "code", "said"),
+    [
+        ("<Code>SignatureDoesNotMatch</Code><Message>Signature expired: 1</Message>", "E_SOURCE_CLOCK", "clock"),
+        ("<Code>ExpiredToken</Code><Message>canary</Message>", "E_SOURCE_TOKEN_EXPIRED", "have expired"),
+        ("<Code>InvalidClientTokenId</Code><Message>canary</Message>", "E_SOURCE_KEY", "does not know"),
+        ("<Code>AccessDenied</Code><Message>not sts:AssumeRole</Message>", "E_SOURCE_AUTH", "refused the role"),
+    ],
+)
+def test_a_token_service_is_told_by_what_it_says(
+    home: Path, monkeypatch: pytest.MonkeyPatch, document: str, code: str, said: str
+) -> None:
+    lines = ["[base]", "aws_access_key_id = a", "aws_secret_access_key = b", "[default]", "source_profile = base"]
+    (home / ".aws" / "credentials").write_text("\n".join([*lines, "role_arn = arn:aws:iam::1:role/r"]))
+    with answering(403, f"<ErrorResponse><Error>{document}</Error></ErrorResponse>") as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        assert "set AWS_REGION" in str(refused(AwsCredentials()))
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+        error = refused(AwsCredentials())
+    assert error.code == code and said in str(error), str(error)
+    assert "profile 'default'" in str(error)
+
+
+@contextmanager
+def answering(status: int, document: str) -> Iterator[str]:
+    """A service that says the same to everybody."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/xml")
+            self.send_header("Content-Length", str(len(document)))
+            self.end_headers()
+            self.wfile.write(document.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with web_server(Handler) as url:
+        yield url
+
+
 @contextmanager
 def portal(lifetime: timedelta, asked: list[str], status: int = 200) -> Iterator[str]:
     """SSO's portal: gives role credentials that live for ``lifetime``, each with the number of its request."""
