@@ -134,11 +134,13 @@ def deployment_row(
 
 
 def _is_recoverable(facts: DeploymentFacts, told: Sequence[_Told]) -> bool:
-    """Whether it is complete on a living host, or can become so, as far as this host knows."""
+    """Whether it is complete on a living host, or can become so, as far as this host knows. One with all of the part
+    that it wants is no source of the rest."""
     living = [each for each in told if each.row.reason not in ("dead", "left")]
-    if any(each.state is HostState.COMPLETE for each in living):
-        return True
+    complete = [each.row for each in living if each.state is HostState.COMPLETE]
     under_way = [each.row for each in living if each.state not in FINAL]
+    if any(not (host.want and under_way) for host in complete):
+        return True
     return bool(under_way) and (
         facts.one_copy or (facts.has_sources and any(not host.reason.startswith("source_") for host in under_way))
     )

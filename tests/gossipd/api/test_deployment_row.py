@@ -80,6 +80,16 @@ def test_a_version_is_recoverable_from_a_living_host_from_all_together_or_from_s
     assert deployment_row(facts, table, targets, now=101.0).recoverable is recoverable
 
 
+def test_a_part_of_a_version_is_no_source_of_the_rest() -> None:
+    table, facts = ClusterProgress(), DeploymentFacts(id=TOY, name="toy", version=3, bytes_total=1024, chunk_count=4)
+    part = Progress(state=HostState.COMPLETE, want="ep:1/2", chunks_wanted=2, bytes_wanted=512, chunks_verified=2)
+    for number, told in enumerate([part, Progress(state=HostState.DOWNLOADING, reason=_LACKS)], 1):
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, told, now=100.0)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    assert not deployment_row(facts, table, targets, now=101.0).recoverable
+    assert deployment_row(facts, table, targets[:1], now=101.0).recoverable, "it has all that anybody wants"
+
+
 def test_a_missing_key_is_named() -> None:
     [host] = told_row((HostReason.REFUSED_KEY, b"k" * 8), own=1).hosts
     assert (host.reason, host.subject) == ("refused_key", (b"k" * 8).hex())
