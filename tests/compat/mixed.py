@@ -75,6 +75,9 @@ def run(commit: str, base: Path) -> Outcome:
         for names in zip(OLD_HOSTS, NEW_HOSTS, strict=True):
             for name, path in zip(names, (old, ROOT), strict=True):
                 made.add(name, f"rack-{name[-1]}", PYTHONPATH=str(path))
+        known = _sections(old, base / "old-home")
+        for name in OLD_HOSTS:
+            _keep_sections(made.daemons[name].config, known)
         for daemon in made.daemons.values():
             _write_sources(daemon, base, is_reader=daemon.name in OLD_HOSTS)
             daemon.start(PROGRAM)
@@ -91,6 +94,21 @@ def run(commit: str, base: Path) -> Outcome:
         tracebacks = sum(log.count("Traceback") for log in logs)
     seconds = round(time.monotonic() - began, 1)
     return Outcome(commit, old_to_new, new_to_old, first and second, tracebacks, not any(codes), seconds)
+
+
+def _sections(code: Path, home: Path) -> frozenset[str]:
+    """The headers of the configuration that ``gossipd init`` of this code writes."""
+    words = [sys.executable, *PROGRAM, "init", str(home), "--name", "any", "--rack", "any", "--bind", "127.0.0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(code)}
+    subprocess.run([*words, "--port", "7400"], env=environment, capture_output=True, check=True)
+    lines = (home / "gossipd.toml").read_text().splitlines()
+    return frozenset(line for line in lines if line.startswith("["))
+
+
+def _keep_sections(config: Path, known: frozenset[str]) -> None:
+    """Of a configuration that the new code wrote. What stands in sections of its own is a comment."""
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("[") or line.rstrip() in known))
 
 
 def _write_sources(daemon: Daemon, base: Path, *, is_reader: bool) -> None:
