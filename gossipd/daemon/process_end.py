@@ -39,7 +39,7 @@ async def wait_process_end(name: str, descriptor: int | None = None) -> None:
         return
     try:
         descriptor = os.pidfd_open(int(pid)) if descriptor is None else descriptor
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # a number of a damaged file, which no kernel has
         return
     except OSError:  # no descriptor is left, or the kernel has no such call
         await trio.sleep_forever()

@@ -21,7 +21,7 @@ from gossipd.parts.want import EVERYTHING, Want, WantError, both, parse_want, re
 ALL = "all"
 ORDERS_MAX = 512  # with the longest wants their file has half of its 64 MB
 _HOLDER = re.compile("[0-9a-z-]{1,32}")
-_PROCESS = re.compile("[1-9][0-9]{0,6}[.][0-9a-z]{1,8}")
+_PROCESS = re.compile("[1-9][0-9]{0,9}[.][0-9a-z]{1,8}")
 
 
 class WantOrdersError(LocalError):

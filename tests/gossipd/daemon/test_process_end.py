@@ -29,6 +29,12 @@ async def test_a_process_of_an_earlier_boot_has_ended_whoever_has_its_number_now
         await wait_process_end(f"{os.getpid()}.0ther")
 
 
+async def test_a_number_that_no_kernel_has_has_ended() -> None:
+    boot = process_name(os.getpid()).partition(".")[2]
+    with trio.fail_after(30):
+        await wait_process_end(f"9999999999.{boot}")
+
+
 async def test_where_the_kernel_cannot_tell_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int) -> int:
         raise OSError(38, "Function not implemented")
