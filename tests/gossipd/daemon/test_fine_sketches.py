@@ -136,6 +136,8 @@ async def test_a_host_is_asked_over_a_real_connection_and_one_that_is_older_is_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fine_sketches, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(fine_sketches, "FAILED_PAUSE_S", 0.05)
+    monkeypatch.setattr(fine_sketches, "LOOKED_S", 1000.0)  # however slow this machine is
     async with nodes(3) as (own, new, old), trio.open_nursery() as nursery:
         new.host.answer = lambda asked: TOLD if asked == control.SketchWanted(MODEL) else None
         sketches = FineSketches(own.plane, nursery)
@@ -143,7 +145,7 @@ async def test_a_host_is_asked_over_a_real_connection_and_one_that_is_older_is_s
         await until(lambda: sketches.look(new.host.node, MODEL).answer == TOLD)
         monkeypatch.setattr(fine_sketches, "ASK_TIMEOUT_S", 0.1)
         await until(lambda: sketches.look(old.host.node, MODEL).outcome is Asked.SILENT)
-        monkeypatch.undo()
+        monkeypatch.setattr(fine_sketches, "ASK_TIMEOUT_S", 3.0)
         await until(lambda: sketches.look(STRANGER, MODEL).outcome is Asked.UNREACHABLE)
         new.host.answer = lambda asked: control.Refused("E_BUSY")
         await until(lambda: sketches.look(new.host.node, MODEL).outcome is Asked.DECLINED)
