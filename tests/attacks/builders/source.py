@@ -6,6 +6,7 @@ answered the first request well.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
@@ -72,8 +73,17 @@ def short(stage: Stage, missing: int) -> Lie:
 
 
 def compressed(stage: Stage) -> Lie:
-    """A body that says that it is compressed."""
-    return _after_a_good_look(lambda start, stop, _: partial(BODY, start, stop, "Content-Encoding: gzip", 'ETag: "1"'))
+    """A body that is compressed, and says so. One that only says so has the bytes that were published."""
+
+    def answer(start: int, stop: int, port: int) -> bytes:
+        packed = gzip.compress(BODY[start:stop])
+        head = (
+            f"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {start}-{stop - 1}/{len(BODY)}\r\n"
+            f'Content-Encoding: gzip\r\nETag: "1"\r\nContent-Length: {len(packed)}\r\n\r\n'
+        )
+        return head.encode() + packed
+
+    return _after_a_good_look(answer)
 
 
 def status(stage: Stage, line: str) -> Lie:
