@@ -203,7 +203,7 @@ class _Tree:
         for base in sorted({path[: path.rfind("/") + 1] for path in self._sizes if path.endswith(".distcp")}):
             if f"{base}.metadata" not in self._sizes:
                 says = "is not there, and no .distcp file beside it can be read without it; save or copy them again"
-                yield Finding("shard_missing", f"{base}.metadata", says)
+                yield Finding("metadata_missing", f"{base}.metadata", says)
 
     def shard_counts(self) -> Iterator[Finding]:
         """``NAME-00001-of-00003`` without all of its kind."""

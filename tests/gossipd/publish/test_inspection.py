@@ -116,7 +116,7 @@ def test_weights_that_were_only_preallocated_are_found(path: str) -> None:
 
 def test_a_file_that_another_says_is_there_is_missed() -> None:
     assert kinds({"m.bin.dvc": b"outs:\n- path: m.bin\n"}) == [("dvc_pointer", "m.bin.dvc")]
-    assert kinds({"step/__0_0.distcp": b"PK" + bytes(3000)}) == [("shard_missing", "step/.metadata")]
+    assert kinds({"step/__0_0.distcp": b"PK" + bytes(3000)}) == [("metadata_missing", "step/.metadata")]
 
 
 def test_a_page_in_place_of_weights_is_found() -> None:

@@ -70,3 +70,10 @@ def test_a_step_that_lacks_a_shard_of_its_index_has_a_fault(tmp_path: Path) -> N
     listing = StepLister(tmp_path).look()["step-1"]
     assert any("model-00002-of-00002.safetensors" in fault for fault in listing.faults)
     assert unfinished(listing) is not None
+
+
+def test_a_rank_s_own_shards_have_no_fault_though_another_host_has_their_metadata(tmp_path: Path) -> None:
+    step = tmp_path / "steps" / "step-7"
+    step.mkdir(parents=True)
+    (step / "__3_0.distcp").write_bytes(bytes(1000))
+    assert StepLister(step.parent).look()["step-7"].faults == ()
