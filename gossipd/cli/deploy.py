@@ -74,22 +74,22 @@ def deploy(
 
 
 def _dry_run(answer: dict[str, Any], page: dict[str, Any], link: float, external: float, *, as_json: bool) -> int:
-    from gossipd.diagnosis.plan import plan
+    from gossipd.diagnosis.plan import costs_of, plan
 
     found = plan(answer, page, link=link, external=external)
     if as_json:
-        echo_json(_json(answer, found))
+        echo_json(_json(answer["manifest"], found, costs_of(answer)["distinct_bytes"]))
     else:
         click.echo("\n".join(plan_lines(answer["manifest"], found, link, external)))
     is_whole = found.hosts and len(found.takers) == len(found.hosts)
     return int(ExitCode.DONE if is_whole else ExitCode.PARTIAL)
 
 
-def _json(answer: dict[str, Any], plan: Plan) -> dict[str, Any]:
+def _json(row: dict[str, Any], plan: Plan, distinct_bytes: int) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "manifest": answer["manifest"],
-        "distinct_bytes": answer["costs"]["distinct_bytes"],
+        "manifest": row,
+        "distinct_bytes": distinct_bytes,
         "external_bytes": plan.external_bytes,
         "seconds_least": plan.seconds_least,
         "limiting_resource": plan.limiting_resource,

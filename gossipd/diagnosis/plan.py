@@ -57,7 +57,7 @@ def plan(answer: Mapping[str, Any], page: Mapping[str, Any], *, link: float, ext
     page: of ``GET /v1/status``.
     link, external: what a host and storage can send, in bytes a second.
     """
-    row, costs = answer["manifest"], answer["costs"]
+    row, costs = answer["manifest"], costs_of(answer)
     known = [one for one in page["deployments"] if one["id"] == row["id"]]
     held = {host["name"]: host["chunks_verified"] * row["chunk_bytes"] for one in known for host in one["hosts"]}
     hosts = planned_hosts(row, costs, page["members"], page["node"]["name"], held)
@@ -69,6 +69,12 @@ def plan(answer: Mapping[str, Any], page: Mapping[str, Any], *, link: float, ext
     external_bytes = 0 if is_somewhere else max(0, costs["distinct_bytes"] - there)
     times = times_of(external_bytes, max(fetched), sum(fetched), len(fetched), link=link, external=external)
     return Plan(tuple(hosts), external_bytes, max(times.values()), slowest(times))
+
+
+def costs_of(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the manifest costs; all of its bytes where the daemon was not restarted since an upgrade and told none."""
+    bytes_total = answer["manifest"]["bytes_total"]
+    return answer.get("costs") or {"distinct_bytes": bytes_total, "reused_bytes": 0, "reused": {}}
 
 
 def planned_hosts(

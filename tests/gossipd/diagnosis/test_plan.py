@@ -80,3 +80,9 @@ def test_a_plan_in_which_nothing_is_fetched_has_no_time() -> None:
     everything = {**COSTS, "reused": {"n0": 80 * GIB}}
     for found in (made(member(0), costs=everything), made(member(0, state="dead")), made()):
         assert (found.external_bytes, found.seconds_least, found.limiting_resource) == (0, None, None)
+
+
+def test_a_daemon_from_before_an_upgrade_tells_no_costs_and_all_bytes_count() -> None:
+    row = {**MANIFEST, "id": "aa", "chunk_bytes": GIB}
+    page = {"node": {"name": "n0"}, "members": [member(0), member(1)], "deployments": []}
+    assert plan({"manifest": row}, page, link=GIB, external=GIB).external_bytes == 100 * GIB
