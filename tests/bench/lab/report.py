@@ -44,7 +44,7 @@ def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow:
         "crossrack_over_single_per_rack": round(outcome.counters.crossrack / single.external / len(racks), 4),
         # Payload, headers, control and what was cancelled on its way: all that came, over what one download brings.
         "moved_over_single": round(sum(outcome.counters.hosts.values()) / len(outcome.done_s) / single.external, 4),
-        "classes": _classes(bench, took_s, single_s, slow),
+        **_ratios_by_rate(bench, took_s, single_s, slow),
         "duplicate_x": round(outcome.duplicate_bytes / bench.size, 4),
         "cpu_s": round(sum(one.cpu_s for one in outcome.usage.values()), 2),
         "rss_max_bytes": max((one.rss_max_bytes for one in outcome.usage.values()), default=0),
@@ -57,14 +57,16 @@ def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow:
     }
 
 
-def _classes(bench: Bench, took_s: Mapping[str, float], single_s: float, slow: Mapping[str, float]) -> dict[str, float]:
+def _ratios_by_rate(
+    bench: Bench, took_s: Mapping[str, float], single_s: float, slow: Mapping[str, float]
+) -> dict[str, float]:
     """By link rate in Mbit/s: the last of these hosts, over what its own link needs for one download."""
     last_s: dict[float, float] = {}
     for name, seconds in took_s.items():
         mbit = slow.get(name, bench.fabric.mbit)
         last_s[mbit] = max(seconds, last_s.get(mbit, 0.0))
     needs_s = {mbit: single_s * bench.fabric.mbit / mbit for mbit in last_s}
-    return {f"{mbit:g}": round(last_s[mbit] / needs_s[mbit], 4) for mbit in sorted(last_s)}
+    return {f"ratio_at_{mbit:g}": round(last_s[mbit] / needs_s[mbit], 4) for mbit in sorted(last_s)}
 
 
 _COLUMNS = (

@@ -104,7 +104,7 @@ def test_the_last_of_the_hosts_that_are_not_slow_has_a_figure_of_its_own(tmp_pat
     outcome = Outcome("gossipd", 10.0, {"node-1": 11.0, "node-2": 12.0, "node-4": 14.0}, wire, {}, 0.5, 3)
     found = row(bench, outcome, 1.0, wire, {"node-4": 25.0})
     assert (found["last_s"], found["healthy_last_s"], found["ratio_healthy_last"]) == (4.0, 2.0, 2.0)
-    assert found["classes"] == {"25": 1.0, "100": 2.0}, "each over what its own link needs"
+    assert (found["ratio_at_25"], found["ratio_at_100"]) == (1.0, 2.0), "each over what its own link needs"
     assert "not slow took 2.00 s" in table([found])
     assert "not slow" not in table([row(bench, outcome, 1.0, wire, {})])
 
