@@ -119,9 +119,9 @@ def test_the_containers_commands_make_a_daemon_that_serves(
         until("the daemon is live", lambda: _answers(probe))
         assert client.status()["node"]["rack"] == "r1"
         assert not _answers(probe.replace("livez", "readyz"))  # alone, though it was told of others
-        waiting = _replaced(documents["Pod"]["spec"]["initContainers"][0]["command"][2], changed)
-        asked = run("sh", "-c", waiting.replace("until", "").split(";")[0], env=env)
-        assert (asked.returncode, "not on this host" in asked.stderr) == (3, True)
+        (waiting,) = documents["Pod"]["spec"]["initContainers"]
+        asked = run(*("1s" if word == "24h" else word for word in command(waiting)), env=env)
+        assert (asked.returncode, "no deployment" in asked.stderr) == (5, True), asked.stderr
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE_S)

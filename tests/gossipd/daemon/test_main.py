@@ -39,7 +39,8 @@ class App:
                 raise LocalError("the end failed, too")
 
 main.App, main.STOP_S = App, 0.3 if sys.argv[2] == "hangs" else 60.0
-main.load_checked = lambda path: (SimpleNamespace(log=SimpleNamespace(format="text", level="info")), None)
+log, node = SimpleNamespace(format="text", level="info"), SimpleNamespace(name="a")
+main.load_checked = lambda path: (SimpleNamespace(log=log, node=node), None)
 sys.exit(main.main("x"))
 """
 
