@@ -82,7 +82,7 @@ class Orders:
         """A file in the inbox. Refused with QueueFullError it is offered again later."""
 
         def sign(manifest: Manifest) -> Statement:
-            return self._dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), running.wall_s)
+            return _deploying_word(self._context, self._dissemination, manifest, running.wall_s)
 
         try:
             manifest = yield from running.verify(order.envelope)
@@ -354,6 +354,20 @@ class _Order:
         """Keep the statements on disk; False when the disk refuses."""
         ended = yield self._context.keep_statements(self)
         return not isinstance(ended, events.WorkFailed)
+
+
+def _deploying_word(
+    context: BrainContext, dissemination: Dissemination, manifest: Manifest, wall_s: float
+) -> Statement:
+    """This host's next word on it. Where a member has used up the numbers that members have, and it is deployed, that
+    member's: it is as good as ours."""
+    last = context.statements.statement(manifest.id)
+    try:
+        return dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), wall_s)
+    except ManifestError as error:
+        if error.code != "E_STATEMENT_BOUNDS" or last is None or last.verb is not Verb.DEPLOY:
+            raise
+        return last
 
 
 def _what_is_kept(lifecycle: DeploymentTable, record: DeploymentRecord | None, *, is_forced: bool) -> str:

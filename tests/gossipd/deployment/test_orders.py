@@ -505,6 +505,13 @@ def test_a_member_that_deploys_again_and_again_leaves_epochs_to_those_who_may_ca
     assert host.record().state is HostState.CANCELLED
 
 
+def test_a_member_that_deploys_at_its_highest_epoch_first_keeps_no_host_from_the_model(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.hear(said(epoch=EPOCH_FIRST_MAX))
+    assert host.drop().error is None
+    assert (host.record().statement.epoch, host.record().state) == (EPOCH_FIRST_MAX, HostState.DOWNLOADING)
+
+
 def test_an_orphan_of_the_highest_epoch_that_a_member_may_use_stays_one(host: ScriptedHost) -> None:
     host.roster.roles = DEFAULT_ROLES
     host.statements.state.deployers[ONE.id] = STRANGER.public.ed25519
@@ -534,8 +541,9 @@ def forged_epoch(epoch: int) -> Statement:
 def test_orders_at_the_highest_epoch_are_refused_in_words(host: ScriptedHost) -> None:
     host.drop()
     host.statements.state.statements[ONE.id] = said(epoch=EPOCH_LIMIT)
-    for answer in (host.drop(), host.request(events.CancelOrdered, ONE.name, 1)):
-        assert error_of(answer) == "E_STATEMENT_BOUNDS"
+    assert error_of(host.request(events.CancelOrdered, ONE.name, 1)) == "E_STATEMENT_BOUNDS"
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_LIMIT, verb=Verb.CANCEL)
+    assert error_of(host.drop()) == "E_STATEMENT_BOUNDS"
     with pytest.raises(ManifestError):
         said(epoch=EPOCH_LIMIT + 1)
 
