@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,16 @@ def test_a_directory_s_marker_is_no_file(tree: Path, out: Path, s3_environment: 
     store = open_storage(parse_source_url("s3://publish-marker/"))
     obstore.put(store, "tokenizer/", b"")
     assert published("s3://publish-marker/", out)[1].root == published(tree, out)[1].root
+
+
+def test_a_prefix_of_more_objects_than_one_page_of_a_listing_is_found_whole(
+    out: Path, s3_environment: servers.S3Server
+) -> None:
+    s3_environment.make_bucket("publish-pages")
+    store = open_storage(parse_source_url("s3://publish-pages/"))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: obstore.put(store, f"m/{number:04}", b"x"), range(1_001)))
+    assert len(published("s3://publish-pages/m/", out)[1].files) == 1_001
 
 
 def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: servers.S3Server) -> None:
