@@ -200,11 +200,13 @@ class _Told(NamedTuple):
 
 def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, now: float) -> _Told:
     row = reasons.row(target)
+    is_here = target.node == facts.own
     if target.is_twice:
-        return _unheard(target, HostState.INIT, HostReason.IDENTITY_TWICE, row, now)
+        return _unheard(target, HostState.INIT, HostReason.IDENTITY_TWICE, row, now, is_here=is_here)
     if row is None:
         away = _AWAY.get(target.member_state, HostReason.NONE if facts.cancelled else HostReason.NOT_HEARD)
-        return _unheard(target, HostState.CANCELLED if facts.cancelled else HostState.INIT, away, None, now)
+        state = HostState.CANCELLED if facts.cancelled else HostState.INIT
+        return _unheard(target, state, away, None, now, is_here=is_here)
     progress, state = row.progress, row.progress.state
     reason, subject, file = reasons.of(target, row)
     held = progress.chunks_verified if state is HostState.COMPLETE or state not in DELETED else 0
@@ -212,7 +214,7 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     shown = HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=round(row.age_s(now), 1),
         reason=reason.value, subject=subject, file=file, reason_s=_reason_s(row, reason, now),
-        current=progress.current, want=progress.want,
+        current=progress.current, want=progress.want, here=is_here,
     )  # fmt: skip
     if progress.chunks_wanted:
         shown = msgspec.structs.replace(shown, **_of_a_part(row, chunks, facts))
@@ -220,13 +222,13 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
 
 
 def _unheard(
-    target: TargetFacts, state: HostState, reason: HostReason, row: HostProgress | None, now: float
+    target: TargetFacts, state: HostState, reason: HostReason, row: HostProgress | None, now: float, *, is_here: bool
 ) -> _Told:  # fmt: skip
     """A host that has told nothing, or whose word does not count."""
     shown = HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=0, age_s=None, reason=reason.value,
         reason_s=_reason_s(row, reason, now), current=None if row is None else row.progress.current,
-        want="" if row is None else row.progress.want,
+        want="" if row is None else row.progress.want, here=is_here,
     )  # fmt: skip
     return _Told(shown, state, reason)
 

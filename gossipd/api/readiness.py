@@ -5,11 +5,14 @@ What lives here: pure functions over rows of the status page. What does not: wai
 Every host has the same records of all hosts, so every host gives the same answer. A host that is dead or has left does
 not count, unless it is named: a job that names its hosts gets no answer on either side of a broken network, where each
 side would else find the other one dead and go on by itself.
+
+A host's name is its own word, and another host may take this one's. So only the row that is marked ``here`` speaks for
+this host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,7 +95,7 @@ class HostsNeeded:
     def met_by(self, row: DeploymentRow, here: str) -> bool:
         """Whether enough hosts of the row have done it; ``here`` is this host's name."""
         if self.is_here:
-            return any(host.name == here and self.goal.is_met(row, host) for host in row.hosts)
+            return any(self.goal.is_met(row, host) for host in _of_names(row, {here}, here))
         return row.hosts_total > 0 and self._done(row) >= self._number(row)
 
     def is_hopeless(self, row: DeploymentRow) -> bool:
@@ -112,7 +115,7 @@ class HostsNeeded:
         """What holds now, in words; of the hosts that count, those furthest behind, and why."""
         label = _label(row)
         if self.is_here:
-            return f"{label} is {lacking(row, [host for host in row.hosts if host.name == here])}"
+            return f"{label} is {lacking(row, _of_names(row, {here}, here))}"
         if not row.hosts_total:
             return f"no known host is among the targets of {label}"
         head = f"{label} is {self.goal.words} {self._done(row)} of {row.hosts_total} hosts"
@@ -130,7 +133,7 @@ def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
         kept = f"; it is complete on {row.hosts_complete} of {row.hosts_total} hosts" if row.hosts_complete else ""
         raise DeploymentEndedError(f"{label} was cancelled{kept}", code="E_CANCELLED")
     if needed.is_here:
-        own = [host for host in row.hosts if host.name == here]
+        own = _of_names(row, {here}, here)
         if not own:
             raise DeploymentEndedError(f"{here} is not among the targets of {label}")
         if own[0].state in (*_OVER, "cancelled"):
@@ -266,8 +269,8 @@ def _missing(row: DeploymentRow, where: str, names: frozenset[str], here: str) -
         return "" if row.recoverable else "a living holder of each chunk, and storage that can be read"
     living = [host for host in row.hosts if host.reason not in _AWAY]
     if names:
-        absent = sorted(names - {host.name for host in row.hosts})
-        wanted = [host for host in row.hosts if host.name in names]
+        wanted = _of_names(row, names, here)
+        absent = sorted(names - {host.name for host in wanted})
         words = [f"{name} (not among its targets)" for name in absent]
         words += [_words(host, row) for host in wanted if host.state != "complete" or host.reason in _AWAY]
         return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
@@ -278,6 +281,11 @@ def _missing(row: DeploymentRow, where: str, names: frozenset[str], here: str) -
     if not living:
         return "living targets"
     return ", ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
+
+
+def _of_names(row: DeploymentRow, names: Collection[str], here: str) -> list[HostRow]:
+    """The hosts with these names; of this host's name only this host."""
+    return [host for host in row.hosts if host.name in names and host.here == (host.name == here)]
 
 
 def _words(host: HostRow, row: DeploymentRow) -> str:

@@ -200,6 +200,22 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_history.py",),
     ),
     Mutant(
+        "a-namesake-speaks-for-this-host",
+        "A member that takes a host's name and says complete ends gossipd wait --hosts here on that host.",
+        "gossipd/api/readiness.py",
+        "if host.name in names and host.here == (host.name == here)]",
+        "if host.name in names]",
+        ("tests/gossipd/api/test_readiness.py",),
+    ),
+    Mutant(
+        "marks-rows-by-their-name",
+        "The row of another host with this host's name passes for this host's.",
+        "gossipd/api/deployment_row.py",
+        "    is_here = target.node == facts.own\n",
+        "    is_here = facts.own is not None\n",
+        (_ROW,),
+    ),
+    Mutant(
         "the-log-is-for-everybody",
         "Every user who may ask questions reads the daemon's log.",
         "gossipd/api/routes.py",

@@ -73,8 +73,9 @@ def toy_table(complete: int = 2, hosts: int = 4) -> ClusterProgress:
 
 def toy_row(complete: int = 2, *, hosts: int = 4, verb: Verb = Verb.DEPLOY, stall: str | None = None) -> DeploymentRow:
     facts = DeploymentFacts(
-        id=TOY, name="org/toy", version=3, bytes_total=256 * MIB, chunk_count=1024, verb=verb, stall=stall
-    )
+        id=TOY, name="org/toy", version=3, bytes_total=256 * MIB, chunk_count=1024, verb=verb, stall=stall,
+        own=node(1),
+    )  # fmt: skip
     targets = [TargetFacts(node(n), f"node-{n}", f"r{n % 2}", "alive") for n in range(1, hosts)]
     targets.append(TargetFacts(node(hosts), f"node-{hosts}", f"r{hosts % 2}", "dead"))
     return deployment_row(facts, toy_table(complete, hosts), targets, now=102.0)

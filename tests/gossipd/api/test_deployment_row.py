@@ -46,6 +46,16 @@ def test_the_readers_reason_is_the_reason_of_all_that_wait_for_it() -> None:
     assert (unknown.hosts[0].reason, unknown.stall) == ("waits_for_reader", "waits_for_reader")
 
 
+def test_of_two_hosts_with_one_name_the_one_that_answers_is_marked() -> None:
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4, own=node(2))
+    targets = [TargetFacts(node(number), "node", "r1", "alive") for number in (1, 2, 3)]
+    row = deployment_row(facts, ClusterProgress(), targets, now=101.0)
+    assert [host.here for host in row.hosts] == [False, True, False]
+    table = ClusterProgress()
+    table.record(node(1), progress_key(TOY), 1, Progress(state=HostState.COMPLETE), now=100.0)
+    assert [host.here for host in deployment_row(facts, table, targets[:1], now=101.0).hosts] == [False]
+
+
 _LACKS, _FORBIDDEN = HostReason.ALL_BUSY, HostReason.SOURCE_FORBIDDEN
 
 

@@ -27,8 +27,14 @@ OLD = row(1, host("a"), host("b"), host("c"))
 NEW = row(2, host("a"), host("b"), host("c", "downloading", "all_busy"))
 
 
+def seen_on(here: str, told: DeploymentRow) -> DeploymentRow:
+    """As the host of that name tells it."""
+    hosts = [msgspec.structs.replace(one, here=one.name == here) for one in told.hosts]
+    return msgspec.structs.replace(told, hosts=hosts)
+
+
 def version(where: str, here: str = "a", *rows: DeploymentRow) -> int:
-    return newest(rows or (OLD, NEW), "org/toy", where, here).version
+    return newest([seen_on(here, one) for one in rows or (OLD, NEW)], "org/toy", where, here).version
 
 
 def test_latest_is_the_newest_that_is_complete_where_asked() -> None:
@@ -111,7 +117,7 @@ def test_no_answer_says_what_the_newest_version_lacks() -> None:
 
 @pytest.mark.parametrize(("text", "met"), [("here", True), ("2", True), ("3", False), ("60%", True), ("100%", False)])
 def test_hosts_needed_are_counted_as_said(text: str, met: bool) -> None:
-    assert HostsNeeded.parse(text).met_by(NEW, "a") is met
+    assert HostsNeeded.parse(text).met_by(seen_on("a", NEW), "a") is met
 
 
 @pytest.mark.parametrize("text", ["", "0", "0%", "101%", "-1", "nan%", "some", "1.5", "²"])
@@ -133,8 +139,38 @@ def test_other_words_for_hosts_are_refused(text: str) -> None:
 )
 def test_what_cannot_come_ends_the_wait_at_once(ended: DeploymentRow, text: str, code: str) -> None:
     with pytest.raises(DeploymentEndedError) as caught:
-        check_possible(ended, HostsNeeded.parse(text), "a")
+        check_possible(seen_on("a", ended), HostsNeeded.parse(text), "a")
     assert caught.value.code == code
+
+
+HERE_BEHIND = msgspec.structs.replace(host("a", "downloading", "all_busy"), here=True)
+
+
+@pytest.mark.parametrize("namesake_first", [True, False])
+def test_a_host_that_takes_this_hosts_name_does_not_speak_for_it(namesake_first: bool) -> None:
+    def told(number: int, own: HostRow, namesake: HostRow) -> DeploymentRow:
+        return row(number, *((namesake, own) if namesake_first else (own, namesake)), host("b"))
+
+    needed = HostsNeeded.parse("here")
+    false_complete = told(1, HERE_BEHIND, host("a"))
+    assert not needed.met_by(false_complete, "a")
+    assert "behind: a (downloading 25 % all_busy)" in needed.so_far(false_complete, "a")
+    for where in ("here", "a,b"):
+        with pytest.raises(NotReadyError, match="lacks a \\(downloading"):
+            newest([false_complete], "org/toy", where, "a")
+    false_failure = told(2, msgspec.structs.replace(host("a"), here=True), host("a", "failed", "refused"))
+    assert needed.met_by(false_failure, "a")
+    check_possible(false_failure, needed, "a")
+    assert [newest([false_failure], "org/toy", where, "a").version for where in ("here", "a,b")] == [2, 2]
+
+
+def test_a_host_with_this_hosts_name_makes_it_no_target() -> None:
+    told = row(1, host("a"), host("b"))  # from a host that is none
+    assert not HostsNeeded.parse("here").met_by(told, "a")
+    with pytest.raises(DeploymentEndedError, match="a is not among the targets"):
+        check_possible(told, HostsNeeded.parse("here"), "a")
+    with pytest.raises(NotReadyError, match=r"lacks a \(not among its targets\)"):
+        newest([told], "org/toy", "here", "a")
 
 
 def test_what_can_still_come_is_waited_for() -> None:
