@@ -47,4 +47,5 @@ def timeline_row(history: History, known: Mapping[NodeId, tuple[str, str]], now_
             if for_s >= max(SILENCE_LEAST_S, len(hosts) / 10)  # five refreshes of a large cluster
         },
         told_s=round(now_s - history.began_wall_s, 1),
+        sketches={name: b64encode(host.marks(places)).decode() for name, host in hosts.items() if host.reached},
     )  # fmt: skip

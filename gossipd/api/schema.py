@@ -349,7 +349,9 @@ class TimelineRow(Row, frozen=True, kw_only=True):
     ``moved``: of each column of ``step_s`` seconds the bytes from storage, same rack, other racks. ``shares``: of each
     host in base64 a byte for each column, the share that it has in 254ths, 255 before its first word. ``reasons``:
     since when which word. ``silences``: the longest time without a word before the end, and its beginning.
-    ``told_s``: when this was told."""
+    ``told_s``: when this was told. ``sketches``: of hosts whose chunks this one knew, in base64 for each of up to 64
+    bins of adjacent chunks four numbers of two bytes: the columns at which a quarter, a half, three quarters and all of
+    it were there, 65,535 for not yet, 65,534 where nothing is wanted."""
 
     began_s: float
     step_s: float
@@ -358,6 +360,7 @@ class TimelineRow(Row, frozen=True, kw_only=True):
     reasons: dict[str, list[tuple[float, str]]]
     silences: dict[str, tuple[float, float]]
     told_s: float
+    sketches: dict[str, str] = {}
 
 
 class ReportRow(Row, frozen=True, kw_only=True):

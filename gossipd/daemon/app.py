@@ -72,6 +72,7 @@ from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.self_checks import SelfChecks
+from gossipd.daemon.sketch_sampler import SketchSampler
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
@@ -215,6 +216,7 @@ class App:
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
             histories=self._histories, budgets=self._budgets, listener=self._feed,
+            sampler=SketchSampler(self._planner, self._deployments.lifecycle, self._histories),
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,

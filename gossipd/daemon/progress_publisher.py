@@ -26,6 +26,7 @@ from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.gossip_rules import progress_amount, progress_quotas
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.sketch_sampler import SketchSampler
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -78,6 +79,7 @@ class ProgressPublisher:
     histories: Histories = field(default_factory=Histories)
     budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
     listener: ProgressListener | None = None
+    sampler: SketchSampler | None = None
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
     quotas: Quotas[bytes] = field(default_factory=lambda: progress_quotas(_SHARE), init=False)
@@ -180,6 +182,8 @@ class ProgressPublisher:
         return deployment.changed or since_s >= interval_s
 
     def _tick(self, elapsed_s: float) -> None:
+        if self.sampler is not None:
+            self.sampler.look(time.time())
         uploaded = self.chunk_access.take_uploaded()
         models = self.store.statistics().models
         for deployment in self.lifecycle:

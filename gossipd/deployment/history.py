@@ -1,14 +1,17 @@
-"""What was heard of a deployment over time: the share of each host, bytes by source, reasons, silences.
+"""What was heard of a deployment over time: the share of each host, its sketch, bytes by source, reasons, silences.
 
 What lives here: the record of one deployment, and those of the latest few. What does not: the present
 (``progress_table``), and what a report makes of it (``diagnosis.report``).
 
 A history has a column for each second of its first ten minutes, then one for each ten seconds. Only changes are noted,
 three bytes each, so that a host costs some hundred bytes however long it takes: it tells its share in 254ths. Shown is
-a course of equal columns, as many as are asked for. Some minutes after every host has what it wants the history is
+a course of equal columns, as many as are asked for. Of a host whose chunks are known here (its own, those of
+neighbours) there is, for each bin of its sketch, when a quarter, a half, three quarters and all of it were there: 512
+bytes, however often the sketch is looked at. Some minutes after every host has what it wants the history is
 closed: a chunk that rots a month later does not belong to it. Closed ones are packed, and so is that which changed
 longest ago when there are too many; what is packed changes no more. Rejected: a sample of all rows each second, which
-costs a daemon more than what comes with the records that it hears anyway.
+costs a daemon more than what comes with the records that it hears anyway. Rejected, too: each change of each bin,
+which has no bound.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import TypeAlias
 import msgspec
 
 from gossipd.core.errors import LocalError
+from gossipd.core.sketch import BINS, NOTHING_WANTED
 from gossipd.deployment.progress_record import DELETED, HostState, Progress
 from gossipd.deployment.states import FINAL
 from membership.member import NODE_ID_BYTES, NodeId
@@ -38,6 +42,8 @@ REASONS_MAX = 32  # changes of one host's reason; the oldest give way
 HOSTS_MAX = 4_096  # of one deployment, as the table of progress is reckoned
 LIVE_MAX, HISTORIES_MAX = 16, 50
 PACKED_BYTES_MAX = 16 << 20  # of one that is unpacked
+QUARTERS = 4  # of a bin
+NOT_YET, NOT_WANTED = COLUMN_MAX, COLUMN_MAX - 1  # in the place of the column at which a quarter was there
 _CHANGE = Struct(">HB")
 Moved: TypeAlias = tuple[int, int, int]
 """Bytes from storage, from the same rack, from other racks."""
@@ -76,6 +82,33 @@ class HostHistory(msgspec.Struct):
     silent_from_s: float = 0.0
     silent_s: float = 0.0
     """The longest time without a word while something was to go on there, and its beginning."""
+    reached: bytearray = msgspec.field(default_factory=bytearray)
+    """For each bin of its sketch, and each quarter of it, the column at which that was there first, in two bytes;
+    or ``NOT_YET``, ``NOT_WANTED``. Empty where no chunks of it were known."""
+    chunks_sketched: int = -1
+    """How many chunks it had when its sketch was noted last."""
+
+    def note_sketch(self, column: int, shares: bytes) -> None:
+        """It has these shares of bins, in 254ths or ``NOTHING_WANTED``. A bin that has lost chunks has reached less."""
+        marks = Struct(f">{QUARTERS * len(shares)}H")
+        before = marks.unpack(self.reached) if len(self.reached) == marks.size else [NOT_YET] * (QUARTERS * len(shares))
+        now = []
+        for at, share in enumerate(shares):
+            for mark, had in enumerate(before[QUARTERS * at : QUARTERS * (at + 1)]):
+                is_there = QUARTERS * share >= SHARE_MAX * (mark + 1)
+                reached = had if had < NOT_WANTED else min(column, NOT_WANTED - 1)
+                now.append(NOT_WANTED if share == NOTHING_WANTED else reached if is_there else NOT_YET)
+        self.reached = bytearray(marks.pack(*now))
+
+    def note_whole(self, column: int) -> None:
+        """It has all that it wants: neighbours that are complete announce nothing more."""
+        firsts = Struct(f">H{2 * (QUARTERS - 1)}x").iter_unpack(self.reached)
+        self.note_sketch(column, bytes(NOTHING_WANTED if one == NOT_WANTED else SHARE_MAX for (one,) in firsts))
+
+    def marks(self, places: Sequence[int]) -> bytes:
+        """``reached``, by the equal columns of ``History.columns``."""
+        words, last = Struct(f">{len(self.reached) // 2}H"), len(places) - 1
+        return words.pack(*(one if one >= NOT_WANTED else places[min(one, last)] for one in words.unpack(self.reached)))
 
     def note(self, column: int, share: int) -> None:
         """It has this share at the end of the column, which is not before the last that was noted."""
@@ -135,8 +168,18 @@ class History(msgspec.Struct):
         host.heard_s, host.is_open, host.is_final = at_s, told.is_open, told.is_final
         self._note(host, at_s, told)
 
+    def sketched(self, node: NodeId, at_s: float, chunks_held: int, shares: bytes) -> None:
+        """A host that has told something has these shares of bins: ``core.sketch``."""
+        host = self.hosts.get(node)
+        if host is None or host.chunks_sketched == chunks_held or len(shares) > BINS or not host.is_open:
+            return
+        host.chunks_sketched = chunks_held
+        host.note_sketch(column_at(max(at_s, self.changed_s, 0.0)), shares)
+
     def _note(self, host: HostHistory, at_s: float, told: Told) -> None:
         share = int(SHARE_MAX * min(max(told.share, 0.0), 1.0))
+        if share == SHARE_MAX and host.reached and host.share() != SHARE_MAX:
+            host.note_whole(column_at(at_s))
         word = host.reasons[-1][1] if host.reasons else ""
         if word != told.word:
             host.reasons = [*host.reasons[1 - REASONS_MAX :], (round(at_s, 1), told.word)]
@@ -283,6 +326,7 @@ def _is_sound(history: History) -> bool:
         and isfinite(history.began_wall_s + history.changed_s)
         and all(0 <= column < history.used for column in columns)
         and all(len(node) == NODE_ID_BYTES and _is_in(host.changes, history.used) for node, host in hosts.items())
+        and all(len(host.reached) in range(0, 2 * QUARTERS * BINS + 1, 2 * QUARTERS) for host in hosts.values())
     )
 
 

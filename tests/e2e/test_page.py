@@ -281,6 +281,36 @@ def test_a_report_of_a_thousand_hosts_is_one_file_that_replays(
         picture(page, "report-file")
 
 
+def test_a_replay_shows_which_chunks_came_when(tmp_path: Path, browser: Browser) -> None:
+    told = report_of_many(2, 1)
+    first, _ = (one["name"] for one in told["deployment"]["hosts"])
+    quarters = [10] * 4 * 16 + [20] * 4 * 32 + [20, 20, 65535, 65535] * 16
+    sketch = b"".join(one.to_bytes(2, "big") for one in quarters)
+    told["timeline"]["sketches"] = {first: b64encode(sketch).decode()}
+    write(tmp_path / "report.html", as_object(told))
+    with watched(browser, f"file://{tmp_path}/") as page:
+        page.goto(f"file://{tmp_path}/report.html")
+        page.get_by_role("button", name="By chunk").click()
+        page.get_by_text(re.compile("8000 chunks.* in 64 columns; .* has: 1 of 2")).wait_for()
+        assert [pixel(page, x, 30) for x in (400, 800)] == [DARKEST, DARKEST]
+        assert pixel(page, 943, 30) not in (DARKEST, GREY), "half of it"
+        page.get_by_role("button", name="Time it came").click()
+        assert [pixel(page, x, 30) for x in (400, 800, 943)] == [LIGHTEST, DARKEST, GREY]
+        page.get_by_role("button", name="By chunk").click()
+        page.get_by_label("Time of the replay").fill("12")
+        page.get_by_text("12 s of 4m 22s").wait_for()
+        assert [pixel(page, x, 30) for x in (400, 800)] == [DARKEST, GREY], "as it was then"
+        picture(page, "replay-chunks")
+
+
+def test_a_replay_without_sketches_has_one_mode(tmp_path: Path, browser: Browser) -> None:
+    write(tmp_path / "report.html", as_object(report_of_many(2, 1)))
+    with watched(browser, f"file://{tmp_path}/") as page:
+        page.goto(f"file://{tmp_path}/report.html")
+        page.get_by_role("heading", name="Replay of org/llama@3").wait_for()
+        assert page.get_by_role("button", name="By chunk").count() == 0
+
+
 def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser: Browser) -> None:
     status = status_of(2, 1)
     for host, chunks in zip(status["deployments"][0]["hosts"], (0, 8000), strict=True):

@@ -12,6 +12,8 @@ export function el(tag, given = {}, ...children) {
   return made;
 }
 
+export const note = (...children) => el("p", { class: "note" }, ...children);
+
 // Replaces what is in a node when the signature has changed; a link that had the focus gets it back.
 const signatures = new WeakMap();
 export function fill(node, signature, build) {
@@ -89,6 +91,19 @@ export function mark(state) {
 }
 
 export const wanted = (host, row) => Math.max(1, host.chunks_wanted || row.chunks_total);
+const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
+export const byName = (a, b) => order(a.name, b.name);
+// Racks with their hosts, both by name.
+export function byRack(hosts) {
+  const racks = new Map();
+  for (const one of hosts) {
+    if (!racks.has(one.rack)) racks.set(one.rack, []);
+    racks.get(one.rack).push(one);
+  }
+  return [...racks].sort(([a], [b]) => order(a, b)).map(([rack, found]) => [rack, found.sort(byName)]);
+}
+
+export const isBad = (host) => host.state === "failed" || host.reason === "dead";
 export const OLD_S = 30;
 export const isOld = (host) => host.age_s !== null && host.age_s > OLD_S;
 

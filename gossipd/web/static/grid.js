@@ -1,7 +1,7 @@
 // The grid of hosts over time or over the chunks of a model, and the chart of rates. Only the rows in sight are drawn.
 
 import { COLUMNS, NOTHING } from "./samples.js";
-import { percent, shape, wanted } from "./dom.js";
+import { byRack, isBad, isOld, percent, shape, wanted } from "./dom.js";
 
 export const RACKS_ONLY_ABOVE = 400;
 export const COLOURS = { storage: "#d55e00", same: "#0072b2", cross: "#101820" };
@@ -18,19 +18,13 @@ const SHADES = Array.from({ length: 255 }, (_, share) => {
 });
 
 export function rowsOf(deployment, samples, opened) {
-  const racks = new Map();
-  for (const host of deployment.hosts) {
-    if (!racks.has(host.rack)) racks.set(host.rack, []);
-    racks.get(host.rack).push(host);
-  }
   const isFolded = deployment.hosts.length > RACKS_ONLY_ABOVE;
   const rows = [];
-  for (const rack of [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }))) {
-    const hosts = racks.get(rack).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  for (const [rack, hosts] of byRack(deployment.hosts)) {
     const isOpen = isFolded ? opened.has(rack) : !opened.has(rack);
     const chunks = hosts.reduce((sum, host) => sum + host.chunks_verified / wanted(host, deployment), 0);
     const complete = hosts.filter((host) => host.state === "complete").length;
-    const failed = hosts.filter((host) => host.state === "failed" || host.reason === "dead").length;
+    const failed = hosts.filter(isBad).length;
     rows.push({ rack, isRack: true, isOpen, name: rack, share: chunks / hosts.length,
       state: failed ? "failed" : complete === hosts.length ? "complete" : "downloading", failed,
       word: `${complete}/${hosts.length} complete${failed ? `, ${failed} failed or dead` : ""}`, isOld: false,
@@ -38,8 +32,8 @@ export function rowsOf(deployment, samples, opened) {
     if (!isOpen) continue;
     for (const host of hosts) {
       rows.push({ rack, isRack: false, name: host.name, share: host.chunks_verified / wanted(host, deployment),
-        state: host.reason === "dead" ? "dead" : host.state, failed: host.state === "failed" || host.reason === "dead",
-        word: host.reason || host.state, isOld: host.age_s !== null && host.age_s > 30, cells: samples.hosts.get(host.name) });
+        state: host.reason === "dead" ? "dead" : host.state, failed: isBad(host),
+        word: host.reason || host.state, isOld: isOld(host), cells: samples.hosts.get(host.name) });
     }
   }
   return rows;
@@ -87,16 +81,10 @@ export class Grid {
     const width = this.box.clientWidth;
     if (width === 0) return;
     const height = Math.min(this.rows.length * ROW, Math.floor(window.innerHeight * 0.62) - 2);  // the box's border
-    const dots = window.devicePixelRatio || 1;
     this.spacer.style.height = `${this.rows.length * ROW - height}px`;
-    if (this.canvas.width !== Math.round(width * dots) || this.canvas.height !== Math.round(height * dots)) {
-      this.canvas.width = Math.round(width * dots);
-      this.canvas.height = Math.round(height * dots);
-      this.canvas.style.width = `${width}px`;
-      this.canvas.style.height = `${height}px`;
-    }
-    const pen = this.canvas.getContext("2d");
-    pen.setTransform(dots, 0, 0, dots, 0, 0);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    const pen = penOf(this.canvas, width, height);
     pen.fillStyle = "#fff";
     pen.fillRect(0, 0, width, height);
     pen.font = FONT;
@@ -205,13 +193,20 @@ function cut(pen, text, x, y, width) {
   pen.fillText(shown, x, y);
 }
 
-export function drawRates(canvas, rates, used) {
-  const width = canvas.clientWidth, height = canvas.clientHeight, dots = window.devicePixelRatio || 1;
-  if (width === 0) return 0;
+// A pen for an empty canvas of this size in CSS pixels.
+function penOf(canvas, width, height) {
+  const dots = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * dots);
   canvas.height = Math.round(height * dots);
   const pen = canvas.getContext("2d");
   pen.setTransform(dots, 0, 0, dots, 0, 0);
+  return pen;
+}
+
+export function drawRates(canvas, rates, used) {
+  const width = canvas.clientWidth, height = canvas.clientHeight;
+  if (width === 0) return 0;
+  const pen = penOf(canvas, width, height);
   const most = Math.max(1, ...rates.map((rate) => (rate ? rate[0] + rate[1] + rate[2] : 0)));
   rates.forEach((rate, at) => {
     if (rate === null) return;

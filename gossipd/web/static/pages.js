@@ -1,6 +1,6 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { bytes, el, figure, figures, fill, head, isOld, OLD_S, long, mark, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
+import { byName, byRack, bytes, el, figure, figures, fill, head, isBad, isOld, OLD_S, long, mark, note, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
@@ -11,9 +11,7 @@ const RACKS_OPEN_UP_TO = 100;
 // What became of asking a host.
 const ASKED = { waiting: "It is being asked.", declined: "It declines: asked too often, or not for this host to know.",
   silent: "It does not answer: gossipd 0.1 does not know the question.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
-const frame = (root, ...children) => root.replaceChildren(...children);
 export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
-const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
 
 export class ClusterPage {
   constructor(root) {
@@ -22,7 +20,7 @@ export class ClusterPage {
     this.deployments = el("div");
     this.members = el("div");
     this.opened = new Map();
-    frame(root, el("h1", {}, "Cluster"), this.figures, this.problems,
+    root.replaceChildren(el("h1", {}, "Cluster"), this.figures, this.problems,
       part("Deployments", this.deployments), part("Hosts by rack", this.members));
   }
 
@@ -39,18 +37,12 @@ export class ClusterPage {
       row.hosts_failed, row.cluster_bytes_verified, row.eta_s, row.source_bytes]);
     fill(this.deployments, rows, () => deploymentTable(status.deployments));
     const signature = status.members.map((one) => [one.name, one.rack, one.state, one.version, one.seed, one.prints,
-      one.since_s === null ? null : Math.floor(one.since_s / 10)]);
+      one.since_s && Math.floor(one.since_s / 10)]);
     fill(this.members, signature, () => this.racks(status.members, usual(status.members)));
   }
 
   racks(members, most) {
-    const racks = new Map();
-    for (const one of members) {
-      if (!racks.has(one.rack)) racks.set(one.rack, []);
-      racks.get(one.rack).push(one);
-    }
-    return [...racks.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true })).map((rack) => {
-      const hosts = racks.get(rack).sort(byName);
+    return byRack(members).map(([rack, hosts]) => {
       const away = hosts.filter((one) => one.state !== "alive");
       const isOpen = this.opened.get(rack) ?? members.length <= RACKS_OPEN_UP_TO;
       const body = el("div");
@@ -94,7 +86,7 @@ function memberTable(rack, hosts, most) {
 }
 
 function deploymentTable(rows) {
-  if (!rows.length) return el("p", { class: "note" }, "None is known here.");
+  if (!rows.length) return note("None is known here.");
   return table("Deployments", [head("Model"), head("State"), figure("Hosts"), figure("Share"), figure("ETA"), spareFigure("From storage")],
     rows.map((row) => ({ cells: [toDeployment(row), row.hosts_failed ? `${row.state}, ${row.hosts_failed} failed` : row.state,
       `${row.hosts_complete}/${row.hosts_total}`, percent(row.cluster_bytes_verified, row.cluster_bytes_total),
@@ -129,12 +121,12 @@ export class DeploymentPage {
     this.version = version;
     this.opened = new Set();
     this.since = "this browser began to look";
-    this.state = el("p", { class: "note" });
-    this.report = el("p", { class: "note" });
+    this.state = note();
+    this.report = note();
     this.figures = el("dl", { class: "figures" });
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
-    this.about = el("p", { class: "note" });
+    this.about = note();
     this.mode = 0;
     this.looks = 0;
     this.sketches = null;
@@ -153,7 +145,7 @@ export class DeploymentPage {
     this.allRows = el("div");
     this.all.append(this.allRows);
     this.all.addEventListener("toggle", () => this.showAll());
-    frame(root, el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
+    root.replaceChildren(el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
       part("Not complete: the slowest", this.slowest),
       part("Hosts", this.chooser, this.about, this.box, this.said, this.all),
       part("Rates by source", this.chart, this.legend), part("Traffic so far", this.egress));
@@ -175,12 +167,12 @@ export class DeploymentPage {
   }
 
   show({ status, words, more }) {
-    this.chooser.hidden = Boolean(this.isReplay);
     const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
     if (row === undefined) {
       this.state.textContent = `${status.node.name} does not know this deployment.`;
       return;
     }
+    this.chooser.hidden = this.isReplay && !samplesOf(row).came.size;
     this.row = row;
     this.words = words;
     if (more) this.hear(row, more);
@@ -212,16 +204,15 @@ export class DeploymentPage {
   }
 
   showSlowest(row, words) {
-    const isBad = (host) => host.state === "failed" || host.reason === "dead";
     const behind = row.hosts.filter((host) => host.state !== "complete")
       .sort((a, b) => isBad(b) - isBad(a) || a.chunks_verified / wanted(a, row) - b.chunks_verified / wanted(b, row) || byName(a, b));
     const first = behind.slice(0, SLOWEST);
     fill(this.slowest, [behind.length, first.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, isOld(host)])], () => {
-      if (!behind.length) return el("p", { class: "note" }, "Every target has what it wants.");
+      if (!behind.length) return note("Every target has what it wants.");
       const made = [table("The slowest hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), wide("Why, and the cure")],
         first.map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
           percent(host.chunks_verified, wanted(host, row)), why(host, words) || "no hindrance told"] })))];
-      if (behind.length > SLOWEST) made.push(el("p", { class: "note" }, `${behind.length - SLOWEST} more are not complete.`));
+      if (behind.length > SLOWEST) made.push(note(`${behind.length - SLOWEST} more are not complete.`));
       return made;
     });
   }
@@ -229,13 +220,13 @@ export class DeploymentPage {
   showGrid(row) {
     const seen = samplesOf(row);
     if (seen === undefined) return;
-    const samples = [() => seen, () => sketchesOf(this.sketches || []), () => seen.arrivals()][this.mode]();
+    const samples = [() => seen, () => seen.sketches || sketchesOf(this.sketches || []), () => seen.arrivals()][this.mode]();
     const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
     const left = this.mode
       ? `${row.chunks_total} chunks, from the first to the last, in ${samples.used} columns; a bar where this daemon knows only how many a host has: ${row.hosts.length - samples.hosts.size} of ${row.hosts.length}`
       : `${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column`;
     const shade = ["more of the model a host has", "more of these chunks a host has",
-      `later these chunks came: the darkest ${seconds(samples.span)} after the lightest; grey: not yet; white: not seen by this browser. A diagonal is a chain of hosts`][this.mode];
+      `later these chunks came: the darkest ${seconds(samples.span)} after the lightest; grey: not yet; white: not seen. A diagonal is a chain of hosts`][this.mode];
     const text = `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${how}`;
     if (this.about.textContent !== text) this.about.textContent = text;
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
@@ -277,7 +268,7 @@ export class DeploymentPage {
   showAll() {
     if (!this.all.open || !this.row) return;
     const row = this.row;
-    fill(this.allRows, row.hosts.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
+    fill(this.allRows, row.hosts.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, host.age_s && Math.floor(host.age_s / 5)]), () =>
       table("All hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), figure("Heard"), long("Reason")],
         [...row.hosts].sort(byName).map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
           percent(host.chunks_verified, wanted(host, row)), host.age_s === null ? "never" : seconds(host.age_s),
@@ -295,7 +286,7 @@ export class HostPage {
     const box = el("div", { class: "grid" });
     this.chunks = part("Its chunks", this.about, box);
     this.chunks.hidden = true;
-    frame(root, el("h1", {}, name), this.member, part("Deployments on this host", this.deployments),
+    root.replaceChildren(el("h1", {}, name), this.member, part("Deployments on this host", this.deployments),
       this.chunks, part("Traffic with each peer", this.peers));
     this.grid = new Grid(box, el("p"), () => {});
   }
@@ -331,16 +322,16 @@ export class HostPage {
   show({ status, words, more }) {
     this.showChunks(status, more);
     const found = status.members.filter((one) => one.name === this.name);
-    fill(this.member, found.map((one) => [one.state, one.since_s === null ? null : Math.floor(one.since_s / 10), one.address, one.version]), () =>
+    fill(this.member, found.map((one) => [one.state, one.since_s && Math.floor(one.since_s / 10), one.address, one.version]), () =>
       (found.length ? table("This host", [head("State"), figure("For"), head("Rack"), spare("Zone"), head("Reads storage"), spare("Version"), long("Address")],
         found.map((one) => ({ cells: [mark(one.state), seconds(one.since_s), one.rack, one.zone || "–", one.seed ? "yes" : "–", one.version || "–", one.address] })))
-        : el("p", { class: "note" }, `${status.node.name} has no host of this name on its roster.`)));
+        : note(`${status.node.name} has no host of this name on its roster.`)));
     const rows = status.deployments.flatMap((row) => row.hosts.filter((host) => host.name === this.name).map((host) => ({ row, host })));
-    fill(this.deployments, rows.map(({ row, host }) => [row.id, host.state, host.chunks_verified, host.reason, host.subject, host.age_s === null ? null : Math.floor(host.age_s / 5)]), () =>
+    fill(this.deployments, rows.map(({ row, host }) => [row.id, host.state, host.chunks_verified, host.reason, host.subject, host.age_s && Math.floor(host.age_s / 5)]), () =>
       (rows.length ? table("Deployments on this host", [head("Model"), head("State"), figure("Share"), spareFigure("Heard"), wide("Why, and the cure")],
         rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), percent(host.chunks_verified, wanted(host, row)),
           host.age_s === null ? "never" : `${seconds(host.age_s)} ago`, why(host, words) || "–"] })))
-        : el("p", { class: "note" }, "It is a target of none.")));
+        : note("It is a target of none.")));
     this.showPeers(status, more);
   }
 
@@ -357,6 +348,6 @@ export class HostPage {
       [head("Peer"), head("Rack"), figure("In"), figure("Out"), spare("Chunks in"), spare("Chunks out"), spare("Had no slot for us")],
       rows.map(([id, peer]) => ({ cells: [names.has(id) ? toHost(names.get(id).name) : id.slice(0, 16), names.has(id) ? names.get(id).rack : "–",
         bytes(peer.bytes_in), bytes(peer.bytes_out), String(peer.chunks_in), String(peer.chunks_out), String(peer.busy_in)] })))
-      : el("p", { class: "note" }, "No chunk has gone from or to a peer since the daemon's start.")));
+      : note("No chunk has gone from or to a peer since the daemon's start.")));
   }
 }

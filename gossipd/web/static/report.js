@@ -1,6 +1,6 @@
 // What a deployment did: figures, racks, hosts that were late, and its course with a slider.
 
-import { bytes, el, figure, figures, head, own, seconds, spare, spareFigure, table, toHost, wanted, wide } from "./dom.js";
+import { bytes, el, figure, figures, head, note, own, seconds, spare, spareFigure, table, toHost, wanted, wide } from "./dom.js";
 import { DeploymentPage, part } from "./pages.js";
 import { NOTHING, SHARE_MAX, keepSamples, replayed } from "./samples.js";
 
@@ -21,12 +21,12 @@ export class ReportView {
       ["Between racks", `${bytes(sum.cross_rack_bytes)} (${times(sum.cross_rack_ratio)})`],
       ["Fetched twice", bytes(sum.duplicate_bytes)], ["Corrupt chunks", String(sum.corrupt_chunks)]];
     root.replaceChildren(el("h1", {}, `Report of ${sum.label}`),
-      el("p", { class: "note" }, `${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it, ${this.report.told_at}`),
-      el("dl", { class: "figures" }, figures(pairs)), ...(bound ? [el("p", { class: "note" }, this.allowed(sum, bound))] : []),
+      note(`${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it, ${this.report.told_at}`),
+      el("dl", { class: "figures" }, figures(pairs)), ...(bound ? [note(this.allowed(sum, bound))] : []),
       part("Late hosts", this.late(sum.stragglers)), part("By rack", this.moved("Racks", sum.racks, true)),
       el("details", {}, el("summary", {}, "By host"), this.moved("Hosts of the report", sum.hosts, false)));
     if (this.report.timeline !== null) root.append(...this.replay(sum));
-    else root.append(el("p", { class: "note" }, "This host heard of the deployment only when it had ended: its course is not known."));
+    else root.append(note("This host heard of the deployment only when it had ended: its course is not known."));
   }
 
   allowed(sum, bound) {
@@ -36,7 +36,7 @@ export class ReportView {
   }
 
   late(rows) {
-    if (!rows.length) return el("p", { class: "note" }, "No host was much later than most.");
+    if (!rows.length) return note("No host was much later than most.");
     return table("Late hosts", [head("Host"), spare("Rack"), head("State"), figure("After"), wide("Why")],
       rows.map((one) => ({ cells: [toHost(one.name), one.rack, one.state, seconds(one.seconds), this.why(one)] })));
   }
@@ -122,7 +122,7 @@ export class ReportPage {
   constructor(root, name, version) {
     this.root = root;
     this.asked = `/page/report?name=${name}&version=${version}`;
-    root.replaceChildren(el("p", { class: "note" }, "Asking the daemon …"));
+    root.replaceChildren(note("Asking the daemon …"));
   }
 
   // Asked once: a report is of the moment in which it was made.

@@ -144,7 +144,22 @@ export function replayed(timeline, upTo) {
   for (const [name, text] of Object.entries(timeline.shares)) {
     made.hosts.set(name, cellsOf(binsOf(text).slice(0, upTo + 1), made.columns));
   }
+  made.sketches = { hosts: new Map(), used: 0 };
+  for (const [name, text] of Object.entries(timeline.sketches || {})) marked(made, name, binsOf(text), upTo);
   return made;
+}
+
+// The columns at which the quarters of a host's bins came.
+function marked(made, name, raw, upTo) {
+  const times = [], shares = [];
+  for (let at = 0; at < raw.length; at += 8) {
+    const marks = [0, 2, 4, 6].map((mark) => raw[at + mark] * 256 + raw[at + mark + 1]), end = marks[3];
+    times.push(end === 65534 ? null : end > upTo ? Infinity : (end + 1) * made.step);
+    shares.push(end === 65534 ? NOTHING : Math.floor(SHARE_MAX * marks.filter((mark) => mark <= upTo).length / 4));
+  }
+  made.came.set(name, { times });
+  made.sketches.hosts.set(name, cellsOf(shares));
+  made.sketches.used = shares.length;
 }
 
 export const keepSamples = (row, samples) => all.set(row.id, samples);

@@ -33,10 +33,13 @@ def test_a_course_has_a_byte_for_each_host_and_column() -> None:
     history.heard(node(1), 2.0, Told(1.0, (4, 0, 0), is_open=False, is_final=True))
     history.heard(node(2), 1.0, Told(0.0, word="all_busy"))
     history.heard(node(3), 1.0, Told(0.0, (9, 0, 0)))
+    history.sketched(node(2), 1.0, 1, bytes([127]))
     row = timeline_row(history, KNOWN, 560.0)
     assert row.moved == [(3, 0, 0), (0, 0, 0), (13, 0, 0)]
     assert row.told_s == 60.0
     assert set(row.shares) == {"node-1", "node-2"}
     assert list(b64decode(row.shares["node-1"])) == [SHARE_MAX // 2, SHARE_MAX // 2, SHARE_MAX]
+    sketches = {name: list(b64decode(one)) for name, one in row.sketches.items()}
+    assert sketches == {"node-2": [0, 2, 0, 2, 255, 255, 255, 255]}
     assert row.reasons == {"node-2": [(2.0, "all_busy")]}
     assert row.silences == {"node-2": (58.0, 2.0)}, "it lacks something, and says nothing"

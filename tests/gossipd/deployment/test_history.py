@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gossipd.core.reasons import HostReason
+from gossipd.core.sketch import BINS, NOTHING_WANTED
 from gossipd.deployment.history import (
     BYTES_MAX,
     CHANGES_MAX,
@@ -17,6 +18,8 @@ from gossipd.deployment.history import (
     HOSTS_MAX,
     LIVE_MAX,
     MOVED_MAX,
+    NOT_WANTED,
+    NOT_YET,
     NOTHING,
     REASONS_MAX,
     SETTLED_S,
@@ -271,3 +274,41 @@ def test_a_history_of_many_hosts_is_packed_in_four_mib() -> None:
     for number in range(LIVE_MAX):
         begun(histories, number)
     assert len(histories.packed[KEY]) <= 4 << 20
+
+
+def marks_of(history: History, node: NodeId) -> list[int]:
+    places = history.columns(64)[1]
+    marks = history.hosts[node].marks(places)
+    return [int.from_bytes(marks[at : at + 2], "big") for at in range(0, len(marks), 2)]
+
+
+def test_each_quarter_of_a_bin_has_the_column_at_which_it_came() -> None:
+    history = History(began_wall_s=0.0)
+    history.heard(A, 0.0, Told(0.1))
+    history.sketched(A, 1.0, 1, bytes([0, 64, NOTHING_WANTED]))
+    history.sketched(A, 3.0, 2, bytes([128, 127, NOTHING_WANTED]))
+    history.heard(A, 4.0, Told(0.3))
+    history.sketched(A, 4.0, 2, bytes([SHARE_MAX] * 3))
+    assert marks_of(history, A) == [3, 3, NOT_YET, NOT_YET, 1, 3, NOT_YET, NOT_YET] + [NOT_WANTED] * 4
+    history.heard(A, 6.0, Told(1.0, is_open=False))
+    assert marks_of(history, A) == [3, 3, 6, 6, 1, 3, 6, 6] + [NOT_WANTED] * 4, "who is whole announces nothing more"
+
+
+def test_a_bin_that_lost_chunks_comes_again_later() -> None:
+    history = History(began_wall_s=0.0)
+    history.heard(A, 0.0, Told(0.1))
+    for at_s, share in ((1.0, SHARE_MAX), (2.0, 100), (3.0, SHARE_MAX)):
+        history.sketched(A, at_s, int(at_s), bytes([share]))
+        history.heard(A, at_s, Told(at_s / 10))
+    assert marks_of(history, A) == [1, 3, 3, 3]
+
+
+def test_sketches_cost_512_bytes_a_host_however_often_they_change() -> None:
+    history, random = History(began_wall_s=0.0), Random(5)
+    history.heard(A, 0.0, Told(0.1))
+    for at_s in range(3_000):
+        history.sketched(A, float(at_s), at_s, random.randbytes(BINS))
+    history.sketched(B, 1.0, 1, bytes(BINS))
+    assert (len(history.hosts[A].reached), B in history.hosts) == (512, False)
+    history.sketched(A, 4_000.0, 1, bytes(BINS + 1))
+    assert len(history.hosts[A].reached) == 512
