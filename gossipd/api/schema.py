@@ -117,6 +117,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     lineage: str = ""
     word: str = "deploy"
     recoverable: bool = False
+    corrupt_bytes: int = 0
+    cancelled_bytes: int = 0
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):
@@ -342,6 +344,8 @@ class TrafficRow(Row, frozen=True, kw_only=True):
     peer_bytes_cross_rack: int
     duplicate_bytes: int
     corrupt_chunks: int
+    corrupt_bytes: int = 0
+    cancelled_bytes: int = 0
 
 
 class TimelineRow(Row, frozen=True, kw_only=True):

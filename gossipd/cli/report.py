@@ -99,7 +99,8 @@ def lines_of(found: Summary) -> list[str]:
         f"links allowed   {_bound(found)}",
         f"from storage    {show_bytes(found.source_bytes)} ({found.source_ratio:.3f}x){money}",
         f"between racks   {show_bytes(found.cross_rack_bytes)} ({found.cross_rack_ratio:.3f}x)",
-        f"waste           {show_bytes(found.duplicate_bytes)} twice, {found.corrupt_chunks} corrupt chunks",
+        f"waste           {show_bytes(found.duplicate_bytes)} twice, {show_bytes(found.cancelled_bytes)} cut off, "
+        f"{show_bytes(found.corrupt_bytes)} damaged; {found.corrupt_chunks} corrupt chunks",
     ]
     if found.readers:
         lines.append(f"read storage    {_named(found.readers)}")

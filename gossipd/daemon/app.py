@@ -217,6 +217,7 @@ class App:
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
             histories=self._histories, budgets=self._budgets, listener=self._feed,
             sampler=SketchSampler(self._planner, self._deployments.lifecycle, self._histories),
+            incoming=self._data_plane.incoming_chunks,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,

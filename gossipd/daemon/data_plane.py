@@ -67,7 +67,7 @@ class DataPlane:
             live, {"upload": self.upload, "download": self.download, "source": self.external}, reports.audit
         )
         self.pool = BufferPool(config.limits.pool_bytes)
-        incoming_chunks = IncomingChunks(driver.post)
+        incoming_chunks = self.incoming_chunks = IncomingChunks(driver.post)
         self.server = BulkServer(
             reader=self.chunk_access, settings=bulk, port=self, throttle=self.upload, credentials=credentials,
             tokens=tokens.issued, incoming_chunks=incoming_chunks,

@@ -45,6 +45,7 @@ from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
+from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.quotas import Quotas
 from gossipd.store.chunk_store import ChunkStore
@@ -80,6 +81,7 @@ class ProgressPublisher:
     budgets: OrderedBudgets = field(default_factory=OrderedBudgets)
     listener: ProgressListener | None = None
     sampler: SketchSampler | None = None
+    incoming: IncomingChunks = field(default_factory=IncomingChunks)
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
     quotas: Quotas[bytes] = field(default_factory=lambda: progress_quotas(_SHARE), init=False)
@@ -184,12 +186,14 @@ class ProgressPublisher:
     def _tick(self, elapsed_s: float) -> None:
         if self.sampler is not None:
             self.sampler.look(time.time())
-        uploaded = self.chunk_access.take_uploaded()
+        uploaded, cut_off = self.chunk_access.take_uploaded(), self.incoming.take_cut_off()
         models = self.store.statistics().models
         for deployment in self.lifecycle:
             deployment.rate_out.add(uploaded.pop(deployment.id, 0))
+            deployment.counters.cancelled_bytes += cut_off.get(deployment.id, 0)
             deployment.rate_in.tick(elapsed_s)
             deployment.rate_out.tick(elapsed_s)
             figures = models.get(deployment.id)
             if figures is not None:
-                deployment.take_figures(figures.duplicate_bytes, figures.mismatch_count + figures.rotten_count)
+                corrupt = figures.mismatch_count + figures.rotten_count
+                deployment.take_figures(figures.duplicate_bytes, corrupt, figures.mismatch_bytes)

@@ -24,6 +24,10 @@ class Counters:
     peer_bytes_cross_rack: int = 0
     duplicate_bytes: int = 0
     corrupt_chunks: int = 0
+    corrupt_bytes: int = 0
+    """Of chunks that arrived damaged; ``corrupt_chunks`` counts those that rotted here, too."""
+    cancelled_bytes: int = 0
+    """Of chunks that did not come whole: their fetch was cancelled, or broke off."""
 
     def add(self, supplier: Supplier, length: int, *, same_rack: bool) -> None:
         """A verified chunk of ``length`` bytes."""

@@ -93,10 +93,11 @@ class DeploymentRecord:
             self.stall = None
         self.changed = True
 
-    def take_figures(self, duplicate_bytes: int, corrupt_chunks: int) -> None:
+    def take_figures(self, duplicate_bytes: int, corrupt_chunks: int, corrupt_bytes: int) -> None:
         """What the store has counted since it opened the deployment."""
         self.counters.duplicate_bytes = self.base.duplicate_bytes + duplicate_bytes
         self.counters.corrupt_chunks = self.base.corrupt_chunks + corrupt_chunks
+        self.counters.corrupt_bytes = self.base.corrupt_bytes + corrupt_bytes
 
     def progress(self, wall_s: float) -> Progress:
         """The record that gossip carries."""

@@ -39,6 +39,8 @@ kind bytes what
 6    14    a budget for reads of storage that was ordered on this host: when, in milliseconds since 1970 (8), and how
            many bytes (6), 0 for no limit
 7    96    who ordered that budget, where it was not this host: an Ed25519 key, and its signature (``signed_budget``)
+8    8     bytes that came for nothing, floored to 27 significant bits each: in damaged chunks, in chunks that did not
+           come whole; missing: none
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -53,6 +55,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from struct import Struct
 from typing import Any
 
 from gossipd.core.errors import RemoteError
@@ -107,8 +110,9 @@ _BY_REASON = {
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2
-_WANT, _BUDGET, _BUDGET_SIGNER = 5, 6, 7
+_WANT, _BUDGET, _BUDGET_SIGNER, _WASTE = 5, 6, 7, 8
 _ORDERED_BYTES, _LIMIT_BYTES = 8, 6
+_WASTE_FORM, _WASTE_BITS = Struct(">2I"), 27
 BUDGET_NUMBERS_BYTES = _ORDERED_BYTES + _LIMIT_BYTES
 _SIGNER_BYTES, _BUDGET_SIGNER_BYTES = 32, 96
 CURRENT_BYTES = 8
@@ -165,6 +169,10 @@ class Progress:
     peer_bytes_cross_rack: int = 0
     duplicate_bytes: int = 0
     corrupt_chunks: int = 0
+    corrupt_bytes: int = 0
+    """Not in form 1."""
+    cancelled_bytes: int = 0
+    """Not in form 1."""
     rate_in_bytes_per_s: int = 0
     rate_out_bytes_per_s: int = 0
     started_s: int = 0
@@ -207,6 +215,9 @@ class Progress:
             if self.budget.signer:
                 signed = self.budget.signer + self.budget.signature
                 fields += bytes([_BUDGET_SIGNER, _BUDGET_SIGNER_BYTES]) + signed
+        if self.corrupt_bytes or self.cancelled_bytes:
+            wasted = (_squeeze(one, _WASTE_BITS) for one in (self.corrupt_bytes, self.cancelled_bytes))
+            fields += bytes([_WASTE, _WASTE_FORM.size]) + _WASTE_FORM.pack(*wasted)
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -243,10 +254,14 @@ class Progress:
         reason = reason_of_number(body[1])
         number = None if current is None else int.from_bytes(current, "big")
         want, chunks_wanted, bytes_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
+        wasted = told.get(_WASTE, bytes(_WASTE_FORM.size))
+        if len(wasted) != _WASTE_FORM.size:
+            raise ProgressFormatError(f"bytes that came for nothing have {len(wasted)} bytes")
+        corrupt_bytes, cancelled_bytes = (_expand(one, _WASTE_BITS) for one in _WASTE_FORM.unpack(wasted))
         return cls(
             state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
             chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told),
-            **_values(numbers),
+            corrupt_bytes=corrupt_bytes, cancelled_bytes=cancelled_bytes, **_values(numbers),
         )  # fmt: skip
 
 

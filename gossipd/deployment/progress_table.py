@@ -105,6 +105,8 @@ class Totals:
     peer_bytes_cross_rack: int
     duplicate_bytes: int
     corrupt_chunks: int
+    corrupt_bytes: int
+    cancelled_bytes: int
     rate_in_bytes_per_s: int
     rate_out_bytes_per_s: int
     started_s: int

@@ -82,6 +82,9 @@ class Summary:
     cross_rack_ratio: float
     duplicate_bytes: int
     corrupt_chunks: int
+    corrupt_bytes: int
+    """Of chunks that came damaged. ``cancelled_bytes``: of chunks that did not come whole."""
+    cancelled_bytes: int
     readers: tuple[str, ...]
     """Who read storage, the most first."""
     racks: tuple[Moved, ...]
@@ -114,6 +117,7 @@ def summarise(
         source_ratio=round(source / size, 4), money=round(source / GB * price, 4) if price else None,
         money_per_gb=price, cross_rack_bytes=cross, cross_rack_ratio=round(cross / size, 4),
         duplicate_bytes=row["duplicate_bytes"], corrupt_chunks=row["corrupt_chunks"],
+        corrupt_bytes=row.get("corrupt_bytes", 0), cancelled_bytes=row.get("cancelled_bytes", 0),
         readers=tuple(one.name for one in readers), racks=_racks(hosts, targets), hosts=tuple(hosts),
         stragglers=_stragglers([one for one in hosts if one.name in targets], targets, report["timeline"], done),
     )  # fmt: skip

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -124,6 +125,8 @@ class IncomingChunk:
             self._changed.notify_all()
         if self._is_listed:
             self._incoming_chunks.drop(self._key, self)
+        if 0 < self._filled < self.length:
+            self._incoming_chunks.ended_early(self._key, self._filled)
         self._let_go()
 
     @contextmanager
@@ -182,6 +185,18 @@ class IncomingChunks:
         self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
+        self._cut_off: Counter[DeploymentId] = Counter()
+
+    def ended_early(self, key: Key, filled: int) -> None:
+        """Of a chunk only so many bytes have come: its fetch was cancelled, or broke off."""
+        with self._lock:
+            self._cut_off[key[0]] += filled
+
+    def take_cut_off(self) -> dict[DeploymentId, int]:
+        """The bytes of chunks that did not come whole, by deployment, since the last call."""
+        with self._lock:
+            found, self._cut_off = self._cut_off, Counter()
+        return dict(found)
 
     def begin(
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,

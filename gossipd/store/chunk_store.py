@@ -263,6 +263,7 @@ class ChunkStore:
         if len(body) != manifest.chunk_length(chunk) or blake3(body).digest() != manifest.digest(chunk):
             with replica.lock:
                 replica.counters.mismatch_count += 1
+                replica.counters.mismatch_bytes += len(body)
             raise DigestMismatchError(f"chunk {chunk} of {manifest.name}@{manifest.version} has wrong bytes")
         self._context.tracker.check()
 

@@ -62,6 +62,8 @@ class ReplicaCounters:
     duplicate_bytes: int = 0
     mismatch_count: int = 0
     """Chunks that arrived with wrong bytes."""
+    mismatch_bytes: int = 0
+    """What these had."""
     rotten_count: int = 0
     """Held chunks whose bytes had changed."""
     rehashed_count: int = 0

@@ -9,7 +9,7 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.gossip_rules import PROGRESS_BURST, PROGRESS_PER_S
 from gossipd.daemon.progress_publisher import LOOK_S, TOLD_MAX, ProgressPublisher
@@ -163,6 +163,15 @@ async def test_what_is_heard_and_told_becomes_the_course_of_a_deployment() -> No
     assert history.hosts.keys() == {PEER, OWN}
     assert sum(one[0] for one in history.moved.values()) == 7
     assert set(parts.publisher.histories.live) == {SHORT}, "of what nobody has proven there is none"
+
+
+async def test_bytes_of_fetches_that_broke_off_are_told(autojump_clock: trio.testing.MockClock) -> None:
+    parts = Parts(DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING))
+    for filled in (5, 6):
+        parts.publisher.incoming.ended_early((ONE.id, ChunkIndex(0)), filled)
+    parts.publisher.incoming.ended_early((DeploymentId(b"?" * 32), ChunkIndex(0)), 9)
+    await parts.run(3.0)
+    assert {progress.cancelled_bytes for _, progress in parts.told[-2:]} == {11}
 
 
 async def test_a_host_that_makes_up_deployments_pushes_out_no_course() -> None:

@@ -28,15 +28,16 @@ def deployment() -> DeploymentRecord:
 
 def test_a_restart_goes_on_counting_where_the_last_run_left_off(deployment: DeploymentRecord) -> None:
     deployment.counters.add(SOURCE, 256 * 1024, same_rack=False)
-    deployment.take_figures(512 * 1024, 3)
+    deployment.take_figures(512 * 1024, 3, 7)
     said = deployment.progress(1_000_010)
     again = DeploymentRecord(deployment.id, deployment.statement)
     again.restore(said)
-    again.base.duplicate_bytes, again.base.corrupt_chunks = 512 * 1024, 3
-    again.take_figures(0, 1)
+    again.base.duplicate_bytes, again.base.corrupt_chunks, again.base.corrupt_bytes = 512 * 1024, 3, 7
+    again.take_figures(0, 1, 5)
     assert again.progress(1_000_020).source_bytes == 256 * 1024
     assert again.progress(1_000_020).duplicate_bytes == 512 * 1024
     assert again.progress(1_000_020).corrupt_chunks == 4
+    assert again.progress(1_000_020).corrupt_bytes == 12
     assert again.progress(1_000_020).started_s == 1_000_000
 
 

@@ -455,3 +455,14 @@ def test_no_collection_of_garbage_goes_through_the_rows_of_the_table() -> None:
     table = ClusterProgress()
     [node] = fill(table, halfway())
     assert not gc.is_tracked(table.host(node, KEY))
+
+
+def test_bytes_that_came_for_nothing_travel_only_where_there_are_some() -> None:
+    said = halfway(corrupt_bytes=3 * MIB, cancelled_bytes=(1 << 40) + 1)
+    plain = halfway()
+    assert len(said.to_body()) == len(plain.to_body()) + 10
+    told = Progress.from_body(said.to_body())
+    assert (told.corrupt_bytes, told.cancelled_bytes) == (3 * MIB, 1 << 40)
+    assert Progress.from_body(plain.to_body()) == plain
+    with pytest.raises(ProgressFormatError, match="came for nothing"):
+        Progress.from_body(plain.to_body() + b"\x08\x07" + bytes(7))

@@ -51,7 +51,11 @@ def test_bytes_are_summed_by_rack_and_the_readers_named() -> None:
         {"name": "c", "rack": "r2", "peer_bytes_cross_rack": 2 * GB, "state": "downloading", "elapsed_s": 0},
         {"name": "d", "rack": "r2", "source_bytes": 3 * GB},
     ]
-    found = summarise(report(hosts))
+    told = report(hosts)
+    assert summarise(told).cancelled_bytes == 0, "a daemon of 0.1 does not tell it"
+    told["deployment"] |= {"cancelled_bytes": 3, "corrupt_bytes": 2}
+    found = summarise(told)
+    assert (found.cancelled_bytes, found.corrupt_bytes) == (3, 2)
     one, two = found.racks
     assert (one.name, one.hosts, one.complete, one.seconds) == ("r1", 2, 2, 10)
     assert (one.source_bytes, one.peer_bytes_same_rack, one.duplicate_bytes) == (2 * GB, 2 * GB, 7)

@@ -60,6 +60,15 @@ def test_each_chunk_of_a_run_is_listed_while_it_comes_and_lands_when_the_store_h
     assert run.pool.statistics().leased_bytes == 0
 
 
+def test_bytes_of_a_chunk_that_does_not_come_whole_are_counted_once() -> None:
+    run = Run()
+    run.feed(0, CHUNK_BYTES + HALF)
+    assert run.incoming_chunks.take_cut_off() == {}
+    run.assembly.close()
+    assert run.incoming_chunks.take_cut_off() == {MANIFEST.id: HALF}
+    assert run.incoming_chunks.take_cut_off() == {}
+
+
 def test_of_a_run_only_the_last_chunk_tells_that_little_is_left_of_it() -> None:
     run = Run()
     for chunk in (0, 1):

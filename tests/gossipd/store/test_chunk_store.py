@@ -100,7 +100,8 @@ def test_wrong_bytes_are_counted_and_never_written(opened: Opened) -> None:
         opened.store.put(ONE.manifest.id, 0, memoryview(wrong), SOURCE, 0.0)
     incoming = opened.root / ".incoming" / ONE.manifest.id.hex()
     assert (incoming / "shards/one.bin").read_bytes().count(0) == len(ONE.files["shards/one.bin"])
-    assert opened.store.statistics().models[ONE.manifest.id].mismatch_count == 1
+    figures = opened.store.statistics().models[ONE.manifest.id]
+    assert (figures.mismatch_count, figures.mismatch_bytes) == (1, len(wrong))
     assert opened.events == []
 
 
