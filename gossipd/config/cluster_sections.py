@@ -40,6 +40,12 @@ class NodeSection:
         "A group of racks, or empty. Between racks, those of the same zone are preferred.",
         "",
     )
+    rack_file: str = setting(
+        replace(PATH, may_be_empty=True),
+        "A file with a line for each host, its name and its rack, as one for all hosts of a cluster. Where this host\n"
+        "has a line there, that is its rack, from the daemon's next start on; else it is node.rack. Empty: none.",
+        "",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from gossipd.config.environment import (
     suggest,
     value_of,
 )
+from gossipd.config.rack_file import RackFileError, rack_of
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.limit_schedule import LimitEntryError, check_overlaps, parse_entry
@@ -96,6 +97,8 @@ def _parse(text: str, path: Path, environment: Mapping[str, str]) -> tuple[Confi
     if not reading.problems:
         config = Config(file=path.absolute(), **cast(dict[str, Any], sections))
         config = _with_credentials(_with_absolute_paths(config), environment)
+        if config.node.rack_file:
+            config = _with_rack(config, reading)
         reading.problems += [Problem(reading.where(*key), ".".join(key), why) for key, why in _across(config)]
         if not reading.problems:
             return config, reading
@@ -109,6 +112,8 @@ class _Reading:
     table: dict[str, Any]
     problems: list[Problem] = field(default_factory=list)
     overridden: dict[tuple[str, str], str] = field(default_factory=dict)
+    rack_line: str = ""
+    """Where ``node.rack`` is, if not in the file."""
 
     def where(self, section: str, key: str) -> str:
         variable = self.overridden.get((section, key))
@@ -118,6 +123,8 @@ class _Reading:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def origin(self, section: str, key: str) -> str:
+        if self.rack_line and (section, key) == ("node", "rack"):
+            return self.rack_line
         return self.where(section, key) if key in self.table.get(section, {}) else "default"
 
     def overlay(self, environment: Mapping[str, str]) -> None:
@@ -286,11 +293,28 @@ def _with_absolute_paths(config: Config) -> Config:
         })  # fmt: skip
 
     found = replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
+    if found.node.rack_file:
+        found = replace(found, node=replace(found.node, rack_file=str(absolute(found.node.rack_file))))
     names = tuple((str(absolute(path)), patterns) for path, patterns in found.security.trust_names)
     watch = tuple(replace(one, directory=str(absolute(one.directory))) for one in found.publish.watch)
     return replace(
         found, security=replace(found.security, trust_names=names), publish=replace(found.publish, watch=watch)
     )
+
+
+def _with_rack(config: Config, reading: _Reading) -> Config:
+    """The rack that ``node.rack_file`` names for this host, if it does."""
+    path = Path(config.node.rack_file)
+    try:
+        found = rack_of(path, config.node.name)
+    except RackFileError as error:
+        reading.problems.append(Problem(reading.where("node", "rack_file"), "node.rack_file", str(error)))
+        return config
+    if found is None:
+        return config
+    rack, line = found
+    reading.rack_line = f"{path}:{line}"
+    return replace(config, node=replace(config.node, rack=rack))
 
 
 def _with_credentials(config: Config, environment: Mapping[str, str]) -> Config:
