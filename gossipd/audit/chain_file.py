@@ -5,7 +5,7 @@ methods block; one owner calls them in a worker thread.
 
 Format: one JSON object a line, keys sorted, no blanks, ASCII::
 
-    {"at":"2026-01-02T03:04:05Z","event":"manifest_accepted",...,"prev":HEX,"seq":17,"hash":HEX}
+    {"at":"2026-01-02T03:04:05.678Z","event":"manifest_accepted",...,"prev":HEX,"seq":17,"hash":HEX}
 
 ``hash`` is BLAKE3 over the line without it (the object with every other key); ``prev`` is the hash of the record
 before. The first record ever has 64 zeros there and ``seq`` 0.
@@ -77,7 +77,8 @@ class AuditFile:
         return self._opened
 
     def append(self, records: Iterable[Mapping[str, Scalar]], at: str) -> None:
-        """Write ``records`` and sync once. Raises OSError with nothing acknowledged; calling again is safe."""
+        """Write ``records`` and sync once. ``at``: the time of those that have none. Raises OSError with nothing
+        acknowledged; calling again is safe."""
         if not self._opened:
             self._recover(at)
         if self._size >= self._file_bytes_max:

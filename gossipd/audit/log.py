@@ -3,10 +3,11 @@
 What lives here: taking records from any thread without waiting, dropping endless repeats, and writing the rest in
 batches with one sync each. What does not: the file (``chain_file``).
 
-A record is an event's name and a few scalars. Values are shortened and stripped of credentials (``logs.redacted``);
-bytes are not accepted, so that no key gets in. Records that a remote host causes have a ``subject``: after
-``SUBJECT_BURST`` of one event by one subject further ones are only counted, and the next written one gives their number
-(``suppressed``). While the disk refuses, at most ``QUEUE_MAX`` records wait; the lost ones are counted too.
+A record is its time, an event's name and a few scalars. Values are shortened and stripped of credentials
+(``logs.redacted``); bytes are not accepted, so that no key gets in. Records that a remote host causes have a
+``subject``: after ``SUBJECT_BURST`` of one event by one subject further ones are only counted, and the next written one
+gives their number (``suppressed``). While the disk refuses, at most ``QUEUE_MAX`` records wait; the lost ones are
+counted too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import trio
 
 from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
-from gossipd.core.units import timestamp
+from gossipd.core.units import precise_timestamp
 from gossipd.runtime.logs import get_logger, redacted
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
@@ -96,7 +97,7 @@ class AuditLog:
                 self._lost += 1
                 return
             entry: dict[str, Scalar] = {key: _clean(value) for key, value in fields.items()}
-            entry["event"] = event
+            entry |= {"event": event, "at": precise_timestamp(self._wall())}
             if subject is not None:
                 entry["subject"] = _clean(subject)
             if suppressed:
@@ -107,7 +108,7 @@ class AuditLog:
             with suppress(trio.RunFinishedError):  # by a thread that outlives the loop by a moment
                 token.run_sync_soon(self._wake, idempotent=True)
         if self._listener is not None:
-            told = {key: value for key, value in entry.items() if key not in ("event", "subject", "suppressed")}
+            told = {key: value for key, value in entry.items() if key not in ("event", "at", "subject", "suppressed")}
             self._listener.recorded(event, subject, told)
 
     def _wake(self) -> None:
@@ -136,7 +137,7 @@ class AuditLog:
             lost = self._lost
         if not batch:
             return True
-        at = timestamp(self._wall()) or ""
+        at = precise_timestamp(self._wall())
         try:
             # At the stop the write is abandoned if the disk hangs; the next start cuts off a partial line.
             await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)

@@ -63,6 +63,12 @@ def timestamp(wall_s: float) -> str | None:
     return show_time(wall_s) if wall_s > 0 else None
 
 
+def precise_timestamp(wall_s: float) -> str:
+    """RFC 3339 in UTC to the millisecond, of a time within the calendar's range."""
+    thousandths = int(wall_s * 1000)
+    return f"{show_time(thousandths // 1000)[:-1]}.{thousandths % 1000:03}Z"
+
+
 def percent_words(part: int, whole: int) -> str:
     """``100 %`` only when it is exact; one decimal, rounded down."""
     if whole <= 0 or part >= whole:

@@ -244,6 +244,18 @@ async def test_what_waits_when_the_daemon_stops_is_on_disk(path: Path) -> None:
     assert verify_audit(path, head=log.head).problem is None
 
 
+async def test_each_record_has_the_millisecond_at_which_it_happened(path: Path, autojump_clock: MockClock) -> None:
+    wall = 1_800_000_000.25
+    log = AuditLog(path, wall=lambda: wall)
+    for _ in range(3):
+        log.record("published")
+        wall += 0.125
+    wall += 3600.0  # the disk refused so long
+    await drained(log)
+    assert [each["at"] for each in events(path)] == [f"2027-01-15T08:00:00.{ms}Z" for ms in (250, 375, 500)]
+    assert verify_audit(path, head=log.head).problem is None
+
+
 async def test_secrets_do_not_reach_the_log(path: Path, autojump_clock: MockClock) -> None:
     log = AuditLog(path)
     log.record(
