@@ -25,6 +25,7 @@ from gossipd.sources.host_pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
 from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
+from gossipd.sources.redirects import redirect_cure
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
@@ -124,22 +125,24 @@ class SourceAdmission:
         return addresses
 
     def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:
-        """The error to raise: SourceForbiddenError, which names both hosts, when the policy does not list the target.
-        Neither kind of redirect is followed.
+        """The error to raise, which names both hosts and what helps: SourceForbiddenError when the policy does not list
+        the target. Neither kind of redirect is followed.
         """
+        if not error.target:
+            return error
         try:
             target = urlsplit(urljoin(source.text, error.target))
         except ValueError:
             return error
         host = target.netloc.rpartition("@")[2]
+        shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
+        way, cure = f"{source.host}:{source.port} redirects to {shown}", redirect_cure(target)
         try:
             self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
         except ManifestError:
-            shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
-            return errors.SourceForbiddenError(
-                error.what, f"{source.host}:{source.port} redirects to {shown}, which sources.allow does not list"
-            )
-        return error
+            way = f"{way}, which sources.allow does not list"
+            return errors.SourceForbiddenError(error.what, f"{way}; redirects are not followed: {cure}")
+        return errors.SourceRedirectError(error.what, f"{way}, and redirects are not followed: {cure}")
 
     def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> Turn:
         """Wait until the host may be asked; ``leave`` must follow. Raises SourceCancelledError, or SourceBusyError when

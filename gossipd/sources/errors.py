@@ -283,14 +283,18 @@ TOO_MANY = 429
 PROXY_CREDENTIALS = 407
 # The first matching row decides.
 _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
-    ((429, 503), SourceBusyError, "the server is busy"),
+    ((429, 498, 503, 509, 529), SourceBusyError, "the server is busy"),  # Swift's 498; 509, 529: too much was asked
     ((PROXY_CREDENTIALS,), SourceProxyError, "the proxy of this host's environment asks for other credentials"),
     ((401, 403), SourceAuthError, "access refused; see this host's credentials for it"),
     ((511,), SourceProxyError, "the network asks to sign in"),
     ((404, 410), SourceNotFoundError, "not there"),
     ((416,), SourceTruncatedError, "the object ends before the range begins"),
-    (range(300, 400), SourceRedirectError, "the server redirects; name the final address as the source"),
+    ((301, 302, 303, 307, 308), SourceRedirectError, "the server redirects; name the final address as the source"),
+    ((202,), SourceUnreachableError, "the server has it not ready yet, or asks a browser to prove itself"),
+    ((402,), SourceAccountError, "the server asks to be paid; the account's owner must act"),
     ((408, 421, 425), SourceUnreachableError, "the server asks for the request once more"),  # as their RFCs say
+    ((451,), SourceAuthError, "the server withholds it for legal reasons"),
+    (range(200, 300), SourceError, "the server answered without the object"),
     (range(500, 600), SourceUnreachableError, "the server failed"),
 )
 

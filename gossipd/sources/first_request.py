@@ -18,14 +18,17 @@ from datetime import UTC, datetime
 from gossipd.sources import errors
 from gossipd.sources.asked_pause import asked_pause_s, http_date
 from gossipd.sources.location import Location
-from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal
+from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal, region_in
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
 
 _PIECE_BYTES = 64 * 1024
 RANGE_REFUSED = 416
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
+# As some servers write it, too: ``bytes=0-9/10``, ``0 - 9``. The hash of what comes decides.
+_CONTENT_RANGE = re.compile(
+    r"(?:bytes)?[\s:=]*(\d{1,19})\s*-\s*(\d{1,19})(?:\s*/\s*(\d{1,19}|\*))?", re.IGNORECASE | re.ASCII
+)
 _REFUSED_RANGE = re.compile(r"bytes \*/(\d{1,19})", re.IGNORECASE | re.ASCII)
 _UNCHANGED = frozenset({"", "identity", "aws-chunked"})  # the last is a mark that some storages keep of an upload
 # What a document may say more exactly than its status. It speaks of credentials as if this host had shown some.
@@ -51,11 +54,12 @@ class Wanted:
 @dataclass(frozen=True, slots=True)
 class Head:
     """A good answer. ``before``: bytes of the body that precede the wanted ones, where the whole object comes though a
-    part was asked for (``lacks_ranges``)."""
+    part was asked for (``lacks_ranges``). ``is_range``: nothing but the wanted bytes comes."""
 
     version: ObjectVersion
     before: int = 0
     lacks_ranges: bool = False
+    is_range: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
         if sock is not None:
             sock.close()
     if len(body) != wanted.length:
+        if response.chunked and not head.is_range:  # it has come to its end
+            raise ended_early(response, what)
         raise errors.SourceShortError(what, f"{len(body)} bytes came, {wanted.length} were promised")
     return Touched(head.version, body, head.lacks_ranges)
 
@@ -106,6 +112,20 @@ def _read_body(
         received += len(piece)
         check_rate(what, received, time.monotonic() - began, settings)
     return bytes(body)
+
+
+def ended_early(response: http.client.HTTPResponse, what: str) -> errors.SourceError:
+    """The error for a whole object that ends too soon, by a server that told no length before."""
+    if not _is_page(response, what):
+        return errors.SourceTruncatedError(what, "the object ends before the published bytes do")
+    page = errors.SourceRangeError(what, "the server sent a page in its place")
+    page.is_page = True
+    return page
+
+
+def _is_page(response: http.client.HTTPResponse, what: str) -> bool:
+    is_labelled = (response.getheader("Content-Type") or "").lower().startswith("text/html")
+    return is_labelled and not what.endswith((".html", ".htm"))
 
 
 def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:
@@ -124,18 +144,32 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
     if response.status not in (200, 206):
         raise _refused(response, what, wanted)
     encoding = (response.getheader("Content-Encoding") or "").strip(" ,").lower()
-    sent = wanted.object_bytes if response.status == 200 else wanted.length
+    is_whole = response.status == 200 and not _is_slice(response, wanted)
+    sent = wanted.object_bytes if is_whole else wanted.length
     # Apache calls a file of the name *.gz encoded, and object stores whatever the upload said of it; then the bytes
     # are as many as were published, and their hashes decide.
     if encoding not in _UNCHANGED and response.length != sent:
         raise errors.SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
+    if (response.getheader("Transfer-Encoding") or "chunked").strip().lower() not in ("chunked", "identity"):
+        raise errors.SourceEncodingError(what, "the server encodes what it sends; it must send it unchanged")
     tag, modified = response.getheader("ETag"), http_date(response.getheader("Last-Modified"))
-    if response.status == 200:
+    if is_whole:
         _check_whole(response, what, wanted, settings)
         is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
-        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start, is_part)
+        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start, is_part, is_range=False)
+    if response.status == 200 and response.getheader("Content-Range") is None:
+        return Head(ObjectVersion(tag, wanted.object_bytes, modified))
     size = _check_part(response, what, wanted)
     return Head(ObjectVersion(tag, size, modified))
+
+
+def _is_slice(response: http.client.HTTPResponse, wanted: Wanted) -> bool:
+    """Whether an answer with status 200 is the wanted part all the same, by its label or its length, as from servers
+    that put a status of their own before what a storage sent."""
+    found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
+    if found is None:
+        return response.length == wanted.length < wanted.object_bytes
+    return (int(found[1]), int(found[2])) == (wanted.start, wanted.start + wanted.length - 1)
 
 
 def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> errors.SourceError:
@@ -143,6 +177,8 @@ def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> e
     error = errors.from_status(response.status, what)
     if isinstance(error, errors.SourceRedirectError):
         error.target = response.getheader("Location") or ""
+        if not error.target:
+            error = _elsewhere(response, what) or error
     elif response.status == RANGE_REFUSED:
         found = _REFUSED_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
         if found is not None and int(found[1]) >= wanted.start + wanted.length:
@@ -153,6 +189,15 @@ def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> e
     error.said = response.getheader("X-Error-Code") or ""
     error.retry_after_s = asked_pause_s(response.getheader, datetime.now(UTC))
     return error
+
+
+def _elsewhere(response: http.client.HTTPResponse, what: str) -> errors.SourceError | None:
+    """Of a redirect to no address, as S3 answers where the bucket is in another region."""
+    region = region_in(f"<Region>{response.getheader('x-amz-bucket-region') or ''}</Region>{_document(response)}")
+    if region is None:
+        return None
+    said = f"the bucket is in region {region}; name its address there as the source (status {response.status})"
+    return errors.SourceRedirectError(what, said)
 
 
 def _document(response: http.client.HTTPResponse) -> str:
@@ -171,7 +216,7 @@ def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, 
     length = response.length
     if length is not None and length != wanted.object_bytes:
         said = f"the server answered a range request with {length} bytes (status 200), the object has "
-        if (response.getheader("Content-Type") or "").startswith("text/html") and not what.endswith((".html", ".htm")):
+        if _is_page(response, what):
             page = errors.SourceRangeError(what, f"{said}{wanted.object_bytes}: a page")
             page.is_page = True
             raise page
@@ -188,7 +233,7 @@ def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -
     if not found:
         raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
     first, last = int(found[1]), int(found[2])
-    size = wanted.object_bytes if found[3] == "*" else int(found[3])  # a server need not know it
+    size = wanted.object_bytes if found[3] in (None, "*") else int(found[3])  # a server need not know it
     start, length = wanted.start, wanted.length
     if (first, last) != (start, start + length - 1):
         if first == start and last < start + length - 1:

@@ -156,7 +156,8 @@ def reason_of(error: Exception) -> str:
 
 
 def _reason_of_answer(error: Exception) -> str:
-    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+    is_other = isinstance(error, http.client.BadStatusLine | http.client.UnknownProtocol)
+    if is_other and not isinstance(error, ConnectionError):
         return f"what came is no answer of HTTP; {_SEE_ADDRESS}"
     if isinstance(error, http.client.LineTooLong) or "headers" in str(error):
         return "the head of the answer is longer than 100 lines of 64 KiB"

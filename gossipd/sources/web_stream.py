@@ -26,10 +26,9 @@ from gossipd.sources.errors import (
     SourceRangeError,
     SourceShortError,
     SourceSlowError,
-    SourceTruncatedError,
     SourceUnreachableError,
 )
-from gossipd.sources.first_request import Wanted, check_head, check_rate
+from gossipd.sources.first_request import Wanted, check_head, check_rate, ended_early
 from gossipd.sources.location import Location, authority
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
@@ -118,7 +117,7 @@ class WebStream:
         except BaseException:
             self._socket.close()
             raise
-        self.version, self._before, self._is_range = head.version, head.before, self._response.status == 206
+        self.version, self._before, self._is_range = head.version, head.before, head.is_range
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
@@ -156,7 +155,7 @@ class WebStream:
             count = self._read(memory[: min(left, len(memory))])
             left -= count
             if not count and self._response.chunked and not self._is_range:
-                raise SourceTruncatedError(what, "the object ends before the published bytes do")
+                raise ended_early(self._response, what)
             if not count:
                 raise SourceShortError(what, f"{byte_count - left} bytes came, {byte_count} were promised")
             yield memory[:count]

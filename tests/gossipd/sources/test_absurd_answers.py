@@ -113,6 +113,84 @@ def test_a_range_of_the_published_bytes_is_read_whatever_its_label_says(header: 
     assert (outcome.stored, outcome.errors) == ((0, 1), ())
 
 
+@pytest.mark.parametrize("size", [len(BODY), 5000], ids=["large", "small"])
+@pytest.mark.parametrize(
+    "label", ["bytes={}-{}/{}", "bytes: {}-{}/{}", "{}-{}/{}", "bytes {} - {} / {}", "bytes {}-{}", "BYTES\t{}-{}/{}"]
+)
+def test_a_range_is_read_however_its_place_is_written(label: str, size: int) -> None:
+    body = BODY[:size]
+
+    def answer(start: int, stop: int) -> bytes:
+        place = label.format(start, stop - 1, size)
+        return partial(body, start, stop).replace(b"bytes %d-%d/%d" % (start, stop - 1, size), place.encode())
+
+    with raw_server(answer) as url:
+        outcome = Seat(sign({"a.bin": body}, url)).read()
+    assert (outcome.failed, outcome.errors) == ((), ())
+
+
+@pytest.mark.parametrize("size", [len(BODY), 5000], ids=["large", "small"])
+@pytest.mark.parametrize("header", ["Content-Range", "X-Other"])
+def test_the_right_part_is_read_though_its_status_is_200(header: str, size: int) -> None:
+    body = BODY[:size]
+
+    def answer(start: int, stop: int) -> bytes:
+        right = partial(body, start, stop).replace(b"206 Partial", b"200 OK")
+        return right.replace(b"Content-Range", header.encode())
+
+    with raw_server(answer) as url:
+        seat = Seat(sign({"a.bin": body}, url))
+        assert seat.reader.probe(seat.manifest).readable
+        outcome = seat.read()
+    assert (outcome.failed, outcome.errors) == ((), ())
+
+
+def test_bytes_of_status_200_that_are_another_part_are_never_stored() -> None:
+    other = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+    with raw_server(lambda start, stop: other % (stop - start) + bytes(stop - start)) as url:
+        outcome = seat_at(url).read()
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == "E_SOURCE_HASH"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("text/html; charset=utf-8", "E_SOURCE_RANGE"), ("text/plain", "E_SOURCE_TRUNCATED")]
+)
+@pytest.mark.parametrize("size", [len(BODY), 40], ids=["large", "small"])
+def test_a_short_whole_without_a_length_is_permanent(kind: str, code: str, size: int) -> None:
+    answer = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n0\r\n\r\n"
+    with raw_server(lambda *_: answer.encode()) as url:
+        seat = Seat(sign({"a.bin": BODY[:size]}, url))
+        error = seat.reader.read_chunks(seat.manifest, [0], from_start=True).errors[-1]
+    assert isinstance(error, SourceError)
+    assert (error.code, error.is_permanent) == (code, True)
+
+
+def test_a_body_that_is_encoded_for_the_way_is_told_as_that() -> None:
+    with raw_server(lambda start, stop: partial(BODY, start, stop, "Transfer-Encoding: gzip, chunked")) as url:
+        assert seat_at(url).read(0).errors[-1].code == "E_SOURCE_ENCODING"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (202, "E_SOURCE_UNREACHABLE", "not ready yet"),
+        (204, "E_SOURCE", "answered without the object"),
+        (304, "E_SOURCE", "refused the request"),
+        (402, "E_SOURCE_ACCOUNT", "asks to be paid"),
+        (451, "E_SOURCE_AUTH", "for legal reasons"),
+        (498, "E_SOURCE_BUSY", "is busy"),
+        (509, "E_SOURCE_BUSY", "is busy"),
+        (529, "E_SOURCE_BUSY", "is busy"),
+    ],
+)
+def test_a_rare_status_is_told_as_what_it_means(status: int, code: str, said: str) -> None:
+    with raw_server(lambda *_: refusal(status, "")) as url:
+        error = Seat(sign({"a.bin": BODY}, url), settings=QUICK).read(0).errors[-1]
+    assert error.code == code
+    assert said in str(error)
+
+
 def refusal(status: int, document: str, *headers: str) -> bytes:
     lines = [f"HTTP/1.1 {status} No", "Content-Type: application/xml", f"Content-Length: {len(document)}", *headers]
     return ("".join(f"{line}\r\n" for line in lines) + "\r\n" + document).encode()
@@ -210,12 +288,21 @@ def test_answers_before_the_answer_are_skipped(size: int) -> None:
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n", "what came is no answer of HTTP"),
         (b"\x15\x03\x01\x00\x02\x02\x50", "what came is no answer of HTTP"),  # TLS where the address says http
+        (b"HTTP/2.0 206 OK\r\n\r\n", "what came is no answer of HTTP"),
         (EARLY_HINTS * 1000, "what came is no answer of HTTP"),
         (b"HTTP/1.1 206 Partial\r\n" + b"X: y\r\n" * 5000, "the head of the answer is longer"),
         (b"HTTP/1.1 206 Partial\r\nX: " + b"y" * 100_000, "the head of the answer is longer"),
         (b"", "the connection ended before an answer had come"),
     ],
-    ids=["another protocol", "tls", "hints for ever", "lines for ever", "a line for ever", "nothing"],
+    ids=[
+        "another protocol",
+        "tls",
+        "a later version",
+        "hints for ever",
+        "lines for ever",
+        "a line for ever",
+        "nothing",
+    ],
 )
 def test_what_is_no_answer_is_told_as_what_it_is(sent: bytes, said: str) -> None:
     with raw_server(lambda _start, _stop: sent) as url:
