@@ -25,6 +25,7 @@ from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, he
 
 _PIECE_BYTES = 64 * 1024
 RANGE_REFUSED = 416
+_BAD_REQUEST = 400  # nginx says so in a page where https is meant
 # As some servers write it, too: ``bytes=0-9/10``, ``0 - 9``. The hash of what comes decides.
 _CONTENT_RANGE = re.compile(
     r"(?:bytes)?[\s:=]*(\d{1,19})\s*-\s*(\d{1,19})(?:\s*/\s*(\d{1,19}|\*))?", re.IGNORECASE | re.ASCII
@@ -185,7 +186,7 @@ def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> e
             error = errors.SourceRangeError(what, "the server refuses a range that its object has (status 416)")
     elif response.status != errors.PROXY_CREDENTIALS and (document := _document(response)):
         told = from_refusal(document, response.status, what)
-        error = told if isinstance(told, _TOLD) else error
+        error = told if isinstance(told, _TOLD) or type(told) is errors.SourceError else error
     error.said = response.getheader("X-Error-Code") or ""
     error.retry_after_s = asked_pause_s(response.getheader, datetime.now(UTC))
     return error
@@ -203,7 +204,7 @@ def _elsewhere(response: http.client.HTTPResponse, what: str) -> errors.SourceEr
 def _document(response: http.client.HTTPResponse) -> str:
     """What has come of a document beside a refusal, of the kinds that storages write."""
     kind = (response.getheader("Content-Type") or "").lower()
-    if "xml" not in kind and "json" not in kind:
+    if "xml" not in kind and "json" not in kind and response.status != _BAD_REQUEST:
         return ""
     try:
         return response.read1(DOCUMENT_CHARS_MAX).decode(errors="replace")

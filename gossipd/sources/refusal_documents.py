@@ -54,7 +54,7 @@ _ROWS = (
         errors.SourceRegionError,
         "the bucket is in another region; set AWS_REGION",
         "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"
-        " IncorrectEndpoint AuthorizationQueryParametersError",
+        " IncorrectEndpoint AuthorizationQueryParametersError InvalidRegionName",
         about_bucket=True,
     ),
     _Meaning(
@@ -68,7 +68,8 @@ _ROWS = (
         "the account behind it is closed, unpaid or not set up; its owner must act",
         "AllAccessDisabled AccountProblem NotSignedUp InvalidPayer OptInRequired accountDisabled UserAccountProblem"
         " userProjectAccountProblem AccountIsDisabled UserSuspended billingNotEnabled NotEntitled UserDisable Arrearage"
-        " accessNotConfigured SERVICE_DISABLED cap_exceeded download_cap_exceeded transaction_cap_exceeded",
+        " accessNotConfigured SERVICE_DISABLED cap_exceeded download_cap_exceeded transaction_cap_exceeded"
+        " AccountSuspended ArrearsAccount InArrearOrInsufficientBalance",
         about_bucket=True,
     ),
     _Meaning(
@@ -91,7 +92,8 @@ _ROWS = (
         "the storage does not know this host's key, or the secret is not the key's; see the credentials",
         "InvalidAccessKeyId SignatureDoesNotMatch InvalidToken UnrecognizedClientException InvalidClientTokenId"
         " InvalidSecurity AuthenticationFailed InvalidAuthenticationInfo invalid_client unauthorized_client"
-        " InvalidCredentials authError UNAUTHENTICATED bad_auth_token InvalidTokenId InvalidSecurityToken",
+        " InvalidCredentials authError UNAUTHENTICATED bad_auth_token InvalidTokenId InvalidSecurityToken"
+        " InvalidSignatureException InvalidSessionToken InvalidIdentityToken IDPRejectedClaim",
     ),
     _Meaning(
         errors.SourceNoCredentialsError,
@@ -122,7 +124,8 @@ _ROWS = (
     _Meaning(
         errors.SourceUnreachableError,
         "the storage failed",
-        "InternalError internalError backendError OperationTimedOut RequestTimeout OperationAborted",
+        "InternalError internalError backendError OperationTimedOut RequestTimeout OperationAborted"
+        " IDPCommunicationError",
     ),
     _Meaning(
         errors.SourceChangedError,
@@ -140,12 +143,24 @@ _ROWS = (
         " AuthorizationServiceMismatch AuthorizationResourceTypeMismatch PublicAccessNotPermitted"
         " PERMISSION_DENIED insufficientPermissions UnauthorizedAccess AccessForbidden vpcServiceControls"
         " KeyBasedAuthenticationNotPermitted"
-        " SECURITY_POLICY_VIOLATED",
+        " SECURITY_POLICY_VIOLATED NotAuthorizedOrNotFound",
+    ),
+    _Meaning(
+        SourceError,
+        "the storage takes https only; see the address, or the endpoint in this host's environment",
+        "AccountRequiresHttps",
+    ),
+    _Meaning(
+        SourceError,
+        "the storage wants the bucket in the host's name; set AWS_VIRTUAL_HOSTED_STYLE_REQUEST=true",
+        "SecondLevelDomainForbidden VirtualHostDomainRequired",
     ),
 )
-# Where S3 has a cure that others have not. S3 says AccessDenied where readers must pay, too.
+# Where S3 has a cure that others have not. S3 says AccessDenied where readers must pay, too, and where the object is
+# absent and the identity may not list.
 _S3_CURES: dict[type[SourceError], str] = {
-    errors.SourceAuthError: ", and whether readers must pay (AWS_REQUEST_PAYER=requester)",
+    errors.SourceAuthError: ", whether the object is there (who may not list is told the same of one that is not), and "
+    "whether readers must pay (AWS_REQUEST_PAYER=requester)",
     errors.SourcePayerError: "; set AWS_REQUEST_PAYER=requester if this host's account is to",
 }
 _MEANINGS = {name: row for row in _ROWS for name in row.names.split()}
@@ -173,14 +188,33 @@ _WORDS: tuple[tuple[str, type[SourceError]], ...] = (
     ("anonymous caller", errors.SourceNoCredentialsError),
     ("specified bucket does not exist", errors.SourceNoBucketError),
     ("including the signature", errors.SourceKeyError),
+    ("invalid jwt signature", errors.SourceKeyError),
+    ("account not found", errors.SourceKeyError),
+    ("no such key: ", errors.SourceKeyError),  # Garage, of an access key
+    ("must be addressed using the specified endpoint", errors.SourceRegionError),
     ("reauth", errors.SourceTokenExpiredError),
+    ("rate limit", errors.SourceBusyError),
+    ("http request to an https server", SourceError),
+    ("plain http request was sent to https port", SourceError),
 )
+# What a name that is in no row speaks of, as storages invent names; the first that matches decides.
+_KINDS_OF_NAMES: tuple[tuple[re.Pattern[str], type[SourceError]], ...] = (
+    (re.compile(r"Throttl|TooManyRequest|TooFrequent|SlowDown|(?:QPS|Rate|Traffic)\w*Limit"), errors.SourceBusyError),
+    (re.compile(r"TooSkewed|ClockSkew|TimeSkew"), errors.SourceClockError),
+    (re.compile(r"(?:Token|Credentials?|Session|Signature)\w*Expired|Expired\w*(?:Token|Credential|Session)"),
+     errors.SourceTokenExpiredError),
+    (re.compile(r"Arrear|Overdue|Suspended|InsufficientBalance|(?:Account|User|Project)\w*(?:Disabled|Frozen|Closed)"),
+     errors.SourceAccountError),
+    (re.compile(r"^KMS\.|Encryption|KeyVault"), errors.SourceEncryptedError),
+    (re.compile(r"Archived|Rehydrat|NotRestored"), errors.SourceArchivedError),
+    (re.compile(r"NotInitialized|TemporarilyUnavailable|UnderMaintenance"), errors.SourceUnreachableError),
+)  # fmt: skip
 _VAGUE = frozenset(
     {
         "AccessDenied", "SignatureDoesNotMatch", "expired", "AuthenticationFailed", "InvalidRequest",
         "InvalidArgument", "forbidden", "required",
         "invalid", "invalid_client", "invalid_grant", "invalid_request", "InvalidAuthenticationInfo",
-        "AuthenticationRequired", "AuthorizationFailure", "notFound",
+        "AuthenticationRequired", "AuthorizationFailure", "notFound", "InvalidSignatureException",
     }
 )  # fmt: skip
 
@@ -197,9 +231,12 @@ def _judged(document: str, status: int, what: str) -> SourceError:
     document = document[:DOCUMENT_CHARS_MAX]
     names = [*_XML_NAME.findall(document), *_JSON_NAME.findall(document)]
     known = next((name for name in names if name in _MEANINGS), None)
-    row = _by_words(document) if known in _VAGUE or (known is None and set(names) & _VAGUE) else None
+    says_little = known in _VAGUE or (known is None and (not names or not set(names).isdisjoint(_VAGUE)))
+    row = _by_words(document) if says_little else None
     if row is None and known is not None:
         row = _MEANINGS[known]
+    if row is None and known is None:
+        row, known = next(((row, name) for name in names if (row := _by_name(name)) is not None), (None, None))
     if row is None:
         error = errors.from_status(status, what)
         if (name := next(filter(_PLAIN_NAME.fullmatch, names), None)) is None:
@@ -235,6 +272,11 @@ def _by_words(document: str) -> _Meaning | None:
     return next((row for row in _ROWS if row.kind is kind), None)
 
 
+def _by_name(name: str) -> _Meaning | None:
+    kind = next((kind for pattern, kind in _KINDS_OF_NAMES if pattern.search(name)), None)
+    return next((row for row in _ROWS if row.kind is kind), None)
+
+
 def _is_shown(name: str) -> bool:
-    """Names such as ``required`` tell a person nothing."""
-    return len(name) > 8
+    """Names such as ``required`` tell a person nothing, and one that is in no row may be anything."""
+    return len(name) > 8 and (name in _MEANINGS or _PLAIN_NAME.fullmatch(name) is not None)

@@ -215,6 +215,13 @@ def test_the_document_of_an_object_store_on_the_web_is_read_too(status: int, nam
     assert "the key is right" not in str(error), "none was shown"
 
 
+def test_https_where_the_address_says_http_is_told() -> None:
+    page = "<html><title>400 The plain HTTP request was sent to HTTPS port</title></html>"  # nginx
+    answer = refusal(400, page).replace(b"application/xml", b"text/html")
+    with raw_server(lambda *_: answer) as url:
+        assert "takes https only; see the address" in str(seat_at(url).read(0).errors[-1])
+
+
 def test_a_document_that_drips_holds_no_thread() -> None:
     def answer(_start: int, _stop: int) -> Iterator[bytes]:
         yield b"HTTP/1.1 403 No\r\nContent-Type: text/xml\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -106,6 +106,30 @@ SAID = [
     (AZ, 403, xml("AuthenticationFailed", AuthenticationErrorDetail="The Date header in the request is incorrect."),
      "E_SOURCE_CLOCK"),
     (AZ, 403, xml("KeyBasedAuthenticationNotPermitted"), "E_SOURCE_AUTH"),
+    (S3, 403, xml("AccountSuspended"), "E_SOURCE_ACCOUNT"),
+    (S3, 403, xml("InArrearOrInsufficientBalance"), "E_SOURCE_ACCOUNT"),  # OBS
+    (S3, 403, xml("BucketAccountFrozen"), "E_SOURCE_ACCOUNT"),  # in no row, as are the next seven
+    (S3, 403, xml("AccessKeyTokenExpired"), "E_SOURCE_TOKEN_EXPIRED"),
+    (S3, 403, xml("RequestClockSkewTooLarge"), "E_SOURCE_CLOCK"),
+    (S3, 403, xml("ExceedAccountQPSLimit"), "E_SOURCE_BUSY"),  # TOS
+    (S3, 400, xml("ReadThrottled"), "E_SOURCE_BUSY"),
+    (S3, 400, xml("KMS.UnknownException"), "E_SOURCE_ENCRYPTED"),
+    (S3, 403, xml("ObjectNotRestored"), "E_SOURCE_ARCHIVED"),
+    (S3, 400, xml("XMinioServerNotInitialized"), "E_SOURCE_UNREACHABLE"),
+    (S3, 400, xml("InvalidRegionName"), "E_SOURCE_REGION"),  # R2
+    (S3, 403, xml("AccessDenied", "must be addressed using the specified endpoint"), "E_SOURCE_REGION"),  # OSS
+    (S3, 403, xml("SecondLevelDomainForbidden"), "E_SOURCE"),
+    (S3, 403, xml("AccessDenied", "Forbidden: No such key: GK12"), "E_SOURCE_KEY"),  # Garage
+    (S3, 403, xml("InvalidSignatureException", "Signature not yet current: 2"), "E_SOURCE_CLOCK"),
+    (S3, 403, xml("InvalidSignatureException", "does not match"), "E_SOURCE_KEY"),
+    (S3, 400, xml("InvalidIdentityToken"), "E_SOURCE_KEY"),
+    (S3, 404, '{"code": "NotAuthorizedOrNotFound", "message": "m"}', "E_SOURCE_AUTH"),  # Oracle
+    (S3, 400, "Client sent an HTTP request to an HTTPS server.", "E_SOURCE"),
+    (S3, 498, "<html><h1>Rate Limit</h1></html>", "E_SOURCE_BUSY"),  # Swift
+    (S3, 403, '{"message": "API rate limit exceeded for 192.0.2.1."}', "E_SOURCE_BUSY"),  # GitHub
+    (S3, 401, '{"errors": [{"status": 401, "message": "Token expired"}]}', "E_SOURCE_TOKEN_EXPIRED"),
+    (GS, 400, '{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}', "E_SOURCE_KEY"),
+    (AZ, 400, xml("AccountRequiresHttps"), "E_SOURCE"),
     (S3, 408, "", "E_SOURCE_UNREACHABLE"),
     (S3, 421, "", "E_SOURCE_UNREACHABLE"),
     (S3, 425, "", "E_SOURCE_UNREACHABLE"),
@@ -148,6 +172,15 @@ def test_the_right_region_is_named_with_its_cure(document: str) -> None:
 
 def test_a_region_that_is_none_is_not_repeated() -> None:
     assert region_in(xml("AuthorizationHeaderMalformed", Region="canary; rm -rf /")) is None
+
+
+def test_a_storage_that_takes_https_only_says_which_address_to_see() -> None:
+    for document in ("Client sent an HTTP request to an HTTPS server.", xml("AccountRequiresHttps")):
+        assert "takes https only; see the address" in str(from_refusal(document, 400, S3))
+
+
+def test_s3_s_denial_says_that_the_object_may_be_absent() -> None:
+    assert "whether the object is there" in str(from_refusal(xml("AccessDenied"), 403, S3))
 
 
 def test_s3_s_denial_says_that_readers_may_have_to_pay() -> None:
