@@ -47,6 +47,10 @@ _INDEX = re.compile(r".*\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<ending>\.[a-z]+)")
 # What rsync and the AWS command line call a file until it is whole: .NAME.xxxxxx, NAME.hhhhhhhh.
 _TEMPORARY = re.compile(r"(?:.*/)?(?:\.[^/]+(\.\w+)\.[A-Za-z0-9]{6}|[^/]+(\.\w+)\.[0-9a-fA-F]{8})")
+_COPY = re.compile(
+    r"(?P<before>.+)\.(?:lock|bak|backup|old|orig|save|copy|\d{1,3})"  # a tool's; wget's are numbers
+    r"|(?P<stem>.+?)(?: ?\(\d{1,3}\)| - [Cc]opy| copy)(?P<ending>\.\w+)"  # a browser's and a desktop's
+)
 _CREDENTIALS = (
     ".netrc", "_netrc", ".git-credentials", "token", "stored_tokens", ".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa",
     "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", ".npmrc", ".pypirc", ".htpasswd", ".pgpass",
@@ -54,11 +58,15 @@ _CREDENTIALS = (
     "application_default_credentials.json", ".boto", ".s3cfg", ".dockercfg", "rclone.conf", ".vault-token", "*.ppk",
     "*.jks", "secrets.toml", "secrets.json", "secrets.y*ml", "*.env", "*.keytab", "id_ecdsa_sk", "id_ed25519_sk",
     "*[-_.]token", "*[-_.]token.txt", "token.txt", "api[-_]key*", "*[-_.]api[-_]key*", "kaggle.json", ".databrickscfg",
-    ".wgetrc", ".curlrc", "accesstokens.json", "auth.json",
+    ".wgetrc", ".curlrc", "accesstokens.json", "auth.json", "credentials.*", "*accesskeys.csv", "rootkey.csv", "passwd",
+    "passwords*", "password.txt", ".my.cnf", ".dockerconfigjson", "*.tfstate", ".terraformrc", "cookies.txt",
+    "cookies.sqlite", ".cookies", ".vault[-_]pass*", "*[-_]key", "*[-_]key.txt", "*[-_]key.json", "*_history",
+    f"*-{'[0-9a-f]' * 12}.json",  # as Google names a service account's key
 )  # fmt: skip
 _CREDENTIAL = re.compile("|".join(map(translate, _CREDENTIALS)))
 _CREDENTIAL_DIRECTORIES = (
-    ".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/", ".azure/", ".kaggle/", ".config/gcloud/", ".oci/",
+    ".ssh/", ".aws/", ".gnupg/", ".kube/", ".docker/", ".azure/", ".kaggle/", ".config/gcloud/", ".oci/", ".config/gh/",
+    ".modelscope/credentials/", ".credentials/",
 )  # fmt: skip
 
 
@@ -101,7 +109,7 @@ def inspect(files: Sequence[ListedFile], left_out: Mapping[str, int], read: Piec
     ``read``."""
     tree = _Tree(files, read)
     found: list[Finding] = []
-    looks = tree.contents(), tree.absent(), tree.shard_counts(), tree.indexes()
+    looks = tree.contents(), tree.copies(), tree.absent(), tree.shard_counts(), tree.indexes()
     for look in (_names(files), _remains(left_out), *looks):
         for one in look:
             if len(found) == FINDINGS_MAX:
@@ -192,6 +200,15 @@ class _Tree:
             self._tensors[file.path] = reader.tensor_names()
         except HeaderError as error:
             yield Finding("safetensors_header", file.path, f"{error}; it was cut off or is damaged")
+
+    def copies(self) -> Iterator[Finding]:
+        """A second copy beside weights, by its name: ``m.bin.1``, ``m.bin.bak``, ``m (1).bin``, and locks."""
+        for file in self._files:
+            found = _COPY.fullmatch(file.path)
+            own = found and (found["before"] or f"{found['stem']}{found['ending']}")
+            if own and own.lower().endswith(_WEIGHTS) and own in self._sizes:
+                says = f"is a second copy of {shown(own)}, or a tool's mark, by its name; --exclude it"
+                yield Finding("tool_remains", file.path, says)
 
     def absent(self) -> Iterator[Finding]:
         """What a file beside it says is there."""

@@ -20,20 +20,24 @@ from functools import lru_cache
 UNFINISHED_EXCLUDES = (
     "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/", "*.part.minio",
     "*.gstmp", "*.download", "*-partial", "*.!qB", "*.lftp-pget-status", ".azDownload-*", ".syncthing.*.tmp",
-    "._____temp/",
+    "._____temp/", "*.tmp", "*.temp", "*.tmp/", "tmp-checkpoint-*/", "_temporary/", "*.opdownload", "*.crswap", "*.!ut",
+    "*.bc!", "*.xltd", "*.dtapart", "*.aria2__temp", ".com.google.Chrome.*",
 )  # fmt: skip
-"""What downloads call a file until it is whole."""
+"""What downloads and savers call a file, or a directory, until it is whole."""
 DEFAULT_EXCLUDES = (
     *UNFINISHED_EXCLUDES,
-    ".git", ".git/", ".svn/", ".hg/", ".bzr/", ".jj/", "CVS/", ".dvc/",  # version control
+    ".git", ".git/", ".svn/", ".hg/", ".bzr/", ".jj/", "CVS/", "_darcs/", ".pijul/", ".dvc/",  # version control
     ".cache/huggingface/", ".huggingface/", ".locks/", ".no_exist/", ".~tmp~/", "wget-log*", ".wget-hsts", ".msc",
-    ".mdl",  # what downloads keep
+    ".mdl", ".mv", "_SUCCESS", ".*.crc",  # what downloads and Hadoop's file systems keep
     ".nfs*", ".fuse_hidden*", "lost+found/", ".snapshot/", ".zfs/", "@eaDir/", "#recycle/", "#snapshot/", ".Trash/",
-    ".Trash-*/", ".directory", ".goutputstream-*", ".stfolder/",  # file systems, desktops
-    "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/",  # macOS
-    "Thumbs.db", "ehthumbs.db", "desktop.ini", "$RECYCLE.BIN/", "System Volume Information/",  # Windows
-    "__pycache__/", "*.pyc", ".ipynb_checkpoints/", "*.swp", "*.swo", "*~", ".~lock.*", ".idea/", ".vscode/",
-    ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".venv/",  # editors and interpreters
+    ".Trash-*/", ".trash/", ".recycle/", ".@__thumb/", ".snapshots/", ".glusterfs/", ".minio.sys/", ".directory",
+    ".goutputstream-*", ".stfolder/", ".stversions/", ".dropbox", ".dropbox.cache/",  # file systems, desktops
+    "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/", ".localized",
+    ".apdisk", ".TemporaryItems/", ".DocumentRevisions-V100/", ".VolumeIcon.icns",  # macOS
+    "Thumbs.db", "ehthumbs.db", "desktop.ini", "$RECYCLE.BIN/", "System Volume Information/", "*:Zone.Identifier",
+    "__pycache__/", "*.pyc", "*.pyo", ".ipynb_checkpoints/", "*.swp", "*.swo", "*.swn", "*~", ".#*", ".~lock.*",
+    ".idea/", ".vscode/", ".vs/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".venv/", ".tox/", ".nox/",
+    ".coverage", "node_modules/", "nohup.out", "slurm-*.out",  # editors, interpreters, jobs
 )  # fmt: skip
 _TYPED_MAX = 60  # characters of a path in a pattern that a message proposes
 

@@ -71,7 +71,7 @@ def find_files(source: Path, selection: Selection, left_out: Counter[str] | None
             return [_found(source.name, real.parent, real.name, status)]
         if not stat.S_ISDIR(status.st_mode):
             raise PublishError(f"{shown(str(source))} is neither a file nor a directory", code="E_FILE_TYPE")
-        _refuse_whole_repository(real)
+        _refuse_whole_repository(real, str(real))
         walk = _Walk(real, selection, Counter() if left_out is None else left_out)
         found = []
         for file in walk.below(real, ""):
@@ -111,6 +111,8 @@ class _Walk:
                     if path.count("/") >= DEPTH_MAX:  # no file below can be published, and recursion needs an end
                         said = f"{shown(path)} is deeper than {DEPTH_MAX} components; leave it out with --exclude DIR/"
                         raise ManifestError(said, code="E_PATH_LENGTH")
+                    if entry.name.startswith(_REPOSITORIES) and not self._selection.leaves_out_below(path):
+                        _refuse_whole_repository(Path(entry.path), path)
                     yield from self.below(Path(entry.path), f"{path}/")
                 elif self._selection.admits(path, self._left_out):
                     if stat.S_ISLNK(status.st_mode):
@@ -148,12 +150,15 @@ def _blobs_of(root: Path) -> Path | None:
     return None
 
 
-def _refuse_whole_repository(root: Path) -> None:
-    """Refuse a repository of the cache as a whole: it holds every revision, and each file twice."""
+def _refuse_whole_repository(root: Path, name: str) -> None:
+    """Refuse a repository of the cache as a whole, or all its snapshots: it holds every revision, and each file
+    twice."""
+    if root.name == "snapshots" and root.parent.name.startswith(_REPOSITORIES):
+        root = root.parent
     if root.name.startswith(_REPOSITORIES) and (root / "snapshots").is_dir() and (root / "blobs").is_dir():
         revisions = sorted(entry.name for entry in (root / "snapshots").iterdir())
         raise PublishError(
-            f"{shown(str(root))} is a Hugging Face cache with {len(revisions)} revisions; publish one of them, "
+            f"{shown(name)} is a Hugging Face cache with {len(revisions)} revisions; publish one of them, "
             f"as in {shown('/'.join(['snapshots', *revisions[:1]]))} below it",
             code="E_FILE_TYPE",
         )

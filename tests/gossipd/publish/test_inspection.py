@@ -273,6 +273,34 @@ def test_credentials_of_other_tools_are_found(path: str) -> None:
     assert ("credentials", path) in kinds({path: b"x"})
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["rootkey.csv", "us_accessKeys.csv", "credentials.toml", "my-project-1a2b3c4d5e6f.json", "openai_key.txt",
+     "sa-key.json", ".dockerconfigjson", "terraform.tfstate", "cookies.txt", ".bash_history", ".config/gh/hosts.yml",
+     ".modelscope/credentials/session", ".vault_pass", "passwords.csv", "passwd", ".my.cnf"],
+)  # fmt: skip
+def test_credentials_by_the_names_that_tools_give_are_found(path: str) -> None:
+    assert ("credentials", path) in kinds({path: b"x"})
+
+
+@pytest.mark.parametrize(
+    "path", ["m.bin.1", "m.bin.bak", "m.bin.lock", "m (1).bin", "m(2).bin", "m - Copy.bin", "m copy.bin"]
+)
+def test_a_second_copy_beside_weights_is_found(path: str) -> None:
+    assert ("tool_remains", path) in kinds({path: b"\x80" * 2000, "m.bin": b"\x80" * 2000})
+    assert kinds({path: b"\x80" * 2000}) == [], "a part of a file that was split"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["config.json", "tokenizer_config.json", "model-00001-of-00001.safetensors.md5", "key.txt", "monkey.json",
+     "model-fp16.json", "passkey.md", "history.json"],
+)  # fmt: skip
+def test_usual_names_are_no_credentials_and_no_remains(path: str) -> None:
+    assert kinds({path: b"[]"}) == []
+    assert Selection(defaults=DEFAULT_EXCLUDES).admits(path)
+
+
 @pytest.mark.parametrize("path", ["added_tokens.json", "tokenizer.json", "tokens.txt", "special_tokens_map.json"])
 def test_a_tokenizer_holds_no_credentials(path: str) -> None:
     assert kinds({path: b"{}" if path.endswith("json") else b"a b"}) == []
@@ -283,6 +311,12 @@ def test_what_storage_systems_and_modelscope_leave_is_left_out() -> None:
     for path in (
         ".git", "sub/.git", ".dvc/config", ".Trash-1000/files/a.bin", "m.bin.part.minio", "m.bin_.gstmp", "CVS/Root",
         ".azDownload-7-m.bin", "sha256-4d-partial", "wget-log.1", ".no_exist/a", ".idea/x.iml", "#recycle/a.bin",
+    ):  # fmt: skip
+        assert not chosen.admits(path), path
+    for path in (
+        "m.safetensors.tmp", ".metadata.tmp", "checkpoint-7.tmp/m.bin", "tmp-checkpoint-7/m.bin", "_temporary/0/part",
+        "m.bin.opdownload", ".m.bin.crc", "_SUCCESS", "_darcs/x", ".minio.sys/x", ".snapshots/1/m.bin", ".stversions/m",
+        "m.bin:Zone.Identifier", ".localized", ".#a.txt", "a.pyo", ".tox/x", "nohup.out", "slurm-7.out", ".mv",
     ):  # fmt: skip
         assert not chosen.admits(path), path
     assert chosen.leaves_out_below(".Trash-1000") and not chosen.leaves_out_below("Trash-1000")

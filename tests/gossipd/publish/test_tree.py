@@ -146,6 +146,25 @@ def test_a_whole_repository_of_the_cache_is_refused_and_a_revision_named(tmp_pat
         find_files(repository, Selection())
 
 
+@pytest.mark.parametrize(
+    ("at", "name"),
+    [
+        ("home/hub", "'models--org--name'"),
+        ("home", "'hub/models--org--name'"),
+        ("home/hub/models--org--name/snapshots", ""),
+    ],
+)
+def test_a_cache_that_holds_repositories_is_refused_and_a_revision_named(tmp_path: Path, at: str, name: str) -> None:
+    make_cache(tmp_path / "home" / "hub")
+    with pytest.raises(GossipdError, match=rf"{name} is a Hugging Face cache with 2 revisions; publish one of them"):
+        find_files(tmp_path / at, Selection())
+
+
+def test_a_directory_that_is_only_named_like_a_repository_is_published(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"models--org--name/config.json": 1})
+    assert paths(tmp_path) == ["models--org--name/config.json"]
+
+
 def test_a_link_inside_the_tree_is_the_file_it_leads_to(tmp_path: Path) -> None:
     make_tree(tmp_path, {"deep/a": 10})
     (tmp_path / "b").symlink_to("deep/c")
