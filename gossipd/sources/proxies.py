@@ -8,8 +8,10 @@ and lower case before upper case. An empty one counts as not set. ``NO_PROXY`` i
 
 - ``*``: every host.
 - ``example.org``, ``.example.org``, ``*.example.org``: this host and every host below it.
-- ``10.0.0.7``, ``10.0.0.0/8``, ``fd00::/8``: hosts that are written as addresses; no name is looked up for this.
+- ``10.0.0.7``, ``10.0.0.0/8``, ``10.*``, ``fd00::/8``: hosts that are written as addresses; no name is looked up for
+  this.
 - each of these with ``:PORT``: only at that port; an IPv6 address then stands in ``[]``.
+- ``<local>``: every name without a dot, and this machine.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ _METADATA = (
     "metadata", "168.63.129.16",
 )  # fmt: skip
 _NO_PROFILE: Mapping[str, Any] = {}
+_STARRED = re.compile(r"((?:[0-9]{1,3}\.){1,3})(?:\*(?:\.\*)*)?", re.ASCII)  # 10.*, 10.
+_LOCAL = "<local>"  # of Windows, whose settings many environments copy
 _PORT = re.compile(r"(?P<host>\[[^\]]*\](?:/[0-9]{1,3})?|[^:]*):(?P<port>[0-9]{1,5})")
 
 
@@ -161,13 +165,16 @@ def _parse(name: str, value: str) -> Proxy:
 def _is_excluded(host: str, port: int, excluded: str) -> bool:
     host = host.lower().rstrip(".")
     address = _address(host)
-    for entry in excluded.replace(",", " ").split():
+    for entry in re.split(r"[,;\s]+", excluded):
+        entry = entry.removeprefix("http://").removeprefix("https://").rstrip("/")
         found = _PORT.fullmatch(entry)
         if found is not None:
             if int(found["port"]) != port:
                 continue
             entry = found["host"]
         entry = entry.lower().replace("[", "").replace("]", "")  # also of [fd00::]/8
+        if entry == _LOCAL and ("." not in host if address is None else address.is_loopback):
+            return True
         if entry == "*" or (_covers_address(entry, address) if address is not None else _covers_name(entry, host)):
             return True
     return False
@@ -179,6 +186,8 @@ def _covers_name(entry: str, host: str) -> bool:
 
 
 def _covers_address(entry: str, address: IPv4Address | IPv6Address) -> bool:
+    if found := _STARRED.fullmatch(entry):
+        return str(address).startswith(found[1])
     try:
         network = ip_network(entry, strict=False)
     except ValueError:

@@ -213,8 +213,8 @@ def newest(
         before: only versions below this one, as after one that does not load.
     Raises:
         RankFailedError: another rank's host has failed. NotTrustedError, ``E_EQUIVOCATION``: hosts have different
-            contents of that version. EndedError, ``E_NOT_READY``: there are versions, and none can be had. What
-            ``Client.wait`` does.
+            contents of that version. EndedError, ``E_NOT_READY``: there are versions, and none can be had, or none is
+            below ``before``. What ``Client.wait`` does.
     """
     asked, gather = client or Client(), all_gather(group)
     named = together(gather, lambda: _recoverable(asked, name, before))
@@ -236,8 +236,9 @@ def _recoverable(client: Client, name: str, before: int | None) -> tuple[int, st
     """The version, or -1, and why there is none though some are known."""
     try:
         return client.latest(name, where="recoverable", before=before).version, ""
-    except NotThereError:
-        return -1, ""
+    except NotThereError as error:
+        # Who names a version has seen one: this is no new run, and must not begin as one.
+        return -1, "" if before is None else str(error)
     except EndedError as error:
         if error.code != _NOT_READY:
             raise

@@ -87,6 +87,11 @@ def test_a_run_is_not_begun_anew_because_no_version_can_be_had_now(answers: Call
     assert all("no version of run is complete or recoverable" in str(one) for one in told)
 
 
+def test_no_version_below_another_is_no_new_run(answers: Callable[..., list[Any]]) -> None:
+    told = answers(_Host(NOBODY), _Host(NOBODY), before=9)
+    assert [type(one) for one in told] == [EndedError, EndedError]
+
+
 @pytest.mark.parametrize("failing", [_Host(GONE), _Host(7, GONE)])
 def test_no_rank_waits_for_another_whose_host_has_failed(answers: Callable[..., list[Any]], failing: _Host) -> None:
     good, bad = answers(_Host(7), failing)
