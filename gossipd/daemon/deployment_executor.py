@@ -10,6 +10,7 @@ models that wait for a disk must not stop the audit log.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -124,7 +125,7 @@ class DeploymentExecutor:
     async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
         match work:
             case commands.ReadManifest(number, deployment):
-                return events.EnvelopeFound(number, await run_blocking(self.state.envelope, deployment))
+                return events.EnvelopeFound(number, await run_blocking(self._kept_envelope, deployment))
             case commands.PullManifest(number, deployment, peer, size):
                 return events.EnvelopeFound(number, await self.client.pull(peer, deployment, size))
             case commands.OpenManifest():
@@ -149,6 +150,23 @@ class DeploymentExecutor:
             case commands.ForgetManifests(_, deployments):
                 await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)
+
+    def _kept_envelope(self, deployment: DeploymentId) -> bytes | None:
+        """The manifest as it was kept, else the copy beside the model's chunks, which takes its place: a torn or lost
+        file must not make a model unusable that is here."""
+        kept = self.state.envelope(deployment)
+        if kept is not None and _id_of(kept) == deployment:
+            return kept
+        try:
+            copy = self.store.manifest_bytes(deployment)
+        except NotHeldError:
+            return kept
+        if _id_of(copy) != deployment:
+            return kept
+        log.warning("kept manifest is damaged", deployment=short(deployment), cure="written again, from the store")
+        with suppress(StateWriteError):  # the copy is good for as long as it stays
+            self.state.keep_envelope(deployment, copy)
+        return copy
 
     async def _reserve(self, work: commands.ReserveSpace) -> events.SpaceReserved:
         manifest, want = work.manifest, work.want
@@ -192,7 +210,12 @@ async def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str
 
 
 def _is_of(work: commands.OpenManifest) -> bool:
+    return work.announced is not None and _id_of(work.envelope) == work.announced
+
+
+def _id_of(envelope: bytes) -> DeploymentId | None:
+    """None for bytes that are no envelope."""
     try:
-        return deployment_id(work.envelope) == work.announced
+        return deployment_id(envelope)
     except ManifestError:
-        return False
+        return None

@@ -355,7 +355,8 @@ def _deployment_counters(one: DeploymentRecord, sent_bytes: dict[str, int]) -> D
         sent_bytes=sent_bytes,
         verify_failures={"peer": counters.corrupt_chunks},
         wasted_bytes={
-            "duplicate": counters.duplicate_bytes, "corrupt": counters.corrupt_bytes,
+            "duplicate": counters.duplicate_bytes,
+            "corrupt": counters.corrupt_bytes,
             "cancelled": counters.cancelled_bytes,
         },
         chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},

@@ -259,6 +259,22 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         await node.until_in(HostState.DOWNLOADING)
 
 
+@pytest.mark.parametrize("kept", [None, b"", b"torn", ONE.manifest.envelope[:60], "a directory"], ids=str)
+async def test_a_manifest_that_is_damaged_is_written_again_from_the_store(
+    tmp_path: Path, kept: bytes | str | None
+) -> None:
+    async with living(tmp_path, is_complete=True) as node:
+        node.client.answers = False  # no other host has it
+        place = tmp_path / "state" / "manifests" / ONE.manifest.id.hex()
+        if isinstance(kept, bytes):
+            place.write_bytes(kept)
+        elif kept is not None:
+            place.mkdir()
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.COMPLETE)
+        assert place.is_dir() or place.read_bytes() == ONE.manifest.envelope
+
+
 async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Path) -> None:
     async with living(tmp_path, is_complete=True) as node:
         two = small(version=2, seed=2)
