@@ -29,6 +29,7 @@ WEB_SCHEMES = ("http", "https")
 HUB_SCHEME = "hf"
 SCHEMES = (*WEB_SCHEMES, HUB_SCHEME, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
 """The schemes that a host reads. A manifest may name others, as mirrors for newer hosts."""
+_AZURE = ("az", "azure", "adl", "abfs", "abfss")
 _PORTS = {"http": 80, "https": 443}
 _NAMED = {"http": "a host", "https": "a host", HUB_SCHEME: "ORG/MODEL"}  # the rest name a bucket
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
@@ -51,9 +52,14 @@ class SourceUrl:
     """Percent-decoded, without ``.`` or ``..``; begins with ``/``, or is empty."""
 
     @property
+    def bracketed(self) -> str:
+        """The host as it stands before a port: an IPv6 address in ``[]``."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
     def shown(self) -> str:
         """Scheme, host and port, for messages: paths may be long, and may be confidential."""
-        return f"{self.scheme}://{self.host}" + (
+        return f"{self.scheme}://{self.bracketed}" + (
             f":{self.port}" if self.port not in (0, _PORTS.get(self.scheme)) else ""
         )
 
@@ -88,6 +94,8 @@ def parse_source_url(text: str, field: str = "source") -> SourceUrl:
     scheme = parts.scheme
     if not _SCHEME.fullmatch(scheme) or not text[len(scheme) :].startswith("://"):
         _refuse(f"{field} must begin with a scheme and '://', such as https://")
+    if "@" in parts.netloc and scheme in _AZURE:
+        _refuse(f"{field} must be {scheme}://CONTAINER/PREFIX; the account belongs into AZURE_STORAGE_ACCOUNT_NAME")
     if "@" in parts.netloc:
         _refuse(f"{field} must not carry a user name or password")
     if "?" in text or "#" in text:

@@ -136,7 +136,7 @@ class SourceAdmission:
             return error
         host = target.netloc.rpartition("@")[2]
         shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
-        way, cure = f"{source.host}:{source.port} redirects to {shown}", redirect_cure(target)
+        way, cure = f"{source.bracketed}:{source.port} redirects to {shown}", redirect_cure(target)
         try:
             self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
         except ManifestError:

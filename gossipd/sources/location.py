@@ -60,7 +60,7 @@ class Location:
 
 def authority(source: SourceUrl) -> str:
     """The scheme, host and port that share a pace and an admission."""
-    return f"{source.scheme}://{source.host}:{source.port}"
+    return f"{source.scheme}://{source.bracketed}:{source.port}"
 
 
 def family(scheme: str) -> str:

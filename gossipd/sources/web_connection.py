@@ -184,8 +184,7 @@ def _connect_through_proxy(location: Location, settings: SourceSettings) -> sock
 
 def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: SourceSettings) -> None:
     """Have the proxy connect to the source's host. Raises SourceError, OSError."""
-    name = location.source.host
-    host = f"{f'[{name}]' if ':' in name else name}:{location.source.port}"
+    host = f"{location.source.bracketed}:{location.source.port}"
     lines = [f"CONNECT {host} HTTP/1.1", f"Host: {host}", "User-Agent: gossipd"]
     if proxy.authorization:
         lines.append(f"Proxy-Authorization: {proxy.authorization}")
@@ -220,7 +219,7 @@ def _secured(plain: socket.socket, source: SourceUrl) -> socket.socket:
 
 def _host_header(source: SourceUrl) -> str:
     """Without the usual port: signatures of object stores cover this header."""
-    host = f"[{source.host}]" if ":" in source.host else source.host
+    host = source.bracketed
     return host if source.port == _USUAL_PORTS[source.scheme] else f"{host}:{source.port}"
 
 

@@ -50,3 +50,14 @@ def test_what_is_shown_of_it_leaves_out_path_and_usual_port() -> None:
 def test_an_address_without_its_first_part_says_what_is_missing(text: str, named: str) -> None:
     with pytest.raises(ManifestError, match=f"SOURCE must name {named}"):
         parse_source_url(text, "SOURCE")
+
+
+def test_an_ipv6_address_is_shown_as_an_operator_lists_it() -> None:
+    assert parse_source_url("http://[::1]:8000/m").shown == "http://[::1]:8000"
+    assert parse_source_url("https://[fd00::1]/m").shown == "https://[fd00::1]"
+
+
+def test_hadoop_s_form_of_an_azure_address_is_told_where_the_account_belongs() -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_source_url("abfss://models@account.dfs.core.windows.net/llama")
+    assert "must be abfss://CONTAINER/PREFIX; the account belongs into AZURE_STORAGE_ACCOUNT_NAME" in str(caught.value)

@@ -229,6 +229,13 @@ def test_only_the_very_host_of_the_hub_is_given_the_token(target: str, host: str
     assert "sig" not in repr(at)
 
 
+def test_a_hub_at_an_ipv6_address_leads_within_itself() -> None:
+    hub = Hub.of({"HF_ENDPOINT": "http://[fd00::1]:8080", "HF_TOKEN": "hf_t"}, "x")
+    at = hub.redirected(hub.location(PLACE), "/api/resolve-cache/models/a")
+    assert (at.source.host, at.source.port, at.target) == ("fd00::1", 8080, "/api/resolve-cache/models/a")
+    assert at.authorization
+
+
 @pytest.mark.parametrize(
     "target",
     ["http://cdn.example/x", "file:///etc/passwd", "https://u:p@cdn.example/", "https://2130706433/x", "https://[",
