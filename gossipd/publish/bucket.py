@@ -230,7 +230,7 @@ class StoredObjects:
 
 def _not_there(path: str) -> StorageNotFoundError:
     return StorageNotFoundError(
-        f"{shown(path)} is listed but not there: it was deleted, or its key ends in '/', which no file's name does; "
+        f"{shown(path)} is listed but not there: it was deleted, or its key begins or ends in '/', as no path does; "
         f"leave it out with --exclude {shown(pattern_for(path))}"
     )
 

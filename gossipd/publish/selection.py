@@ -28,7 +28,7 @@ DEFAULT_EXCLUDES = (
     *UNFINISHED_EXCLUDES,
     ".git", ".git/", ".svn/", ".hg/", ".bzr/", ".jj/", "CVS/", "_darcs/", ".pijul/", ".dvc/",  # version control
     ".cache/huggingface/", ".huggingface/", ".locks/", ".no_exist/", ".~tmp~/", "wget-log*", ".wget-hsts", ".msc",
-    ".mdl", ".mv", "_SUCCESS", ".*.crc",  # what downloads and Hadoop's file systems keep
+    ".mdl", ".mv", "_SUCCESS", ".*.crc", "*_$folder$",  # what downloads and Hadoop's file systems keep
     ".nfs*", ".fuse_hidden*", "lost+found/", ".snapshot/", ".zfs/", "@eaDir/", "#recycle/", "#snapshot/", ".Trash/",
     ".Trash-*/", ".trash/", ".recycle/", ".@__thumb/", ".snapshots/", ".glusterfs/", ".minio.sys/", ".directory",
     ".goutputstream-*", ".stfolder/", ".stversions/", ".dropbox", ".dropbox.cache/",  # file systems, desktops

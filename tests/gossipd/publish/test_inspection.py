@@ -317,6 +317,7 @@ def test_what_storage_systems_and_modelscope_leave_is_left_out() -> None:
         "m.safetensors.tmp", ".metadata.tmp", "checkpoint-7.tmp/m.bin", "tmp-checkpoint-7/m.bin", "_temporary/0/part",
         "m.bin.opdownload", ".m.bin.crc", "_SUCCESS", "_darcs/x", ".minio.sys/x", ".snapshots/1/m.bin", ".stversions/m",
         "m.bin:Zone.Identifier", ".localized", ".#a.txt", "a.pyo", ".tox/x", "nohup.out", "slurm-7.out", ".mv",
+        "a/d_$folder$",
     ):  # fmt: skip
         assert not chosen.admits(path), path
     assert chosen.leaves_out_below(".Trash-1000") and not chosen.leaves_out_below("Trash-1000")

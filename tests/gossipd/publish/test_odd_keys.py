@@ -117,3 +117,10 @@ def test_a_key_with_content_that_ends_in_a_slash_is_told_when_it_cannot_be_read(
     assert "'things'" in error.sentence
     assert "--exclude 'things'" in error.sentence
     published("s3://odd-slash/p", out, selection=Selection(exclude=("things",)))
+
+
+def test_a_key_that_begins_with_a_slash_is_told_when_it_cannot_be_read(
+    s3_environment: servers.S3Server, tmp_path: Path
+) -> None:
+    bucket_with(s3_environment, "odd-first", "/x.bin")
+    assert "its key begins or ends in '/'" in refused("s3://odd-first", tmp_path / "out").sentence
