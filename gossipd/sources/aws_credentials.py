@@ -15,12 +15,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
 from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
+from gossipd.sources.proxies import ProxyError, token_service_proxies
 from gossipd.sources.refusal_documents import from_refusal
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ class AwsCredentials:
             if self._source is None:
                 raise errors.SourceNoCredentialsError(what, none_found("s3", os.environ))
             frozen = self._source.get_frozen_credentials()
+        except ProxyError as error:
+            raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
         except (BotoCoreError, ClientError, ValueError, OSError) as error:
             self._source = None
             raise _in_our_words(error, what) from None
@@ -106,18 +110,30 @@ class AwsCredentials:
 
 def _look() -> tuple[Any, dict[str, str]]:
     """Credentials as botocore finds them, or None, and the profile's settings."""
+    from botocore.config import Config
     from botocore.session import get_session
 
     silence("botocore", "urllib3")
     session = get_session()
     config: dict[str, str] = {}
     region = session.get_config_variable("region")
+    session.set_default_client_config(Config(proxies=token_service_proxies(region or "us-east-1", os.environ)))
+    _ask_machine_directly(session)
     if region and not os.environ.get("AWS_REGION"):
         config["region"] = region
     named = session.get_scoped_config().get("endpoint_url")
     if isinstance(named, str) and not endpoint("s3"):
         config["endpoint"] = named
     return session.get_credentials(), config
+
+
+def _ask_machine_directly(session: Any) -> None:
+    """The machine's own service of credentials is behind no proxy; botocore would ask it through ``HTTP_PROXY``."""
+    from botocore.httpsession import URLLib3Session
+
+    with suppress(Exception):  # botocore's own parts: where they have changed, NO_PROXY is left to the operator
+        fetcher = session.get_component("credential_provider").get_provider("iam-role")._role_fetcher
+        fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})
 
 
 def _stamp(path: os.PathLike[str]) -> int:

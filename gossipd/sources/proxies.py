@@ -120,6 +120,15 @@ def client_options(
     return {"proxy_url": proxy.url, "proxy_excludes": ",".join(_METADATA)}
 
 
+def token_service_proxies(region: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The rule for AWS' services that give tokens, which botocore asks by another: the proxy's address by scheme, empty
+    for a direct connection. Raises ProxyError."""
+    named = urlsplit(environment.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com")
+    scheme, host = named.scheme, named.hostname or ""
+    proxy = proxy_for(scheme, host, named.port or (80 if scheme == "http" else 443), environment)
+    return {} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url)
+
+
 def _storage(
     scheme: str, bucket: str, environment: Mapping[str, str], profile: Mapping[str, Any]
 ) -> tuple[str, str, int]:

@@ -141,6 +141,62 @@ def test_a_token_service_is_told_by_what_it_says(
     assert "profile 'default'" in str(error)
 
 
+def test_token_services_are_asked_through_the_proxy_of_the_one_rule(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["[base]", "aws_access_key_id = a", "aws_secret_access_key = b", "[default]", "source_profile = base"]
+    (home / ".aws" / "credentials").write_text("\n".join([*lines, "role_arn = arn:aws:iam::1:role/r"]))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    document = "<ErrorResponse><Error><Code>ExpiredToken</Code></Error></ErrorResponse>"
+    with answering(403, document) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://sts.invalid")
+        monkeypatch.setenv("ALL_PROXY", proxy)  # which botocore does not read
+        assert refused(AwsCredentials()).code == "E_SOURCE_TOKEN_EXPIRED"
+        monkeypatch.setenv("NO_PROXY", "sts.invalid,127.0.0.0/8")  # nor networks
+        assert refused(AwsCredentials()).code == "E_SOURCE_UNREACHABLE"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", proxy)
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        assert refused(AwsCredentials()).code == "E_SOURCE_TOKEN_EXPIRED"
+        monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:9")
+        monkeypatch.delenv("NO_PROXY")
+        assert refused(AwsCredentials()).code == "E_SOURCE_PROXY"
+
+
+def test_the_machine_s_own_service_is_asked_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.say(b"token")
+
+        def do_GET(self) -> None:
+            ends = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            keys = {"AccessKeyId": "AKIA7", "SecretAccessKey": "secret", "Token": "t", "Expiration": ends}
+            is_list = self.path.endswith("security-credentials/")
+            self.say(b"role" if is_list else json.dumps(keys | {"Code": "Success"}).encode())
+
+        def say(self, body: bytes) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with web_server(Handler) as url:
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{url}/")
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("AWS_REGION", "eu-west-3")
+        credentials = AwsCredentials()
+        credentials.options("s3", WHAT)
+        assert credentials()["secret_access_key"] == "secret"
+    assert asked[-1].startswith("/latest/meta-data/")
+
+
 @contextmanager
 def answering(status: int, document: str) -> Iterator[str]:
     """A service that says the same to everybody."""
