@@ -168,15 +168,26 @@ class ClusterProgress:
         self._keys[node][key] = None
 
     def _make_room(self, node: NodeId) -> bool:
-        """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows."""
+        """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows. Where all
+        are too many, the host with most of them loses its oldest: members that somebody makes up could else keep those
+        that come from being heard, for ever."""
         if len(keys := self._keys[node]) >= ROWS_PER_HOST_MAX:
-            oldest = next(iter(keys))
-            del keys[oldest], self._rows[oldest][node]
-            if not self._rows[oldest]:
-                del self._rows[oldest]
-                self._budgets.pop(oldest, None)
-            self._count -= 1
-        return self._count < self._rows_max
+            self._drop_oldest(node)
+        elif self._count >= self._rows_max:
+            loudest = max(self._keys, key=lambda one: len(self._keys[one]))
+            if len(self._keys[loudest]) <= len(keys) + 1:
+                return False
+            self._drop_oldest(loudest)
+        return True
+
+    def _drop_oldest(self, node: NodeId) -> None:
+        """Forget the row of this host that was heard longest ago."""
+        oldest = next(iter(self._keys[node]))
+        del self._keys[node][oldest], self._rows[oldest][node]
+        if not self._rows[oldest]:
+            del self._rows[oldest]
+            self._budgets.pop(oldest, None)
+        self._count -= 1
 
     def forget(self, node: NodeId) -> None:
         """A forgotten host has no row any more, but its traffic still counts."""

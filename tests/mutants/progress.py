@@ -200,6 +200,14 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_history.py",),
     ),
     Mutant(
+        "a-full-table-of-progress-hears-nobody-new",
+        "Members that somebody makes up fill the table, and no host that comes later is ever shown.",
+        "gossipd/deployment/progress_table.py",
+        "            if len(self._keys[loudest]) <= len(keys) + 1:\n",
+        "            if len(self._keys[loudest]) <= self._rows_max:\n",
+        (_RECORD,),
+    ),
+    Mutant(
         "a-namesake-speaks-for-this-host",
         "A member that takes a host's name and says complete ends gossipd wait --hosts here on that host.",
         "gossipd/api/readiness.py",

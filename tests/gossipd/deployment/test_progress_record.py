@@ -401,6 +401,20 @@ def test_a_host_that_tells_of_very_much_pushes_out_only_its_own_rows() -> None:
     assert len(table._rows) == ROWS_PER_HOST_MAX + 1, "of the others nothing is left"
 
 
+def test_hosts_that_fill_the_table_together_silence_nobody_who_comes_later() -> None:
+    table = ClusterProgress(rows_max=40)
+    liars = [node(100 + number) for number in range(4)]
+    for at, liar in enumerate(liars * 20):
+        table.record(liar, at.to_bytes(8, "big"), START_MS, halfway(), now=float(at))
+    loaded = ClusterProgress.from_bytes(table.to_bytes(), now=100.0, wall_s=START_S, rows_max=40)
+    [honest] = fill(loaded, halfway())
+    assert loaded.host(honest, KEY) is not None, "they were there first"
+    for at, liar in enumerate(liars * 20, start=1000):
+        loaded.record(liar, at.to_bytes(8, "big"), START_MS, halfway(), now=float(at))
+    assert loaded.host(honest, KEY) is not None
+    assert len(loaded.to_bytes()) == len(table.to_bytes()), "it does not grow"
+
+
 def test_of_a_host_that_tells_of_very_much_what_it_tells_again_stays() -> None:
     table = ClusterProgress()
     [host] = fill(table, halfway())
