@@ -262,9 +262,13 @@ class ClusterProgress:
         news, self._wants_news = self._wants_news, {}
         return news
 
-    def source_bytes(self, key: bytes) -> int:
-        """What all hosts have read of it from storage; forgotten ones among them."""
-        return sum(row.progress.source_bytes for row in self._rows.get(key, {}).values())
+    def source_bytes(self, key: bytes, *, own: NodeId, each_max: int) -> int:
+        """What all hosts have read of it from storage; forgotten ones among them. Others than ``own`` count with
+        ``each_max`` at most."""
+        rows = self._rows.get(key, {}).items()
+        return sum(
+            row.progress.source_bytes if node == own else min(row.progress.source_bytes, each_max) for node, row in rows
+        )
 
     def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
         """Hosts that have lately said that they cannot read the deployment's storage."""

@@ -6,6 +6,9 @@ What lives here: the budget, what is spent of it, and whether a read still fits.
 What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, and what
 this host has read since it told. Another host's last seconds are not in it, so the budget may be passed by what is read
 in them. Rejected: a share of the budget for each seed, which would strand the shares of seeds that die.
+
+The word of another host counts up to the size of the model. A host reads no chunk twice, unless it has lost it; and a
+number without a bound, told once by one liar, would hold the reads of all hosts for ever, since counters never fall.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ def spent_bytes(table: ClusterProgress, record: DeploymentRecord, own: NodeId) -
     key = progress_key(record.id)
     told = table.host(own, key)
     since = record.counters.source_bytes - (told.progress.source_bytes if told is not None else 0)
-    return table.source_bytes(key) + max(0, since)
+    each_max = BUDGET_BYTES_MAX if record.manifest is None else record.manifest.bytes_total
+    return table.source_bytes(key, own=own, each_max=each_max) + max(0, since)
 
 
 def why_held(budget: SourceBudget, spent: int, wanted: int) -> str | None:

@@ -73,8 +73,16 @@ MUTANTS = (
         "a-budget-counts-this-host-only",
         "Each seed spends the whole budget.",
         "gossipd/deployment/source_budget.py",
-        "    return table.source_bytes(key) + max(0, since)\n",
+        "    return table.source_bytes(key, own=own, each_max=each_max) + max(0, since)\n",
         "    return record.counters.source_bytes\n",
+        ("tests/gossipd/deployment/test_source_budget.py",),
+    ),
+    Mutant(
+        "one-liar-spends-every-budget",
+        "A member tells once that it has read more than there is, and no host reads storage for that model again.",
+        "gossipd/deployment/progress_table.py",
+        "if node == own else min(row.progress.source_bytes, each_max) for",
+        "if node == own else max(row.progress.source_bytes, 0) for",
         ("tests/gossipd/deployment/test_source_budget.py",),
     ),
     Mutant(

@@ -12,6 +12,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.source_budget import GB, SourceBudget, parse_budget, spent_bytes, why_held
 from gossipd.deployment.statement import Statement, Verb
 from membership.member import NodeId
+from tests.gossipd.manifest.making import manifest
 
 MODEL = DeploymentId(b"m" * 32)
 OWN, OTHER = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -86,3 +87,18 @@ def test_all_hosts_and_what_this_one_read_since_it_told_are_spent() -> None:
     assert spent_bytes(table, record, OWN) == 450, "what a host has read that is gone is paid, too"
     record.counters.source_bytes = 10
     assert spent_bytes(table, record, OWN) == 430, "counters of an earlier run"
+
+
+def test_one_host_cannot_say_away_more_of_a_budget_than_a_copy() -> None:
+    model, table = manifest(), ClusterProgress()
+    size, key = model.bytes_total, progress_key(model.id)
+    said = Statement(model.id, 1, Verb.DEPLOY, 10, 0, b"s" * 32, b"")
+    record = DeploymentRecord(model.id, said, manifest=model, counters=Counters(source_bytes=3 * size))
+    told = Progress(state=HostState.DOWNLOADING, source_bytes=1 << 50)
+    table.record(OTHER, key, 1, told, now=0.0, is_signed=True)
+    assert spent_bytes(table, record, OWN) == 4 * size, "what this host has read counts in full"
+    assert why_held(SourceBudget(bytes_max=5 * size), spent_bytes(table, record, OWN), size) is None
+    table.record(OTHER, key, 2, Progress(state=HostState.DOWNLOADING, source_bytes=size // 2), now=1.0, is_signed=True)
+    assert spent_bytes(table, record, OWN) == 4 * size, "a counter never falls"
+    table.record(OWN, key, 1, Progress(state=HostState.COMPLETE, source_bytes=3 * size), now=2.0)
+    assert spent_bytes(table, record, OWN) == pytest.approx(4 * size, rel=1e-6)
