@@ -7,6 +7,9 @@ A chain only grows. So a later head with fewer records than an earlier one, or w
 that records were taken away. Records that were replaced by more than there were show when the file is compared with the
 heads that witnesses kept (``gossipd audit verify --witness``): for that, one head an hour is kept.
 
+The last head before a cut is kept beside the ones after it, of these one an hour, too: a host that cut its log and goes
+on telling short ones does not push out what it told before.
+
 A head counts only when it is newer than the last of its host, also after a restart, so that an old one that is sent
 again accuses nobody.
 """
@@ -86,10 +89,12 @@ class Witness:
         host.name, host.issued_ms = name[:NAME_CHARS_MAX], head.issued_ms
         most = max((records for _, records, _ in host.heads), default=0)
         is_other = any(records == head.records and kept != head.hash.hex() for _, records, kept in host.heads)
-        if head.records < most or is_other:
-            host.cut = (most, head.records, head.issued_ms)
-        elif len(host.heads) > 1 and host.heads[-1][0] - host.heads[-2][0] < HEAD_KEEP_MS:
+        is_cut = head.records < most or is_other
+        is_first = is_cut and (host.cut is None or head.issued_ms - host.cut[2] >= HEAD_KEEP_MS)
+        if len(host.heads) > 1 and host.heads[-1][0] - host.heads[-2][0] < HEAD_KEEP_MS and not is_first:
             host.heads.pop()
+        if is_cut:
+            host.cut = (most, head.records, head.issued_ms)
         host.heads.append((head.issued_ms, head.records, head.hash.hex()))
         del host.heads[:-HEADS_MAX]
         self.revision += 1

@@ -6,6 +6,7 @@ What lives here: the two collections and their bundle with the audit log. What d
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,14 +31,16 @@ class Alarms:
     """Told of the code and sentence of an alarm that ends."""
     rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
 
-    def ring(self, code: str, sentence: str) -> None:
-        """Begin to show it, if it is not shown."""
+    def ring(self, code: str, sentence: str, *, of_others: bool = False) -> None:
+        """Begin to show it, if it is not shown. ``of_others``: other hosts' words bring it about, and may bring ever
+        new sentences: some of that code are written down, further ones counted."""
         if (code, sentence) in self.rows:
             return
         if len(self.rows) >= ALARMS_MAX:
-            del self.rows[next(iter(self.rows))]
+            most = Counter(known for known, _ in self.rows).most_common(1)[0][0]
+            del self.rows[next(row for row in self.rows if row[0] == most)]
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
-        self.audit.record("alarm", code=code, reason=sentence)
+        self.audit.record("alarm", subject=code if of_others else None, code=code, reason=sentence)
 
     def ring_as(self, code: str, sentence: str) -> None:
         """Like ``ring``, where only one sentence of this code holds at a time."""

@@ -29,6 +29,7 @@ from membership.member import NodeId
 
 FIRST_S, TELL_S = 5.0, 60.0
 WITNESSES = 3
+CUTS_SHOWN_MAX = 8  # a member that brings hosts along fills no status page
 STALE_MS, AHEAD_MS = 600_000, 3_600_000  # an old head proves nothing new; clocks differ
 CODE = "E_AUDIT_CUT"
 
@@ -75,12 +76,13 @@ class AuditGossip:
             self.show()
 
     def show(self) -> None:
-        """Begin and end the alarm."""
-        found = frozenset(self.witness.cuts(int(time.time() * 1000)))
+        """Begin and end the alarm. What is shown stays while it holds."""
+        cuts = self.witness.cuts(int(time.time() * 1000))
+        found = frozenset(sorted(cuts, key=lambda one: one not in self._shown)[:CUTS_SHOWN_MAX])
         if self._shown - found:
             self.alarms.cured(CODE)
         for sentence in sorted(found if self._shown - found else found - self._shown):
-            self.alarms.ring(CODE, sentence)
+            self.alarms.ring(CODE, sentence, of_others=True)
         self._shown = found
 
     async def run(self) -> None:

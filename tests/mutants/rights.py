@@ -13,6 +13,7 @@ _CLONES = "tests/membership/test_clones.py"
 _WATCH = "tests/gossipd/daemon/test_identity_watch.py"
 
 _WITNESS = "tests/gossipd/audit/test_witness.py"
+_ALARMS = "tests/gossipd/daemon/test_alarms.py"
 _HEADS = "tests/gossipd/daemon/test_audit_gossip.py"
 
 _ATTACKS = "tests/membership/test_attacks.py"
@@ -62,17 +63,49 @@ MUTANTS = (
         "overlooks-a-log-that-shrank",
         "Fewer records than before are nothing to report.",
         "gossipd/audit/witness.py",
-        "        if head.records < most or is_other:\n",
-        "        if is_other:\n",
+        "        is_cut = head.records < most or is_other\n",
+        "        is_cut = is_other\n",
         (_WITNESS,),
     ),
     Mutant(
         "overlooks-a-rewritten-end",
         "A log of as many records with another hash is the same log.",
         "gossipd/audit/witness.py",
-        "        if head.records < most or is_other:\n",
-        "        if head.records < most:\n",
+        "        is_cut = head.records < most or is_other\n",
+        "        is_cut = head.records < most\n",
         (_WITNESS,),
+    ),
+    Mutant(
+        "short-heads-push-out-long-ones",
+        "A host that cut its log tells so many short heads that no witness can show what it had before.",
+        "gossipd/audit/witness.py",
+        "host.heads[-2][0] < HEAD_KEEP_MS and not is_first:\n",
+        "host.heads[-2][0] < HEAD_KEEP_MS and not is_cut:\n",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "alarms-about-others-push-out-all-others",
+        "A member that brings about ever new alarms hides those that an operator must act on.",
+        "gossipd/daemon/alarms.py",
+        "            del self.rows[next(row for row in self.rows if row[0] == most)]\n",
+        "            del self.rows[next(row for row in self.rows if most)]\n",
+        (_ALARMS,),
+    ),
+    Mutant(
+        "alarms-about-others-fill-the-audit-log",
+        "A member whose head of its log goes up and down adds a record every three seconds, for ever.",
+        "gossipd/daemon/alarms.py",
+        "subject=code if of_others else None, code=code",
+        "subject=None, code=code",
+        (_ALARMS,),
+    ),
+    Mutant(
+        "shows-a-cut-of-every-made-up-host",
+        "A member that brings a thousand hosts along fills the page with their logs.",
+        "gossipd/daemon/audit_gossip.py",
+        "not in self._shown)[:CUTS_SHOWN_MAX])",
+        "not in self._shown))",
+        ("tests/gossipd/daemon/test_audit_gossip.py",),
     ),
     Mutant(
         "forgets-a-cut-at-a-restart",

@@ -55,6 +55,18 @@ def test_a_cut_is_remembered_over_a_restart_and_for_a_month() -> None:
     assert witness.cuts(4 * MINUTE) == []
 
 
+@pytest.mark.parametrize("grows_between", [False, True])
+def test_a_host_that_cut_its_log_does_not_push_out_what_it_told_before(grows_between: bool) -> None:
+    witness = witness_of(head(1, 50), head(61, 70), head(122, 90))
+    for number in range(10 * HEADS_MAX):
+        records = 100 + number if grows_between and number % 2 else 5
+        witness.heard(NODE, "gpu-1", AuditHead(123 * MINUTE + number * TELL_MS_MIN, records, bytes([number]) * 32))
+    kept = [records for records, _ in witness.heads_of("gpu-1")]
+    assert kept[:3] == [50, 70, 90]
+    assert len(kept) <= 5
+    assert len(witness.cuts(140 * MINUTE)) == 1
+
+
 def test_an_old_head_that_is_sent_again_accuses_nobody() -> None:
     witness = witness_of(head(1, 5), head(9, 50))
     assert not witness.heard(NODE, "gpu-1", head(1, 5))

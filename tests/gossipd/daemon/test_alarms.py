@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from gossipd.audit.log import SUBJECT_BURST, AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.events import Event, IsolationChanged
 from gossipd.core.targets import Targets
@@ -38,7 +39,7 @@ class Told:
         self.events: list[tuple[str, str]] = []
         self.alarms = Alarms(cast(Any, self))
 
-    def record(self, event: str, *, code: str, reason: str) -> None:
+    def record(self, event: str, *, subject: str | None, code: str, reason: str) -> None:
         assert event == "alarm"
         self.events.append((code, reason))
 
@@ -68,6 +69,26 @@ def test_alarms_are_bounded(told: Told) -> None:
     for number in range(ALARMS_MAX + 10):
         told.alarms.ring("E_NAME_CONFLICT", str(number))
     assert len(told.alarms.rows) == ALARMS_MAX
+
+
+def test_alarms_of_one_code_push_out_only_each_other(told: Told) -> None:
+    told.alarms.ring("E_STATE_WRITE", "state/register cannot be written: disk full")
+    for number in range(2 * ALARMS_MAX):
+        told.alarms.ring("E_AUDIT_CUT", str(number), of_others=True)
+    assert ("E_STATE_WRITE", "state/register cannot be written: disk full") in told.alarms.rows
+    assert ("E_AUDIT_CUT", str(2 * ALARMS_MAX - 1)) in told.alarms.rows
+
+
+def test_alarms_that_others_bring_about_do_not_fill_the_audit_log(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    alarms = Alarms(audit)
+    for number in range(100):
+        alarms.ring("E_AUDIT_CUT", f"the log of h had {number} records", of_others=True)
+        alarms.cured("E_AUDIT_CUT")
+    alarms.ring("E_IDENTITY_TWICE", "two hosts", of_others=True)
+    alarms.ring("E_STATE_WRITE", "disk full")
+    codes = [one["code"] for one in audit._waiting]
+    assert codes == ["E_AUDIT_CUT"] * SUBJECT_BURST + ["E_IDENTITY_TWICE", "E_STATE_WRITE"]
 
 
 # ---- what membership says ----

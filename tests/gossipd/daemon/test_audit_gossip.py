@@ -11,7 +11,16 @@ import trio
 from trio.testing import MockClock
 
 from gossipd.audit.witness import AuditHead, Witness
-from gossipd.daemon.audit_gossip import AHEAD_MS, FIRST_S, STALE_MS, TELL_S, WITNESSES, AuditGossip, HeadRules
+from gossipd.daemon.audit_gossip import (
+    AHEAD_MS,
+    CUTS_SHOWN_MAX,
+    FIRST_S,
+    STALE_MS,
+    TELL_S,
+    WITNESSES,
+    AuditGossip,
+    HeadRules,
+)
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.identity.keys import SecretKey
 from membership.events import PayloadHeard, PayloadKind
@@ -69,9 +78,16 @@ class Parts:
         self.gossip = AuditGossip(
             cast(Any, self), self.witness, cast(Any, SimpleNamespace(tell_head=lambda *what: self.told.append(what))),
             directory(), cast(Any, SimpleNamespace(keep_witness=self.kept.append)),
-            cast(Any, SimpleNamespace(ring=lambda *what: self.rung.append(what), cured=lambda code: self.rung.clear())),
+            cast(Any, self),
             cast(Any, SimpleNamespace(keys=SimpleNamespace(node=KEY))),
         )  # fmt: skip
+
+    def ring(self, code: str, sentence: str, *, of_others: bool) -> None:
+        assert of_others
+        self.rung.append((code, sentence))
+
+    def cured(self, code: str) -> None:
+        self.rung.clear()
 
     def hear(self, issued_ms: int, records: int) -> None:
         told = payload(issued_ms, records)
@@ -119,3 +135,17 @@ async def test_a_cut_is_an_alarm_and_what_was_heard_is_kept(
     parts.witness.revision += 1
     await run_for(parts, FIRST_S + 1.5 * TELL_S, monkeypatch)
     assert len(parts.rung) == 1, "the same alarm"
+
+
+def test_many_hosts_with_cut_logs_are_a_few_alarms_that_stay() -> None:
+    now_ms, parts = int(time.time() * 1000), Parts()
+    for number in range(3 * CUTS_SHOWN_MAX):
+        for minute, records in ((3, 9), (2, 4)):
+            head = AuditHead(now_ms - minute * 60_000, records, bytes(32))
+            parts.witness.heard(bytes([number]) * 16, f"h{number}", head)
+    parts.gossip.show()
+    first = list(parts.rung)
+    assert len(first) == CUTS_SHOWN_MAX
+    parts.witness.heard(bytes(16), "h0", AuditHead(now_ms, 4, bytes(32)))  # it is the last of the table now
+    parts.gossip.show()
+    assert parts.rung == first
