@@ -6,7 +6,7 @@ What lives here: which type each becomes. What does not: the ring and the types 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gossipd.api import events
 from gossipd.api.events import EventRing
@@ -14,7 +14,9 @@ from gossipd.audit.chain_file import Scalar
 from gossipd.core.reasons import CuredBy, HostReason
 from gossipd.core.units import timestamp
 from gossipd.deployment.progress_record import Progress
+from gossipd.runtime.quotas import Quotas
 from membership import events as membership_events
+from membership.member import NodeId
 
 # What the audit log is told, by the type of the event that it becomes; a test holds the list complete.
 TYPE_OF_RECORD = {
@@ -32,14 +34,19 @@ TYPE_OF_RECORD = {
     "limits changed": "config", "want ordered": "config", "want ended": "config", "budget ordered": "config",
     "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",
 }  # fmt: skip
+# Of one host: twice the states of all deployments that may be under way at once, then less than what a reader looks
+# through. More would push the events of all others out of the ring.
+HOST_EVENTS_BURST, HOST_EVENTS_PER_S = 512.0, 0.2
 _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring
 
 
 class EventFeed:
-    """One per daemon; any thread may call it."""
+    """One per daemon; any thread may call it, but for what others have said: that comes from the loop."""
 
-    def __init__(self, ring: EventRing) -> None:
+    def __init__(self, ring: EventRing, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.ring = ring
+        self._clock = clock
+        self._of_hosts: Quotas[NodeId] = Quotas(burst=HOST_EVENTS_BURST, per_s=HOST_EVENTS_PER_S)
 
     def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None:
         """What the audit log was told."""
@@ -61,19 +68,27 @@ class EventFeed:
                 state, reason = "down", why.value
             case membership_events.MemberLeft(member):
                 state, reason = "left", ""
-            case membership_events.MemberForgotten(_, name):
-                self._append(events.MemberEvent(name=name, state="forgotten"))
+            case membership_events.MemberForgotten(node, name):
+                self._append_of(node, events.MemberEvent(name=name, state="forgotten"))
                 return
             case _:
                 return
         record = member.record
-        self._append(events.MemberEvent(name=record.name, rack=record.rack, state=state, reason=reason))
+        self._append_of(record.node, events.MemberEvent(name=record.name, rack=record.rack, state=state, reason=reason))
 
-    def host_progressed(self, host: str, deployment: str, before: Progress | None, now: Progress) -> None:
+    def host_progressed(
+        self, node: NodeId, host: str, deployment: str, before: Progress | None, now: Progress
+    ) -> None:  # fmt: skip
         """A record of a host's progress replaced another; told when its state, or what must be cured, is another."""
         told, known = _told(now), None if before is None else _told(before)
         if told != known:
-            self._append(events.HostStateEvent(host=host, deployment=deployment, state=told[0], reason=told[1]))
+            body = events.HostStateEvent(host=host, deployment=deployment, state=told[0], reason=told[1])
+            self._append_of(node, body)
+
+    def _append_of(self, node: NodeId, body: events.Body) -> None:
+        """What a host has said, or is said of it; what is beyond its bound is left out."""
+        if self._of_hosts.take(node, self._clock()):
+            self._append(body)
 
     def _append(self, body: events.Body) -> None:
         self.ring.append(body, timestamp(time.time()) or "")

@@ -61,7 +61,9 @@ SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for 
 class ProgressListener(Protocol):
     """Hears that a host has told another record."""
 
-    def host_progressed(self, host: str, deployment: str, before: Progress | None, now: Progress) -> None: ...
+    def host_progressed(
+        self, node: NodeId, host: str, deployment: str, before: Progress | None, now: Progress
+    ) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -114,7 +116,7 @@ class ProgressPublisher:
         if self.listener is None:
             return
         label = short_key.hex()[:12] if known is None else known.label
-        self.listener.host_progressed(self.directory.name_of(node), label, earlier, row.progress)
+        self.listener.host_progressed(node, self.directory.name_of(node), label, earlier, row.progress)
 
     def _signs(self, node: NodeId) -> bool:
         writer = self.roster.progress_writer(node)

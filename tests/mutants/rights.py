@@ -108,6 +108,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_audit_gossip.py",),
     ),
     Mutant(
+        "one-host-fills-the-ring-of-events",
+        "A member whose state goes to and fro pushes out what all others have told.",
+        "gossipd/daemon/event_feed.py",
+        "        if self._of_hosts.take(node, self._clock()):\n",
+        "        if self._of_hosts.has(node, self._clock()):\n",
+        ("tests/gossipd/daemon/test_event_feed.py",),
+    ),
+    Mutant(
         "forgets-a-cut-at-a-restart",
         "A witness that starts again knows of no log that was cut.",
         "gossipd/audit/witness.py",

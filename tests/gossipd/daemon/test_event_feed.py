@@ -11,12 +11,13 @@ from gossipd.api.events import EventRing
 from gossipd.audit.log import AuditLog
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.alarms import Alarms
-from gossipd.daemon.event_feed import TYPE_OF_RECORD, EventFeed
+from gossipd.daemon.event_feed import HOST_EVENTS_BURST, HOST_EVENTS_PER_S, TYPE_OF_RECORD, EventFeed
 from gossipd.deployment.progress_record import HostState, Progress
 from membership import events as membership_events
-from membership.member import Member, MemberState
+from membership.member import Member, MemberState, NodeId
 from tests.gossipd.daemon.test_state_dir import record
 
+NODE = NodeId(b"n" * 16)
 ROOT = Path(__file__).parents[3] / "gossipd"
 
 
@@ -80,10 +81,28 @@ def test_progress_is_an_event_only_when_state_or_cause_change() -> None:
     ]  # fmt: skip
     before: Progress | None = None
     for now in steps:
-        feed.host_progressed("node-2", "toy@3", before, now)
+        feed.host_progressed(NODE, "node-2", "toy@3", before, now)
         before = now
     told = [(one.state, one.reason) for one in bodies(feed) if isinstance(one, events.HostStateEvent)]
     assert told == [("downloading", ""), ("downloading", "no_space"), ("complete", "")]
+
+
+def test_a_host_whose_state_goes_to_and_fro_pushes_out_no_event_of_others() -> None:
+    now = [0.0]
+    feed = EventFeed(EventRing(7, rows_max=1000), clock=lambda: now[0])
+    feed.host_progressed(NODE, "node-2", "toy@3", None, Progress(state=HostState.COMPLETE))
+    member = Member(record(3), MemberState.ALIVE, 0, 0.0)
+    states = Progress(state=HostState.DOWNLOADING), Progress(state=HostState.FAILED)
+    for number in range(6000):
+        now[0] += 0.1
+        feed.host_progressed(member.record.node, "node-2", f"{number}", states[number % 2], states[1 - number % 2])
+        feed.member_heard(membership_events.MemberUp(member))
+    told = [row.body for row in feed.ring.since(None, 0, 1000)]
+    assert told[0] == events.HostStateEvent(host="node-2", deployment="toy@3", state="complete")
+    assert HOST_EVENTS_BURST < len(told) <= HOST_EVENTS_BURST + 600 * HOST_EVENTS_PER_S + 2
+    now[0] += 10
+    feed.member_heard(membership_events.MemberLeft(member))
+    assert cast(Any, feed.ring.since(None, 0, 1000)[-1].body).state == "left"
 
 
 def test_members_that_come_and_go_are_events() -> None:
