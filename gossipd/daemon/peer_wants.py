@@ -4,7 +4,9 @@ What lives here: the chunks that a told want means, worked out in a thread, once
 record (``deployment.progress_record``), and what the planner does with it (``swarm.interests``).
 
 A host that wants everything, and any host before there were parts, tells no want. A want that is too long to be told,
-or that means nothing here, counts as wanting nothing: nobody relies on that host.
+or that means nothing here, counts as wanting nothing: nobody relies on that host. One that wants something else again
+and again is looked at later: to work out what a want means is a pass over all files. What no host tells any more makes
+room, so one that changes its mind does not use up the room of others.
 """
 
 from __future__ import annotations
@@ -27,12 +29,15 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import read_want
 from gossipd.runtime.look_interval import next_look_s
+from gossipd.runtime.quotas import Quotas
 from gossipd.runtime.worker_threads import run_blocking
 from membership.member import NodeId
 
 LOOK_S = 0.25  # while a model that is open here is under way
 RESTING_LOOK_S = 1.0  # while none is: when the daemon is awake anyway
-WANTS_MAX = 1024  # different ones of one model; more are not worked out
+WANTS_MAX = 1024  # different ones of one model at a time; more are not worked out
+# Of one host: one for each deployment that may be under way at once, and again; then far more than jobs begin there.
+WANTS_BURST, WANTS_PER_S = 128.0, 0.5
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -46,6 +51,9 @@ class PeerWants:
     _told: dict[DeploymentId, dict[NodeId, str | None]] = field(default_factory=dict, init=False)
     _meant: dict[DeploymentId, dict[str, ChunkSet]] = field(default_factory=dict, init=False)
     _begun: set[DeploymentId] = field(default_factory=set, init=False)
+    _late: dict[bytes, set[NodeId]] = field(default_factory=dict, init=False)
+    """By progress key: hosts whose want is looked at later."""
+    _quotas: Quotas[NodeId] = field(default_factory=lambda: Quotas(burst=WANTS_BURST, per_s=WANTS_PER_S), init=False)
     _woken: trio.Event = field(default_factory=trio.Event, init=False)
 
     def begin(self, manifest: Manifest) -> None:
@@ -66,6 +74,9 @@ class PeerWants:
             with trio.move_on_at(next_look_s(RESTING_LOOK_S if self._have_all_ended() else LOOK_S)):
                 await self._woken.wait()
             begun, news = self._begun, self.progress.take_wants_news()
+            late, self._late = self._late, {}
+            for key, nodes in late.items():
+                news.setdefault(key, set()).update(nodes)
             self._begun, self._woken = set(), trio.Event()
             if not begun and not news:
                 continue
@@ -89,17 +100,29 @@ class PeerWants:
                 return
             if node == self.directory.own or told.get(node) == want:
                 continue
+            if not self._may_look(node, deployment, want):
+                self._late.setdefault(progress_key(deployment), set()).add(node)
+                continue
             chunks = await self._chunks(manifest, want)
             if (told := self._told.get(deployment)) is None:
                 return  # closed meanwhile
             told[node] = want
             self.driver.post(PeerWantHeard(node, deployment, chunks))
 
+    def _may_look(self, node: NodeId, deployment: DeploymentId, want: str | None) -> bool:
+        """Whether what a host wants may be worked out now, or need not be."""
+        if not want or want in self._meant.get(deployment, {}):
+            return True
+        return self._quotas.take(node, trio.current_time())
+
     async def _chunks(self, manifest: Manifest, want: str | None) -> ChunkSet:
         if want is None:
             return ChunkSet.full(manifest.chunk_count)
         meant = self._meant.setdefault(manifest.id, {})
         if want not in meant:
+            if len(meant) >= WANTS_MAX:
+                told = set(self._told[manifest.id].values())
+                meant = self._meant[manifest.id] = {one: chunks for one, chunks in meant.items() if one in told}
             chunks = ChunkSet(manifest.chunk_count)
             if want and len(meant) < WANTS_MAX:
                 with suppress(GossipdError):

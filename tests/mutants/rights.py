@@ -116,6 +116,22 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_event_feed.py",),
     ),
     Mutant(
+        "one-host-uses-up-the-wants-of-all",
+        "A member that told a thousand wants leaves those of others unread, so nobody relies on them.",
+        "gossipd/daemon/peer_wants.py",
+        "for one, chunks in meant.items() if one in told}",
+        "for one, chunks in meant.items()}",
+        ("tests/gossipd/daemon/test_peer_wants.py",),
+    ),
+    Mutant(
+        "works-out-every-want-of-a-host",
+        "A member that changes what it wants sixteen times a second keeps a core of every host busy.",
+        "gossipd/daemon/peer_wants.py",
+        "        return self._quotas.take(node, trio.current_time())\n",
+        "        return not self._quotas.refused\n",
+        ("tests/gossipd/daemon/test_peer_wants.py",),
+    ),
+    Mutant(
         "forgets-a-cut-at-a-restart",
         "A witness that starts again knows of no log that was cut.",
         "gossipd/audit/witness.py",

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import PeerWantHeard
-from gossipd.daemon.peer_wants import PeerWants
+from gossipd.daemon.peer_wants import WANTS_PER_S, PeerWants
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress
 from gossipd.parts.part import choose_part
@@ -168,3 +168,35 @@ async def test_a_want_that_is_new_is_all_that_is_read(autojump_clock: MockClock)
         nursery.cancel_scope.cancel()
     assert heard(WANTED) in told.events
     assert table.read == [100, 1]
+
+
+async def test_a_host_that_always_wants_something_else_leaves_room_for_others(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+
+    async def here(work: Any, *what: object) -> object:
+        """In place of a thread, for which a clock that jumps does not wait."""
+        looked.append(what[1])
+        return work(*what)
+
+    monkeypatch.setattr("gossipd.daemon.peer_wants.run_blocking", here)
+    monkeypatch.setattr("gossipd.daemon.peer_wants.WANTS_MAX", 8)
+    monkeypatch.setattr("gossipd.daemon.peer_wants.WANTS_BURST", 16)
+    told, table = _Told(), ClusterProgress()
+    driver: Any = told
+    wants, liar = PeerWants(driver=driver, directory=driver, progress=table), NodeId(b"l" * 16)
+    tell(table, OWN, 1, "ep:0/4", 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wants.run)
+        wants.begin(MANIFEST)
+        for number in range(100):
+            tell(table, liar, 1 + number, f"files:{number}*", 3)
+            await trio.sleep(0.3)
+        assert len(looked) == pytest.approx(16 + 30 * WANTS_PER_S, abs=2), "a bound for each host"
+        tell(table, PEER, 1, "ep:1/4", len(WANTED))
+        await trio.sleep(0.6)
+        assert heard(WANTED) in told.events, "others' wants are worked out all the same"
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert wants._told[MANIFEST.id][liar] == "files:99*", "its last word counts in the end"
