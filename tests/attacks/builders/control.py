@@ -60,7 +60,7 @@ def message(stage: Stage, kind: str, who: str = "liar", times: int = 1) -> Frame
         "pong": control.Pong(), "token": control.Token(bytes(32), 10), "refused": control.Refused("E_BUSY"),
         "ping": control.Ping(), "subscribe": control.Subscribe(stage.deployment), "token_wanted": control.TokenWanted(),
         "kept": control.PartKept(300), "state": control.TriggerState(stage.deployment, 3, "deploy", 900),
-        "holdings": control.Holdings(stage.deployment, 7, _CHUNKS, b"\x01", 4), "hello": control.Hello("gossipd"),
+        "holdings": control.Holdings(stage.deployment, 7, _CHUNKS, _ONE_CHUNK, 4), "hello": control.Hello("gossipd"),
         "subscribe_for_others": control.Subscribe(stage.for_others),
         "holdings_for_others": control.Holdings(stage.for_others, 7, _CHUNKS, b"\x01", 4),
     }  # fmt: skip
@@ -68,3 +68,4 @@ def message(stage: Stage, kind: str, who: str = "liar", times: int = 1) -> Frame
 
 
 _CHUNKS = 600
+_ONE_CHUNK = ChunkSet.of(_CHUNKS, (0,)).to_wire()

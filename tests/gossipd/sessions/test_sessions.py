@@ -32,7 +32,7 @@ from gossipd.sessions.events import (
     RequestChanged,
     StandingLinksChosen,
 )
-from gossipd.sessions.exchange import ASKS_BURST, ASKS_PER_S
+from gossipd.sessions.exchange import ASKS_BURST, ASKS_PER_S, NEWS_BURST
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.wire import control
@@ -179,6 +179,31 @@ def test_a_peer_that_asks_without_end_is_answered_so_many_times() -> None:
     some.now += 1.0
     some[0].tell(*(MessageHeard(B, ask, number) for number in range(100)), MessageHeard(C, ask, 1))
     assert len(some[0].of(SubscribeHeard)) == ASKS_BURST + ASKS_PER_S + 1, "others are not concerned"
+
+
+@pytest.mark.parametrize("kind", ["holdings", "delta"])
+def test_a_peer_that_tells_its_chunks_without_end_is_heard_so_often(kind: str) -> None:
+    chunks, some = 100_000, network(3, is_open=False)
+    some[0].tell(opened(chunks=chunks), StartSubscription(B, MODEL), StartSubscription(C, MODEL))
+    some.run()
+    whole = control.Holdings(MODEL, 1, chunks, ChunkSet(chunks).to_wire(), 0)
+    some[0].tell(MessageHeard(B, whole, 0), MessageHeard(C, whole, 0))
+    delta = control.Delta(1, (0, *[1] * 255), (), (), 0)
+    told, kept = (whole, HoldingsHeard) if kind == "holdings" else (delta, DeltaHeard)
+    amount = 128 + (chunks if kind == "holdings" else 3 * 256)
+    many = int(NEWS_BURST / amount) + 50
+    some[0].tell(*(MessageHeard(B, told, number) for number in range(1, many)))
+    heard = len(some[0].of(kept))
+    assert heard == pytest.approx((NEWS_BURST - chunks) / amount, abs=3), "the first holdings are in it"
+    assert some[0].sessions.counters["refused_too_much_news"] >= 45
+    some[0].tell(MessageHeard(C, told, 1))
+    assert len(some[0].of(kept)) == heard + 1, "others are not concerned"
+    some.now += SETTINGS.resubscribe_s
+    some[0].tell(MessageHeard(B, delta, many))
+    some.run()
+    assert some[0].sent_to(B, control.Subscribe)[1:], "what was left out is asked for again"
+    some[0].tell(MessageHeard(B, whole, many + 1))
+    assert len(some[0].of(HoldingsHeard)) >= 3
 
 
 def test_an_early_question_of_a_peer_that_is_no_target_is_refused_when_the_deployment_opens() -> None:
