@@ -6,6 +6,7 @@ table of members (``member_directory``), and verdicts (``membership``).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import trio
@@ -28,6 +29,9 @@ from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a storm of dials
+# Statements whose signer was not known are judged again when members have come, up to 128 signatures. A member may
+# begin a new life with every datagram.
+ROSTER_PAUSE_S = 0.25
 log = get_logger("members")
 
 
@@ -44,6 +48,8 @@ class MemberEvents:
     audit_gossip: AuditGossip
     nursery: trio.Nursery
     _pings: int = field(default=0, init=False)
+    _roster_told_s: float = field(default=-math.inf, init=False)
+    _is_roster_due: bool = field(default=False, init=False)
 
     def post(self, event: Event) -> None:
         """The sessions hear of a lost peer after the planner."""
@@ -55,6 +61,22 @@ class MemberEvents:
         self.plane.member_changed(node)
 
     def roster_changed(self) -> None:
+        """At once, unless that was a moment ago."""
+        if self._is_roster_due:
+            return
+        if trio.current_time() >= self._roster_told_s + ROSTER_PAUSE_S:
+            self._tell_roster()
+            return
+        self._is_roster_due = True
+        self.nursery.start_soon(self._tell_roster_later)
+
+    async def _tell_roster_later(self) -> None:
+        await trio.sleep_until(self._roster_told_s + ROSTER_PAUSE_S)
+        self._is_roster_due = False
+        self._tell_roster()
+
+    def _tell_roster(self) -> None:
+        self._roster_told_s = trio.current_time()
         self.deployments.post(RosterChanged())
         self.membership_host.judge_again()
 

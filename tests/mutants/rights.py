@@ -148,6 +148,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_peer_wants.py",),
     ),
     Mutant(
+        "judges-all-words-again-with-every-new-life",
+        "A member that begins a new life with every datagram has each host check a hundred signatures each time.",
+        "gossipd/daemon/member_events.py",
+        "        if trio.current_time() >= self._roster_told_s + ROSTER_PAUSE_S:\n",
+        "        if trio.current_time() >= self._roster_told_s:\n",
+        ("tests/gossipd/daemon/test_member_events.py",),
+    ),
+    Mutant(
         "forgets-a-cut-at-a-restart",
         "A witness that starts again knows of no log that was cut.",
         "gossipd/audit/witness.py",

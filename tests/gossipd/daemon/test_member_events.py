@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from gossipd.control.requests import PeerSilentError
 from gossipd.core.events import IsolationChanged, PeerLost
-from gossipd.daemon.member_events import PINGS_MAX, MemberEvents
+from gossipd.daemon.member_events import PINGS_MAX, ROSTER_PAUSE_S, MemberEvents
 from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
 from gossipd.deployment.progress_record import ProgressFormatError
 from membership.events import PayloadHeard, PayloadKind
@@ -106,3 +107,18 @@ async def test_probes_are_bounded_and_only_an_answer_is_told(autojump_clock: tri
         parts.answers = True
         parts.events.probe_wanted(PEER)
     assert parts.heard == [("answered", PEER)]
+
+
+async def test_a_member_that_begins_many_lives_has_words_judged_again_now_and_then(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        parts.events.roster_changed()
+        assert parts.heard == [("deployments", RosterChanged()), ("judge again", None)], "at once"
+        for _ in range(1000):
+            parts.events.roster_changed()
+            await trio.sleep(0.002)
+        await trio.sleep(ROSTER_PAUSE_S)
+        count = parts.heard.count(("judge again", None))
+        assert 2.0 / ROSTER_PAUSE_S <= count <= 2.0 / ROSTER_PAUSE_S + 2
+        await trio.sleep(5)
+        assert parts.heard.count(("judge again", None)) == count, "the last change was followed"
