@@ -11,7 +11,8 @@ bytes, however often the sketch is looked at. Some minutes after every host has 
 closed: a chunk that rots a month later does not belong to it. Closed ones are packed, and so is that which changed
 longest ago when there are too many; what is packed changes no more. Rejected: a sample of all rows each second, which
 costs a daemon more than what comes with the records that it hears anyway. Rejected, too: each change of each bin,
-which has no bound.
+which has no bound. Where there are too many, those of which one host alone tells make room first: it may tell of every
+deployment that there ever was.
 """
 
 from __future__ import annotations
@@ -205,6 +206,11 @@ class History(msgspec.Struct):
         )
         self.moved[column] = source, same, cross
 
+    @property
+    def last_wall_s(self) -> float:
+        """When it changed last, in seconds since 1970."""
+        return self.began_wall_s + self.changed_s
+
     def is_closed(self, at_s: float) -> bool:
         """Whether all have had what they want for some minutes."""
         return (
@@ -249,6 +255,7 @@ def begins_s(column: int) -> int:
 class _Kept(msgspec.Struct):
     live: dict[bytes, History]
     packed: dict[bytes, bytes]
+    lone: list[bytes] = []
 
 
 @dataclass(slots=True)
@@ -260,6 +267,8 @@ class Histories:
     """Of those that change no more, the one that was packed first in front."""
     revision: int = 0
     """Grows when there is something to save."""
+    lone: set[bytes] = field(default_factory=set)
+    """Those of the packed of which one host alone has told."""
 
     def heard(
         self, key: bytes, node: NodeId, before: Progress | None, told: Progress, *, chunk_count: int, wall_s: float
@@ -285,17 +294,20 @@ class Histories:
     def _make_room(self, wall_s: float) -> None:
         """For one more."""
         over = [key for key, one in self.live.items() if one.is_closed(wall_s - one.began_wall_s)]
-        oldest = sorted(self.live, key=lambda one: self.live[one].began_wall_s + self.live[one].changed_s)
+        oldest = sorted(self.live, key=lambda one: (len(self.live[one].hosts) > 1, self.live[one].last_wall_s))
         for key in dict.fromkeys([*over, *oldest[: max(0, len(self.live) + 1 - LIVE_MAX)]]):
             history = self.live.pop(key)
             history.end(wall_s - history.began_wall_s)
             self.packed[key] = zlib.compress(msgspec.msgpack.encode(history), 1)
+            self.lone |= {key} if len(history.hosts) < 2 else set()
         while len(self.live) + len(self.packed) >= HISTORIES_MAX:
-            del self.packed[next(iter(self.packed))]
+            gone = next((key for key in self.packed if key in self.lone), next(iter(self.packed)))
+            del self.packed[gone]
+            self.lone.discard(gone)
 
     def to_bytes(self) -> bytes:
         """The histories for the disk; nothing in them is secret."""
-        return msgspec.msgpack.encode(_Kept(self.live, self.packed))
+        return msgspec.msgpack.encode(_Kept(self.live, self.packed, sorted(self.lone)))
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> Histories:
@@ -306,7 +318,7 @@ class Histories:
             raise HistoryFormatError(f"the saved histories are damaged: {error}") from None
         if not all(_is_sound(one) for one in found.live.values()):
             raise HistoryFormatError("the saved histories are damaged")
-        return cls(found.live, found.packed)
+        return cls(found.live, found.packed, lone=set(found.lone) & found.packed.keys())
 
 
 def _unpacked(packed: bytes) -> History | None:

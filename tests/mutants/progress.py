@@ -224,6 +224,22 @@ MUTANTS = (
         (_ROW,),
     ),
     Mutant(
+        "one-host-pushes-out-the-histories-of-all",
+        "A member that tells of every old deployment leaves no report of any that others have got.",
+        "gossipd/deployment/history.py",
+        "next((key for key in self.packed if key in self.lone), next(iter(self.packed)))",
+        "next(iter(self.packed))",
+        ("tests/gossipd/deployment/test_history.py",),
+    ),
+    Mutant(
+        "one-host-ends-the-histories-under-way",
+        "A member that tells of sixteen old deployments ends the course of the one that is under way.",
+        "gossipd/deployment/history.py",
+        "(len(self.live[one].hosts) > 1, self.live[one].last_wall_s)",
+        "self.live[one].last_wall_s",
+        ("tests/gossipd/deployment/test_history.py",),
+    ),
+    Mutant(
         "the-log-is-for-everybody",
         "Every user who may ask questions reads the daemon's log.",
         "gossipd/api/routes.py",

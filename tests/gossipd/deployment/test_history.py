@@ -193,6 +193,21 @@ def test_only_the_latest_histories_are_kept_and_those_that_change_no_more_are_pa
     assert histories.find(keys[1]) == packed
 
 
+def test_a_host_that_tells_of_all_old_deployments_pushes_out_no_history_of_others() -> None:
+    histories, nodes = Histories(), (A, NodeId(b"b" * 16))
+    keys = [number.to_bytes(8, "big") for number in range(LIVE_MAX + 4)]
+    for number, key in enumerate(keys):
+        for node in nodes:
+            histories.heard(key, node, None, told(chunks=1), chunk_count=2, wall_s=1000.0 + number)
+    for number in range(3 * HISTORIES_MAX):
+        begun(histories, 10_000 + number)
+        if number == HISTORIES_MAX:
+            histories = Histories.from_bytes(histories.to_bytes())
+    assert all(histories.find(key) is not None for key in keys)
+    assert len(histories.live) + len(histories.packed) == HISTORIES_MAX
+    assert set(keys[-LIVE_MAX + 1 :]) <= histories.live.keys(), "what is under way there goes on"
+
+
 def test_the_newest_is_kept_when_the_clock_was_set_back() -> None:
     histories = Histories()
     for number in range(1, LIVE_MAX + 1):
@@ -272,7 +287,8 @@ def test_a_history_of_many_hosts_is_packed_in_four_mib() -> None:
     histories = Histories({KEY: history})
     history.changed_s = -1e6
     for number in range(LIVE_MAX):
-        begun(histories, number)
+        key = begun(histories, number)
+        histories.heard(key, NodeId(b"b" * 16), None, told(chunks=1), chunk_count=2, wall_s=1000.0 + number)
     assert len(histories.packed[KEY]) <= 4 << 20
 
 
