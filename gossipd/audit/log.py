@@ -85,12 +85,13 @@ class AuditLog:
         """How many records are on the disk, and the last one's hash; None until the file was first written."""
         return (self._file.records, self._file.head) if self._file.is_opened else None
 
-    def record(self, event: str, *, subject: str | None = None, **fields: Scalar) -> None:
-        """Record one decision; never waits, never raises. ``subject`` is the remote host that caused it."""
+    def record(self, event: str, *, subject: str | None = None, by: Scalar = None, **fields: Scalar) -> None:
+        """Record one decision; never waits, never raises. ``subject`` is the remote host that caused it; ``by``: what
+        stands for that host in the count of its records, where its subject is a name, which it can change."""
         with self._lock:
             suppressed = 0
             if subject is not None:
-                allowed, suppressed = self._allowed(event, subject)
+                allowed, suppressed = self._allowed(event, str(by or subject))
                 if not allowed:
                     return
             if len(self._waiting) >= QUEUE_MAX:

@@ -40,7 +40,8 @@ class Alarms:
             most = Counter(known for known, _ in self.rows).most_common(1)[0][0]
             del self.rows[next(row for row in self.rows if row[0] == most)]
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
-        self.audit.record("alarm", subject=code if of_others else None, code=code, reason=sentence)
+        bound = {"subject": code} if of_others else {}
+        self.audit.record("alarm", code=code, reason=sentence, **bound)
 
     def ring_as(self, code: str, sentence: str) -> None:
         """Like ``ring``, where only one sentence of this code holds at a time."""
@@ -95,4 +96,5 @@ class WordRefusals:
     def word_refused(self, signer: bytes | None, code: str) -> None:
         """See ``gossip_rules.Refusals``."""
         record = None if signer is None else self.directory.record(node_id(signer))
-        self.audit.record("statement refused", subject="no member" if record is None else record.name, code=code)
+        name, by = ("no member", "") if record is None else (record.name, record.node.hex())
+        self.audit.record("statement refused", subject=name, by=by, code=code)

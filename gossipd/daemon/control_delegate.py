@@ -78,7 +78,9 @@ class ControlDelegate:
         return self.directory.is_target(node, targets)
 
     def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
-        self.audit.record(NOT_A_TARGET, subject=self.directory.name_of(node), deployment=deployment.hex())
+        self.audit.record(
+            NOT_A_TARGET, subject=self.directory.name_of(node), by=node.hex(), deployment=deployment.hex()
+        )
 
     def is_member_address(self, address: str) -> bool:
         return self.directory.is_member_address(address)

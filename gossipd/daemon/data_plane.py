@@ -94,7 +94,9 @@ class DataPlane:
         manifest = self.chunk_access.lifecycle.manifest_of(deployment)
         may = manifest is None or self._directory.is_target(node, manifest.targets)
         if not may:
-            self._reports.audit.record(NOT_A_TARGET, subject=self._directory.name_of(node), deployment=deployment.hex())
+            self._reports.audit.record(
+                NOT_A_TARGET, subject=self._directory.name_of(node), by=node.hex(), deployment=deployment.hex()
+            )
         return may
 
     def is_member_address(self, address: str) -> bool:

@@ -58,5 +58,7 @@ class IdentityAlarms:
             for one in sorted(after if before - after else after - before, key=lambda one: one.sentence):
                 self.reports.alarms.ring(code, one.sentence, of_others=True)
             for one in after - before:
-                self.reports.audit.record("identity seen twice", subject=one.subject, code=code, reason=one.sentence)
+                self.reports.audit.record(
+                    "identity seen twice", subject=one.subject, by=code, code=code, reason=one.sentence
+                )
         self._shown = found

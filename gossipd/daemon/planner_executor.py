@@ -155,7 +155,8 @@ class CommandExecutor:
         peer, deployment = self.directory.name_of(command.peer), command.deployment.hex()
         log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
         record = self.reports.audit.record
-        record("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
+        by = command.peer.hex()
+        record("quarantined", subject=peer, by=by, deployment=deployment, chunk=command.chunk, code=error.code)
 
     def _complain(self, command: events.StartFetch) -> None:
         peer, endpoint = command.peer, self.directory.bulk_endpoint(command.peer)

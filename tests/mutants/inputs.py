@@ -451,7 +451,7 @@ MUTANTS = (
         "an-alarm-is-in-status-only",
         "What an operator must act on is no event of the audit log.",
         "gossipd/daemon/alarms.py",
-        '        self.audit.record("alarm", subject=code if of_others else None, code=code, reason=sentence)\n',
+        '        self.audit.record("alarm", code=code, reason=sentence, **bound)\n',
         "",
         (f"{_DAEMON}/test_alarms.py",),
     ),

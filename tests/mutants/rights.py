@@ -111,8 +111,8 @@ MUTANTS = (
         "alarms-about-others-fill-the-audit-log",
         "A member whose head of its log goes up and down adds a record every three seconds, for ever.",
         "gossipd/daemon/alarms.py",
-        "subject=code if of_others else None, code=code",
-        "subject=None, code=code",
+        '        bound = {"subject": code} if of_others else {}\n',
+        "        bound: dict[str, str] = {}\n",
         (_ALARMS,),
     ),
     Mutant(
@@ -154,6 +154,22 @@ MUTANTS = (
         "        if trio.current_time() >= self._roster_told_s + ROSTER_PAUSE_S:\n",
         "        if trio.current_time() >= self._roster_told_s:\n",
         ("tests/gossipd/daemon/test_member_events.py",),
+    ),
+    Mutant(
+        "counts-records-by-a-name-that-changes",
+        "A member that takes another name with each refused word fills the audit log of every host.",
+        "gossipd/audit/log.py",
+        "self._allowed(event, str(by or subject))",
+        "self._allowed(event, str(subject or by))",
+        ("tests/gossipd/audit/test_log.py",),
+    ),
+    Mutant(
+        "refused-words-count-by-name",
+        "A member that takes another name with each refused word fills the audit log of every host.",
+        "gossipd/daemon/alarms.py",
+        "subject=name, by=by, code=code)",
+        "subject=name, by=name, code=code)",
+        (_ALARMS,),
     ),
     Mutant(
         "forgets-a-cut-at-a-restart",

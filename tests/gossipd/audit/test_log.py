@@ -352,3 +352,13 @@ async def test_a_record_of_a_thread_is_written_while_the_log_sleeps(tmp_path: Pa
             while log.records < 1:
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
+
+
+def test_records_of_one_host_are_counted_whatever_name_it_takes(path: Path) -> None:
+    log = AuditLog(path)
+    for number in range(100):
+        log.record("statement refused", subject=f"name-{number}", by="node 1", code="E_X")
+    log.record("statement refused", subject="name-1", by="node 2", code="E_X")
+    log.record("statement refused", subject="name-99", code="E_X")
+    told = [one["subject"] for one in log._waiting]
+    assert told == [*(f"name-{number}" for number in range(SUBJECT_BURST)), "name-1", "name-99"]

@@ -16,7 +16,7 @@ from gossipd.audit.log import SUBJECT_BURST, AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.events import Event, IsolationChanged
 from gossipd.core.targets import Targets
-from gossipd.daemon.alarms import ALARMS_MAX, Alarms
+from gossipd.daemon.alarms import ALARMS_MAX, Alarms, WordRefusals
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.state_saver import KEEP_BYTES_PER_S, LOOK_S, REFRESHED_KEEP_S, StateSaver
@@ -39,7 +39,7 @@ class Told:
         self.events: list[tuple[str, str]] = []
         self.alarms = Alarms(cast(Any, self))
 
-    def record(self, event: str, *, subject: str | None, code: str, reason: str) -> None:
+    def record(self, event: str, *, subject: str | None = None, code: str, reason: str) -> None:
         assert event == "alarm"
         self.events.append((code, reason))
 
@@ -77,6 +77,18 @@ def test_alarms_of_one_code_push_out_only_each_other(told: Told) -> None:
         told.alarms.ring("E_AUDIT_CUT", str(number), of_others=True)
     assert ("E_STATE_WRITE", "state/register cannot be written: disk full") in told.alarms.rows
     assert ("E_AUDIT_CUT", str(2 * ALARMS_MAX - 1)) in told.alarms.rows
+
+
+def test_refused_words_of_a_member_that_changes_its_name_are_counted_together(tmp_path: Path) -> None:
+    audit, directory, member = AuditLog(tmp_path / "audit.jsonl"), MemberDirectory(OTHER), record(2)
+    refusals = WordRefusals(audit, directory)
+    for number in range(100):
+        directory._put(replace(member, name=f"node-{number}"))
+        refusals.word_refused(member.public_key, "E_MAY_NOT_CANCEL")
+    told = [one["subject"] for one in audit._waiting]
+    assert told == [f"node-{number}" for number in range(SUBJECT_BURST)]
+    refusals.word_refused(record(3).public_key, "E_MAY_NOT_CANCEL")
+    assert audit._waiting[-1]["subject"] == "no member", "others are not concerned"
 
 
 def test_alarms_that_others_bring_about_do_not_fill_the_audit_log(tmp_path: Path) -> None:

@@ -127,4 +127,4 @@ def test_chunks_are_for_the_targets_of_a_manifest_and_others_are_written_down(tm
         assert not data_plane.may_have(record(2).node, MODEL)
         assert not data_plane.may_have(OUTSIDER, MODEL)
         assert data_plane.may_have(record(2).node, DeploymentId(b"o" * 32)), "the reader says that it is not here"
-    assert written[0] == (NOT_A_TARGET, {"subject": "cpu-1", "deployment": MODEL.hex()})
+    assert written[0] == (NOT_A_TARGET, {"subject": "cpu-1", "by": record(2).node.hex(), "deployment": MODEL.hex()})
