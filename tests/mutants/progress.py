@@ -83,8 +83,8 @@ MUTANTS = (
         "keeps-what-a-host-told-of-nothing",
         "A deployment of which no host tells any more stays in the table.",
         "gossipd/deployment/progress_table.py",
-        "            if not self._rows[oldest]:\n",
-        "            if oldest not in self._rows:\n",
+        "        if not self._rows[oldest]:\n",
+        "        if oldest not in self._rows:\n",
         (_RECORD,),
     ),
     Mutant(
