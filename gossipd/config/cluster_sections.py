@@ -131,7 +131,7 @@ class SecuritySection:
     may_cancel: tuple[str, ...] = setting(
         kinds.Texts(kinds.Text("a role: publisher, client, deployer or member", _check_role)),
         'Whose cancel this host obeys: "publisher", who signed the model; "client", of the list above; "deployer",\n'
-        'the host or client that deployed it first; "member", any host. Every host needs the same list.',
+        'the host or client that alone has deployed it; "member", any host. Every host needs the same list.',
         DEFAULT_ROLES,
         reload=True,
     )

@@ -75,11 +75,13 @@ class BudgetOrders:
         return 0 if known is None else known.ordered_ms
 
     def _check_right(self, manifest: Manifest, signer: bytes, who: str) -> None:
-        config, authors = self.check.live.config, self.statements.authors(manifest.id)
-        if not self.roster.may_cancel(signer, Authors(manifest.signer, authors.deployer or signer)):
+        config, deployer = self.check.live.config, self.statements.authors(manifest.id).deployer
+        if self.statements.deployer(manifest.id) is None:
+            deployer = signer
+        if not self.roster.may_cancel(signer, Authors(manifest.signer, deployer)):
             raise ManifestError(
                 f"{who} may not give it a budget: security.may_cancel allows none of its roles; deploy on the host "
-                "that deployed it first",
+                "that alone has deployed it",
                 code="E_MAY_NOT_CANCEL",
             )
         if not manifest.is_target(config.node.name, config.node.rack):

@@ -30,6 +30,7 @@ TYPE_OF_RECORD = {
     "chunk lost": "store", "chunk repaired": "store", "store condition": "store", "forgotten": "config",
     "cluster keys changed": "config", "trust changed": "config", "trust override": "security",
     "untrust": "security", "statement refused": "security", "stranger refused": "security",
+    "deployed by several": "security",
     "quarantined": "security", "identity seen twice": "security", "started": "config",
     "limits changed": "config", "want ordered": "config", "want ended": "config", "budget ordered": "config",
     "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",

@@ -98,10 +98,10 @@ class ProgressPublisher:
         self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, is_heard=True)
         self._told_on(key.node, key.deployment, before)
         has_manifest = progress.state not in MANIFEST_REFUSED
-        tells_budget = progress.budget is not None
-        if not has_manifest and not tells_budget:
+        tells_budget, tells_deployer = progress.budget is not None, progress.deployer != b""
+        if not has_manifest and not tells_budget and not tells_deployer:
             return None
-        return ProgressHeard(key.node, key.deployment, has_manifest, tells_budget)
+        return ProgressHeard(key.node, key.deployment, has_manifest, tells_budget, tells_deployer)
 
     def _told_on(self, node: NodeId, short_key: bytes, before: HostProgress | None) -> None:
         row = self.table.host(node, short_key)

@@ -19,6 +19,7 @@ from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.followed_budgets import FollowedBudgets
 from gossipd.deployment.orders import Orders
 from gossipd.deployment.supersession import Supersession
+from gossipd.deployment.told_deployers import ToldDeployers
 
 
 class DeploymentBrain:
@@ -31,6 +32,7 @@ class DeploymentBrain:
         self._supersession = Supersession(context, self.lifecycle)
         self._orders = Orders(context, self.lifecycle, self._dissemination)
         self._budgets = FollowedBudgets(context, self.lifecycle)
+        self._deployers = ToldDeployers(context, self.lifecycle, self._dissemination, self._budgets)
 
     def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
         """Take in what happened."""
@@ -62,10 +64,13 @@ class DeploymentBrain:
         self.lifecycle.make_space()
         self.lifecycle.currents.settle()
         self._dissemination.look_into_unproven(wall_s)
+        self._deployers.settle(wall_s)
         self._budgets.settle()
         self._supersession.note(now)
 
     def _progress_heard(self, event: events.ProgressHeard) -> None:
+        if event.tells_deployer:
+            self._deployers.heard(event.node, event.key)
         if event.tells_budget:
             self._budgets.heard(event.key)
         if event.has_manifest:

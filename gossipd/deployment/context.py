@@ -218,19 +218,18 @@ class BrainContext:
 
         return standing
 
-    def believe_unproven(self, deployment: DeploymentId, publisher: bytes, wall_s: float) -> None:
+    def believe_unproven(self, deployment: DeploymentId, publisher: bytes) -> None:
         """The deployment's manifest is verified, which ``publisher`` has signed: what was said of it before is judged
         now, lowest rank first.
         """
         for statement, forwarder in self.unproven.take(deployment):
             try:
-                self.believe(statement, (statement.signer,), forwarder, wall_s, publisher=publisher)
+                self.believe(statement, (statement.signer,), forwarder, publisher=publisher)
             except ManifestError as error:
                 self.refuse(statement, forwarder, error)
 
     def believe(
-        self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None, wall_s: float,
-        *, publisher: bytes = b"",
+        self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None, *, publisher: bytes = b"",
     ) -> Heard:  # fmt: skip
         """Merge a statement on a deployment whose manifest is verified; ``forwarder`` brought it.
 
@@ -238,8 +237,8 @@ class BrainContext:
             ManifestError: as ``judge_statement``.
         """
         heard = judge_statement(statement, self.statements, signers, self.roster, publisher=publisher)
-        if heard is Heard.KNOWN and statement.signer in signers:
-            self.statements.hear_twin(statement, wall_s)
+        if heard is not Heard.NEWS and statement.signer in signers:
+            self.statements.hear_late(statement)
         if heard is not Heard.NEWS:
             return heard
         self.audit(

@@ -308,7 +308,7 @@ class DeploymentSteps:
             self._look_further(now)
             return
         was_unproven = not self.record.is_proven
-        self._prove(manifest.signer, wall_s)
+        self._prove(manifest.signer)
         if not self.record.is_proven:
             self._enter(Step.IDLE)  # nobody who may has said anything of it: it is forgotten
             return
@@ -339,10 +339,10 @@ class DeploymentSteps:
         else:
             self._ask(Step.KEEP, manifest)
 
-    def _prove(self, publisher: bytes, wall_s: float) -> None:
+    def _prove(self, publisher: bytes) -> None:
         """The manifest is verified: what was said of it counts now."""
         context, record = self._context, self.record
-        context.believe_unproven(self.id, publisher, wall_s)
+        context.believe_unproven(self.id, publisher)
         last = context.statements.statement(self.id)
         record.statement = last or record.statement
         record.is_proven = record.is_proven or last is not None

@@ -355,7 +355,8 @@ class DeploymentTable:
         """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
         so and for whom it waits.
         """
-        told = record.progress(wall_s)
+        deployer = self._context.statements.deployer(record.id)
+        told = replace(record.progress(wall_s), deployer=deployer.told if deployer is not None else b"")
         if told.reason is HostReason.SOURCE_GONE and self._are_all_copies_gone(record):
             return replace(told, reason=HostReason.NO_COPY)
         if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):

@@ -69,7 +69,7 @@ class Dissemination:
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)
             if is_proven:
-                heard = context.believe(statement, signers, event.forwarder, wall_s)
+                heard = context.believe(statement, signers, event.forwarder)
             else:
                 heard = context.statements.judge(statement, signers)
         except ManifestError as error:
@@ -135,8 +135,14 @@ class Dissemination:
             manifest_bytes=manifest_bytes,
             now_s=context.clock.true_s(wall_s),
         )
-        context.believe(statement, (statement.signer,), None, wall_s)
+        context.believe(statement, (statement.signer,), None)
         return statement
+
+    def deploy_again(self, last: Statement, wall_s: float) -> None:
+        """Say that it is deployed, after the last word on it. Raises as ``sign`` does."""
+        manifest = self._lifecycle.manifest_of(last.deployment)
+        size = last.manifest_bytes if manifest is None else len(manifest.envelope)  # what is so, not what was said
+        self.tell(self.sign(last.deployment, Verb.DEPLOY, size, wall_s), wall_s)
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
         """Tell a statement of the store to all hosts, and act on it."""
@@ -169,9 +175,7 @@ class Dissemination:
         rank = sum(node < self._context.identity.node for node in live)
         for orphan in orphans:
             if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):
-                manifest = self._lifecycle.manifest_of(orphan.deployment)
-                size = orphan.manifest_bytes if manifest is None else len(manifest.envelope)  # what is so, not was said
-                self.tell(self.sign(orphan.deployment, orphan.verb, size, wall_s), wall_s)
+                self.deploy_again(orphan, wall_s)
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""

@@ -137,6 +137,7 @@ class ProgressHeard(Struct, frozen=True):
     key: bytes
     has_manifest: bool = True
     tells_budget: bool = False
+    tells_deployer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

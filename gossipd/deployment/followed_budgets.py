@@ -6,14 +6,15 @@ told (``progress_table``), the orders that count (``ordered_budgets``), and whet
 A host or client is followed that may cancel the deployment, because a budget of one byte does the same. What the
 telling host has not ordered itself is signed by the one that has (``signed_budget``). That may be known only
 later: after the manifest, after the statement that deployed it first, after a reload. What is followed once stays,
-whatever becomes of that right.
+whatever becomes of that right, unless it comes out that another has deployed it.
 """
 
 from __future__ import annotations
 
+from gossipd.core.ids import DeploymentId
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.progress_record import Budget
+from gossipd.deployment.progress_record import Budget, progress_key
 from gossipd.deployment.signed_budget import has_its_signature
 from membership.member import NodeId
 
@@ -48,6 +49,17 @@ class FollowedBudgets:
         if not told.signer:
             return self._context.roster.key_of(node)
         return told.signer if told.signer in self._context.roster.signers else None
+
+    def deployer_changed(self, deployment: DeploymentId) -> None:
+        """What was followed of one that may no longer cancel is followed no longer; the others' is judged again."""
+        key, authors = progress_key(deployment), self._context.statements.authors(deployment)
+        budgets = self._context.budgets
+        known = budgets.latest.get(key)
+        if known is None or key in budgets.own:
+            return
+        if not known.signer or not self._context.roster.may_cancel(known.signer, authors):
+            budgets.drop(key)
+            self.heard(key)
 
     def judge_again(self) -> None:
         """The operator has had the configuration read again."""

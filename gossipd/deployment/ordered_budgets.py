@@ -69,6 +69,10 @@ class OrderedBudgets:
             del self.latest[oldest]
             self.own.discard(oldest)
 
+    def drop(self, key: bytes) -> None:
+        """Follow no order for it."""
+        self.restore(key, (None, False))
+
     def snapshot(self, key: bytes) -> tuple[Budget | None, bool]:
         """The budget of one deployment as it is now, for ``restore``."""
         return self.latest.get(key), key in self.own

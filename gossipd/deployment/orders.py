@@ -114,15 +114,16 @@ class Orders:
                 raise QueueFullError(f"this host's clock is wrong: {error.args[0]}", code="E_CLOCK") from error
             raise
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
-        self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
-        before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
-        was_evicted = statements.is_evicted(deployment)
+        self._context.believe_unproven(deployment, manifest.signer)
+        before, deployer = statements.statement(deployment), statements.deployer(deployment)
+        was_removed, was_evicted = statements.is_removed(deployment), statements.is_evicted(deployment)
         statement = take_in(manifest)
+        statements.note_order(deployment, statement.signer)
         statements.clear_removed(deployment)
         try:
             yield from running.keep_statements()
         except GossipdError:
-            statements.withdraw(statement, before)
+            statements.withdraw(statement, before, deployer)
             if was_evicted:
                 statements.mark_evicted(deployment)
             elif was_removed:
@@ -141,13 +142,14 @@ class Orders:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
 
         def hear(_manifest: Manifest) -> Statement:
-            if context.believe(statement, context.roster.signers, None, running.wall_s) is not Heard.NEWS:
+            if context.believe(statement, context.roster.signers, None) is not Heard.NEWS:
                 raise _KnownAlready
             return statement
 
         verb, is_news, kept = statement.verb.name.lower(), True, ""
         try:
             if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
+                context.believe(statement, context.roster.signers, None)
                 raise _KnownAlready
             if statement.verb is Verb.DEPLOY:
                 yield from self._deploy(manifest, hear, running)
@@ -360,13 +362,14 @@ def _deploying_word(
     context: BrainContext, dissemination: Dissemination, manifest: Manifest, wall_s: float
 ) -> Statement:
     """This host's next word on it. Where a member has used up the numbers that members have, and it is deployed, that
-    member's: it is as good as ours."""
+    member's: it is as good as ours. This host has deployed it all the same."""
     last = context.statements.statement(manifest.id)
     try:
         return dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), wall_s)
     except ManifestError as error:
         if error.code != "E_STATEMENT_BOUNDS" or last is None or last.verb is not Verb.DEPLOY:
             raise
+        context.statements.note_order(manifest.id, context.identity.secret.public.ed25519)
         return last
 
 

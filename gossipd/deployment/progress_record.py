@@ -41,6 +41,8 @@ kind bytes what
 7    96    who ordered that budget, where it was not this host: an Ed25519 key, and its signature (``signed_budget``)
 8    8     bytes that came for nothing, floored to 27 significant bits each: in damaged chunks, in chunks that did not
            come whole; missing: none
+9    8     who deployed it, where the host knows that first hand: the head of an Ed25519 key; zeros for more than one
+           (``deployer``)
 ==== ===== ==================================================================
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
@@ -61,11 +63,12 @@ from typing import Any
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
+from gossipd.deployment.deployer import HEAD_BYTES
 
 VERSION = 1
 RECORD_BYTES = 32
 NUMBERS_BYTES = 30
-FIELDS_BYTES_MAX = 256  # those above, a sketch of 32 bytes and prints of 16, with their heads and some more
+FIELDS_BYTES_MAX = 256  # those above and a sketch of 32 bytes, with its head and some more
 SUBJECT_BYTES = 8
 WANT_TOLD_BYTES_MAX = 40  # a preset, or two joined; nobody relies on a host whose want is longer
 BUDGET_BYTES_MAX = 2**48 - 1
@@ -110,7 +113,7 @@ _BY_REASON = {
     (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
 }
 _SUBJECT, _CURRENT = 1, 2
-_WANT, _BUDGET, _BUDGET_SIGNER, _WASTE = 5, 6, 7, 8
+_WANT, _BUDGET, _BUDGET_SIGNER, _WASTE, _DEPLOYER = 5, 6, 7, 8, 9
 _ORDERED_BYTES, _LIMIT_BYTES = 8, 6
 _WASTE_FORM, _WASTE_BITS = Struct(">2I"), 27
 BUDGET_NUMBERS_BYTES = _ORDERED_BYTES + _LIMIT_BYTES
@@ -193,6 +196,8 @@ class Progress:
 
     budget: Budget | None = None
     """That was ordered on this host. Not in form 1."""
+    deployer: bytes = b""
+    """Who deployed it (``Deployer.told``). Not in form 1."""
 
     def to_bytes(self) -> bytes:
         """Form 1."""
@@ -218,6 +223,8 @@ class Progress:
         if self.corrupt_bytes or self.cancelled_bytes:
             wasted = (_squeeze(one, _WASTE_BITS) for one in (self.corrupt_bytes, self.cancelled_bytes))
             fields += bytes([_WASTE, _WASTE_FORM.size]) + _WASTE_FORM.pack(*wasted)
+        if self.deployer:
+            fields += bytes([_DEPLOYER, HEAD_BYTES]) + self.deployer
         return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
@@ -251,6 +258,9 @@ class Progress:
             raise ProgressFormatError(f"a version has {len(current)} bytes, expected {CURRENT_BYTES}")
         if len(subject) not in (0, SUBJECT_BYTES):
             raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
+        deployer = told.get(_DEPLOYER, b"")
+        if len(deployer) not in (0, HEAD_BYTES):
+            raise ProgressFormatError(f"the head of a deployer's key has {len(deployer)} bytes, expected {HEAD_BYTES}")
         reason = reason_of_number(body[1])
         number = None if current is None else int.from_bytes(current, "big")
         want, chunks_wanted, bytes_wanted = _want(told.get(_WANT, bytes(_WANTED_BYTES)))
@@ -261,7 +271,7 @@ class Progress:
         return cls(
             state=_state(body[0], reason), reason=reason, subject=subject, current=number, want=want,
             chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told),
-            corrupt_bytes=corrupt_bytes, cancelled_bytes=cancelled_bytes, **_values(numbers),
+            corrupt_bytes=corrupt_bytes, cancelled_bytes=cancelled_bytes, deployer=deployer, **_values(numbers),
         )  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 What lives here: the format. What does not: the file, which the daemon writes atomically and durably.
 
 Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
-forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, signer),
-``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed``, ``superseded`` (ids), ``alarms`` (name,
-version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the file too.
-A file without ``accepted`` is an older one's: it may hold statements about nothing, so only those are read whose
-manifest it had accepted. The checksum finds torn and rotted files; it is no signature."""
+forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, key),
+``evidence`` (id, how that is known), ``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed``,
+``superseded`` (ids), ``alarms`` (name, version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests,
+so an older gossipd reads the file too. A file without ``accepted`` is an older one's: it may hold statements about
+nothing, so only those are read whose manifest it had accepted. The checksum finds torn and rotted files; it is no
+signature."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from msgspec import Meta
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.deployer import Deployer, Evidence, after_word
 from gossipd.deployment.statement import EPOCH_LIMIT, STATEMENT_BYTES, Statement, Verb
 from gossipd.deployment.statement_store import (
     NAMES_MAX,
@@ -64,6 +66,7 @@ class _Kept(msgspec.Struct, frozen=True):
     last_signed: _Natural
     accepted: list[tuple[_Id, _Key, _Natural]] | None = None
     deployers: list[tuple[_Id, _Key]] = []
+    evidence: list[tuple[_Id, Evidence]] = []
     untrusted_keys: list[_Key] = []
     untrusted: list[_Id] = []
     overridden: list[str] = []
@@ -78,7 +81,8 @@ def register_to_bytes(register: StatementStore) -> bytes:
         "statements": [one.encode() for one in register.statements()],
         "versions": [[name, version, one] for name, held in state.versions.items() for version, one in held.items()],
         "accepted": [[one, fact.signer, fact.accepted_s] for one, fact in state.accepted.items()],
-        "deployers": [[one, signer] for one, signer in state.deployers.items()],
+        "deployers": [[one, deployer.key] for one, deployer in state.deployers.items()],
+        "evidence": [[one, int(deployer.evidence)] for one, deployer in state.deployers.items()],
         "untrusted_keys": list(state.untrusted_keys),
         "untrusted": list(state.untrusted),
         "overridden": list(state.overridden),
@@ -126,8 +130,13 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     else:
         state.accepted = {DeploymentId(one): AcceptedManifest(signer, at) for one, signer, at in found.accepted}
     state.statements = {one.deployment: one for one in statements if one.epoch <= EPOCH_LIMIT}
-    state.deployers = {one.deployment: one.signer for one in statements if one.verb is Verb.DEPLOY}
-    state.deployers |= {DeploymentId(one): signer for one, signer in found.deployers}
+    state.deployers = {
+        one.deployment: after_word(None, one.signer, one.epoch) for one in statements if one.verb is Verb.DEPLOY
+    }
+    evidence = dict(found.evidence)  # an older gossipd did not tell words of epoch 1 from others
+    state.deployers |= {
+        DeploymentId(one): Deployer(key, evidence.get(one, Evidence.LATER_WORD)) for one, key in found.deployers
+    }
     state.untrusted_keys = dict.fromkeys(found.untrusted_keys)
     state.untrusted = {DeploymentId(one): None for one in found.untrusted}
     state.overridden = dict.fromkeys(found.overridden)

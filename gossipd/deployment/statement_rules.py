@@ -59,10 +59,17 @@ def judge_statement(
     if is_judged and is_limited and not rights.may_cancel(statement.signer, authors):
         raise ManifestError(
             f"key={short(key_id(statement.signer))} may not cancel, pause, roll back or remove "
-            f"{short(statement.deployment)}: security.may_cancel allows none of its roles",
+            f"{short(statement.deployment)}: security.may_cancel allows none of its roles{_why(statement, statements)}",
             code="E_MAY_NOT_CANCEL",
         )
     return heard
+
+
+def _why(statement: Statement, statements: StatementStore) -> str:
+    deployer = statements.deployer(statement.deployment)
+    if deployer is None or not deployer.is_contested:
+        return ""
+    return "; more than one host or client has deployed it, so none of them may alone"
 
 
 def is_moot(statement: Statement, statements: StatementStore, rights: CancelRights) -> bool:

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.deployer import Deployer, after_order, after_told, after_word
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb, epoch_after
 from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
@@ -43,7 +44,6 @@ SUPERSEDED_MAX = 4_096  # one that is forgotten and heard again is refused as to
 ALARMS_MAX = 64
 UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
-DEPLOYER_SETTLES_S = 60.0  # a statement is everywhere within seconds, and within a minute after a short partition
 _Key = TypeVar("_Key")
 
 
@@ -91,8 +91,8 @@ class RegisterState:
     versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
     """Name -> accepted versions, always with the highest."""
     accepted: dict[DeploymentId, AcceptedManifest] = field(default_factory=dict)
-    deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
-    """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
+    deployers: dict[DeploymentId, Deployer] = field(default_factory=dict)
+    """Of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
     evicted: dict[DeploymentId, None] = field(default_factory=dict)
     """Those of them that the host itself has deleted to make room."""
@@ -152,36 +152,50 @@ class StatementStore:
         if heard is not Heard.NEWS:
             return heard
         self.state.statements[statement.deployment] = statement
-        if statement.verb is Verb.DEPLOY:
-            self.state.deployers.setdefault(statement.deployment, statement.signer)
+        self._note_deployer(statement)
         self._forget_oldest()
         self.revision += 1
         return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
 
-    def hear_twin(self, statement: Statement, now_s: float) -> None:
-        """Another statement of the rank of the last one, whose signer may sign. Where two hosts deployed a manifest in
-        one moment, that of the higher key counts as the first, so that all hosts that hear of both agree. Later it does
-        not, or a member could take the right to cancel from the host that has it.
-        """
-        deployment = statement.deployment
-        known, accepted = self.state.statements[deployment], self.state.accepted.get(deployment)
-        is_settled = accepted is not None and abs(now_s - accepted.accepted_s) > DEPLOYER_SETTLES_S
-        is_first = known.verb is Verb.DEPLOY and self.state.deployers.get(deployment) == known.signer
-        if is_first and not is_settled and statement.signer > known.signer:
-            self.state.statements[deployment] = statement
-            self.state.deployers[deployment] = statement.signer
+    def hear_late(self, statement: Statement) -> None:
+        """A statement whose signer may sign, and that is not later than the last one: it may tell who deployed it."""
+        if statement.epoch == 1:
+            self._note_deployer(statement)
+
+    def _note_deployer(self, statement: Statement) -> None:
+        if statement.verb is Verb.DEPLOY:
+            known = self.state.deployers.get(statement.deployment)
+            self._keep_deployer(statement.deployment, after_word(known, statement.signer, statement.epoch))
+
+    def note_order(self, deployment: DeploymentId, signer: bytes) -> None:
+        """It was deployed on this host, by the order of ``signer``."""
+        self._keep_deployer(deployment, after_order(self.state.deployers.get(deployment), signer))
+
+    def note_told(self, deployment: DeploymentId, head: bytes) -> None:
+        """Another host tells who deployed it (``Deployer.told``)."""
+        if deployment in self.state.statements:
+            self._keep_deployer(deployment, after_told(self.state.deployers.get(deployment), head))
+
+    def _keep_deployer(self, deployment: DeploymentId, deployer: Deployer) -> None:
+        if self.state.deployers.get(deployment) != deployer:
+            self.state.deployers[deployment] = deployer
             self.revision += 1
 
     def is_proven(self, deployment: DeploymentId) -> bool:
         """Whether a manifest of that id was verified here: only statements on those are believed and kept."""
         return deployment in self.state.statements or deployment in self.state.accepted
 
-    def withdraw(self, statement: Statement, before: Statement | None) -> None:
-        """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
+    def withdraw(self, statement: Statement, before: Statement | None, deployer: Deployer | None) -> None:
+        """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last, and
+        ``deployer`` what was known of that."""
         if self.state.statements.get(statement.deployment) is statement:
             del self.state.statements[statement.deployment]
             if before is not None:
                 self.state.statements[statement.deployment] = before
+            if deployer is None:
+                self.state.deployers.pop(statement.deployment, None)
+            else:
+                self.state.deployers[statement.deployment] = deployer
             self.revision += 1
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
@@ -190,7 +204,11 @@ class StatementStore:
 
     def deployers(self) -> set[bytes]:
         """Keys that have deployed what is believed here."""
-        return set(self.state.deployers.values())
+        return {one.key for one in self.state.deployers.values()}
+
+    def deployer(self, deployment: DeploymentId) -> Deployer | None:
+        """What is known of who deployed it."""
+        return self.state.deployers.get(deployment)
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
@@ -202,9 +220,10 @@ class StatementStore:
         return epoch_after(known.epoch if known else 0, verb)
 
     def authors(self, deployment: DeploymentId) -> Authors:
-        """Who published it and who deployed it first, as far as this host knows."""
-        accepted = self.state.accepted.get(deployment)
-        return Authors(accepted.signer if accepted else b"", self.state.deployers.get(deployment, b""))
+        """Who published it and who alone deployed it, as far as this host knows."""
+        accepted, deployer = self.state.accepted.get(deployment), self.state.deployers.get(deployment)
+        is_alone = deployer is not None and not deployer.is_contested
+        return Authors(accepted.signer if accepted else b"", deployer.key if deployer and is_alone else b"")
 
     def model_of(self, deployment: DeploymentId) -> tuple[str, int] | None:
         """Name and version of an accepted manifest."""

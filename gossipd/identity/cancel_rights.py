@@ -16,12 +16,16 @@ DEFAULT_ROLES = (PUBLISHER, CLIENT, DEPLOYER)
 
 @dataclass(frozen=True, slots=True)
 class Authors:
-    """Ed25519 keys behind one deployment, empty where this host does not know: who signed its manifest, and whose
-    statement deployed it first.
+    """Ed25519 keys behind one deployment, empty where this host does not know: who signed its manifest, and who alone
+    deployed it. Of the deployer perhaps only the first bytes, where other hosts have told of it.
     """
 
     publisher: bytes
     deployer: bytes
+
+    def is_deployer(self, signer: bytes) -> bool:
+        """Whether it is that key."""
+        return self.deployer != b"" and signer.startswith(self.deployer)
 
 
 NOBODY = Authors(b"", b"")
@@ -31,7 +35,7 @@ def may_cancel(signer: bytes, authors: Authors, *, roles: Container[str], is_cli
     """Whether a statement of this signer's may cancel. It is known to be a member's, a client's or the publisher's."""
     return (
         (PUBLISHER in roles and signer == authors.publisher)
-        or (DEPLOYER in roles and signer == authors.deployer)
+        or (DEPLOYER in roles and authors.is_deployer(signer))
         or (CLIENT in roles and is_client)
         or (MEMBER in roles and not is_client)
     )

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 _PATHS = "tests/gossipd/manifest/test_paths.py"
 _CORE = "tests/gossipd/core"
 _ORDERS = "tests/gossipd/deployment/test_orders.py"
+_DEPLOYER = "tests/gossipd/deployment/test_deployer.py"
+_TOLD = "tests/gossipd/deployment/test_told_deployers.py"
 _UNPROVEN = "tests/gossipd/deployment/test_unproven.py"
 _RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
@@ -320,8 +322,8 @@ MUTANTS = (
         "forgets-who-deployed-at-a-restart",
         "After a restart nobody has the right of the one that deployed it.",
         "gossipd/deployment/statement_file.py",
-        "    state.deployers |= {DeploymentId(one): signer for one, signer in found.deployers}\n",
-        "    state.deployers = {}\n",
+        "Deployer(key, evidence.get(one, Evidence.LATER_WORD)) for one, key in found.deployers\n",
+        "Deployer(b\"\", Evidence.LATER_WORD) for one, key in found.deployers\n",
         (_UNPROVEN,),
     ),
     Mutant(
@@ -359,26 +361,42 @@ MUTANTS = (
     Mutant(
         "takes-whoever-deploys-again-for-the-deployer",
         "A later statement to deploy brings the right to cancel.",
-        "gossipd/deployment/statement_store.py",
-        "            self.state.deployers.setdefault(statement.deployment, statement.signer)\n",
-        "            self.state.deployers[statement.deployment] = statement.signer\n",
-        (_ORDERS,),
+        "gossipd/deployment/deployer.py",
+        "    return known or Deployer(signer, Evidence.LATER_WORD)\n",
+        "    return Deployer(signer, Evidence.LATER_WORD)\n",
+        (_DEPLOYER, _ORDERS),
     ),
     Mutant(
         "takes-whom-it-heard-first-for-the-deployer",
-        "Where two hosts deployed at once, hosts differ about which one did.",
-        "gossipd/deployment/statement_store.py",
-        "        if is_first and not is_settled and statement.signer > known.signer:\n",
-        "        if is_first and not is_settled and not known.signer:\n",
+        "A member signs what another deploys, one host hears it first, and there it cancels.",
+        "gossipd/deployment/deployer.py",
+        "    return known if known.key.startswith(head) else Deployer(known.key, Evidence.CONTESTED)\n",
+        "    return known\n",
+        (_DEPLOYER, _TOLD),
+    ),
+    Mutant(
+        "takes-a-second-first-word-for-nothing",
+        "A member signs a manifest before it is dropped, and may cancel what the operator then deployed.",
+        "gossipd/deployment/orders.py",
+        "        statements.note_order(deployment, statement.signer)\n",
+        "",
         (_ORDERS,),
     ),
     Mutant(
-        "gives-the-right-to-cancel-away-later",
-        "A first statement that comes late takes the right to cancel from the host that has it.",
-        "gossipd/deployment/statement_store.py",
-        "        if is_first and not is_settled and statement.signer",
-        "        if is_first and statement.signer",
-        (_ORDERS,),
+        "leaves-a-stop-that-nobody-might-say",
+        "What came before it was known who deployed it stays stopped on the hosts that obeyed.",
+        "gossipd/deployment/told_deployers.py",
+        "        return not (may_stop or statements.is_superseded(deployment))\n",
+        "        return False\n",
+        (_TOLD,),
+    ),
+    Mutant(
+        "tells-nobody-who-deployed-it",
+        "Hosts never learn that they differ about who deployed a model.",
+        "gossipd/deployment/deployment_table.py",
+        'deployer=deployer.told if deployer is not None else b"")',
+        'deployer=b"")',
+        (_TOLD,),
     ),
     Mutant(
         "asks-again-whether-an-accepted-model-is-trusted",

@@ -71,6 +71,13 @@ async def test_a_client_and_the_host_that_deployed_it_first_may_and_no_other(tmp
         host.orders.judged(ONE, "50")
 
 
+async def test_where_two_have_deployed_it_neither_gives_it_a_budget(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.played.drop()
+    for secret, code in ((CLIENT, ""), (PEER_KEY, "E_MAY_NOT_CANCEL"), (KEY, "E_MAY_NOT_CANCEL")):
+        assert await host.order(sign_budget(secret, ONE.id, Budget(host.now(), 9))) == code
+
+
 async def test_an_order_is_later_than_the_last_and_not_of_the_future(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.ordered.take(PROGRESS_KEY, Budget(int(time.time() * 1000) + 60_000, 5), is_own=False)

@@ -153,6 +153,8 @@ async def test_a_host_that_has_refused_is_not_asked_for_the_manifest() -> None:
     parts = Parts()
     for state in (HostState.FAILED, HostState.EXPIRED):
         assert parts.hear(PEER, Progress(state=state, reason=HostReason.REFUSED_KEY)) is None
+    knows = Progress(state=HostState.FAILED, reason=HostReason.REFUSED_KEY, deployer=b"deployer")
+    assert parts.hear(PEER, knows) == ProgressHeard(PEER, SHORT, has_manifest=False, tells_deployer=True)
 
 
 async def test_what_is_heard_and_told_becomes_the_course_of_a_deployment() -> None:

@@ -11,6 +11,7 @@ from gossipd.core.events import FinishModel
 from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
+from gossipd.deployment.deployer import Deployer, Evidence
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
@@ -514,7 +515,7 @@ def test_a_member_that_deploys_at_its_highest_epoch_first_keeps_no_host_from_the
 
 def test_an_orphan_of_the_highest_epoch_that_a_member_may_use_stays_one(host: ScriptedHost) -> None:
     host.roster.roles = DEFAULT_ROLES
-    host.statements.state.deployers[ONE.id] = STRANGER.public.ed25519
+    host.statements.state.deployers[ONE.id] = Deployer(STRANGER.public.ed25519, Evidence.FIRST_HAND)
     host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
     host.tell(events.DaemonStarted())
     host.roster.signers.discard(PEER_KEY.public.ed25519)
@@ -579,34 +580,68 @@ def after_two_deploys_at_once(first: SecretKey, second: SecretKey, *, apart_s: f
     return host
 
 
-def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
-    for order in ((low, high), (high, low)):
-        host = after_two_deploys_at_once(*order)
-        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
-        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=low))
-        assert host.record().state is HostState.DOWNLOADING
-        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=high))
-        assert host.record().state is HostState.CANCELLED
+def test_of_two_members_that_deploy_the_same_neither_may_cancel_alone() -> None:
+    for order in ((PEER_KEY, STRANGER), (STRANGER, PEER_KEY)):
+        for apart_s in (0.0, 3_600.0):
+            host = after_two_deploys_at_once(*order, apart_s=apart_s)
+            for secret in order:
+                for verb, epoch in ((Verb.CANCEL, 2), (Verb.PAUSE, 2), (Verb.ROLL_BACK, 4), (Verb.REMOVE, 6)):
+                    host.hear(said(epoch=epoch, verb=verb, secret=secret))
+            assert host.record().state is HostState.DOWNLOADING
+            assert host.record().statement.epoch == 1
+            host.hear(said(epoch=2, verb=Verb.CANCEL, secret=PUBLISHER))
+            assert host.record().state is HostState.CANCELLED
 
 
-def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
-    for order in ((low, high), (high, low)):
+def test_of_two_first_statements_that_wait_for_the_manifest_neither_counts() -> None:
+    for order in ((PEER_KEY, STRANGER), (STRANGER, PEER_KEY)):
         host = ScriptedHost()
         host.held_back.add(commands.PullManifest)
         host.roster.signers.add(STRANGER.public.ed25519)
         for secret in order:
             host.hear(said(secret=secret))
         host.release(commands.PullManifest)
-        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+        assert host.statements.authors(ONE.id).deployer == b""
 
 
-def test_a_first_statement_that_comes_a_minute_later_takes_no_right_to_cancel() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
-    for apart_s, deployer in ((60.0, high), (61.0, low)):
-        host = after_two_deploys_at_once(low, high, apart_s=apart_s)
-        assert host.statements.authors(ONE.id).deployer == deployer.public.ed25519
+def test_a_host_that_is_given_what_another_has_deployed_takes_its_right_to_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.hear(said())
+    assert host.drop().error is None
+    host.hear(said(epoch=4, verb=Verb.CANCEL))
+    assert host.record().state is HostState.DOWNLOADING
+    refused = host.request(events.CancelOrdered, ONE.name, 1)
+    assert error_of(refused) == "E_MAY_NOT_CANCEL"
+    assert "more than one host or client has deployed it" in str(refused.error)
+
+
+def test_a_client_that_triggers_what_a_member_said_first_takes_its_right_to_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.clients.add(STRANGER.public.ed25519)
+    host.roster.signers.add(STRANGER.public.ed25519)
+    host.hear(said())
+    assert not trigger(host, said(secret=STRANGER)).is_changed
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_an_order_that_the_disk_refuses_leaves_the_deployer_as_it_was(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.hear(said())
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    assert host.drop().error is not None
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_who_resumes_or_renews_a_deployment_does_not_contest_it(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert host.request(events.PauseOrdered, ONE.name, 1, True).error is None
+    host.hear(said(epoch=5, secret=PEER_KEY))
+    host.hear(said(epoch=6, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
 
 
 def test_a_first_statement_of_a_stranger_takes_no_right() -> None:

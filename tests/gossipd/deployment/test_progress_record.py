@@ -445,6 +445,14 @@ def test_a_version_of_another_length_is_refused() -> None:
         Progress.from_body(body[:-9] + bytes([7]) + body[-7:])
 
 
+def test_who_deployed_it_travels_in_form_2_and_older_hosts_skip_it() -> None:
+    told = halfway(deployer=b"deployer")
+    assert Progress.from_body(told.to_body()) == told
+    assert told.to_body()[:-10] == halfway().to_body(), "the last field, of a kind that they do not know"
+    with pytest.raises(ProgressFormatError, match="7 bytes"):
+        Progress.from_body(halfway().to_body() + bytes([9, 7]) + bytes(7))
+
+
 @pytest.mark.parametrize("want", ["ep:3/16", "pp:0-15&ep:3/16", "files:ä*"])
 def test_a_want_travels_with_its_chunks_and_bytes(want: str) -> None:
     said = Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=70_000, bytes_wanted=(1 << 44) - 1)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import statement_store as register_module
+from gossipd.deployment.deployer import CONTESTED_HEAD
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, register_from_bytes, register_to_bytes
 from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, StatementStore
@@ -123,14 +124,17 @@ def test_two_nodes_that_tell_each_other_everything_believe_the_same() -> None:
 def test_a_statement_that_is_withdrawn_leaves_the_one_before() -> None:
     made = register(word(epoch=1))
     later, last = word(epoch=2), word(epoch=3)
+    deployer = made.deployer(later.deployment)
     made.hear(later, SIGNERS)
-    made.withdraw(later, word(epoch=1))
+    made.withdraw(later, word(epoch=1), deployer)
     assert made.statements() == (word(epoch=1),)
     made.hear(last, SIGNERS)
-    made.withdraw(later, word(epoch=1))
+    made.withdraw(later, word(epoch=1), deployer)
     assert made.statements() == (last,), "another has come since"
-    made.withdraw(last, None)
+    assert made.deployer(later.deployment) == deployer
+    made.withdraw(last, None, None)
     assert made.statements() == ()
+    assert made.deployer(later.deployment) is None
 
 
 def test_the_oldest_words_are_forgotten_first_the_same_ones_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,13 +258,16 @@ def test_removed_stays_removed_until_the_operator_changes_their_mind() -> None:
 def test_every_change_raises_the_revision_and_nothing_else_does() -> None:
     made = register()
     steps: list[tuple[Callable[[], object], int]] = [
-        (lambda: made.hear(word(), SIGNERS), 1),
-        (lambda: made.hear(word(), SIGNERS), 1),
-        (lambda: made.accept(manifest(), NOW_S), 2),
-        (lambda: made.accept(manifest(), NOW_S), 2),
-        (lambda: made.mark_removed(a_deployment(1)), 3),
-        (lambda: made.clear_removed(a_deployment(1)), 4),
-        (lambda: made.clear_removed(a_deployment(1)), 4),
+        (lambda: made.hear(word(), SIGNERS), 2),  # the word, and who deployed it
+        (lambda: made.hear(word(), SIGNERS), 2),
+        (lambda: made.note_order(word().deployment, word().signer), 2),
+        (lambda: made.note_told(word().deployment, CONTESTED_HEAD), 3),
+        (lambda: made.note_told(word().deployment, CONTESTED_HEAD), 3),
+        (lambda: made.accept(manifest(), NOW_S), 4),
+        (lambda: made.accept(manifest(), NOW_S), 4),
+        (lambda: made.mark_removed(a_deployment(1)), 5),
+        (lambda: made.clear_removed(a_deployment(1)), 6),
+        (lambda: made.clear_removed(a_deployment(1)), 6),
     ]
     for step, revision in steps:
         step()

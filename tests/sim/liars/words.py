@@ -36,6 +36,7 @@ class LyingWords(liars.Liars):
         self._world = world
         self._made: dict[str, Callable[[int, Record], bytes]] = {
             "nothing": self._about_nothing, "cancel": self._cancel, "deploy": self._deploy, "rank": self._rank,
+            "usurp": self._usurp,
             "unsigned_progress": self._unsigned_progress, "signed_progress": self._signed_progress,
             "much_progress": self._much_progress, "own_complete": self._own_complete,
         }  # fmt: skip
@@ -83,6 +84,14 @@ class LyingWords(liars.Liars):
 
     def _deploy(self, index: int, _: Record) -> bytes:
         return self._said(index, self._target(), self._rng.choice(_EPOCHS), Verb.DEPLOY)
+
+    def _usurp(self, index: int, _: Record) -> bytes:
+        """It deploys what another will deploy, and stops that as its own when it is under way."""
+        deployment = self._rng.choice(list(self._world.models))
+        if deployment in self._world.opened:
+            known = self._world.daemons[index].deployments.statements
+            return self._said(index, deployment, known.next_epoch(deployment, Verb.CANCEL), Verb.CANCEL)
+        return self._said(index, deployment, self._rng.choice((1, 2)), Verb.DEPLOY)
 
     def _rank(self, index: int, _: Record) -> bytes:
         return self._said(index, self._target(), 1, Verb.DEPLOY, self._rng.choice(_VERSIONS))
