@@ -190,7 +190,11 @@ class LimitsSection:
         reload=True,
     )
     source_bytes_per_s: int = setting(
-        RATE, "Model bytes read from external storage, within the limit of downloads; 0 is no limit.", 0, reload=True
+        RATE,
+        "Model bytes read from external storage, within the limit of downloads; 0 is no limit. A host with a limit\n"
+        "reads only as a seed: it does not help where all seeds have slow links.",
+        0,
+        reload=True,
     )
     schedule: tuple[str, ...] = setting(
         kinds.Texts(kinds.Text("DAYS HOURS LIMIT=RATE", parse_entry)),

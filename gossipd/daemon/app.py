@@ -143,6 +143,7 @@ class App:
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=_random(), can_read_sources=config.sources.enabled,
         )  # fmt: skip
+        self._tell_own()
         self._slow_steps = SlowSteps()
         trio.lowlevel.add_instrument(self._slow_steps)
         self._turn_loop = TurnLoop(late=self._lag.observe, slow=self._slow_steps)
@@ -373,6 +374,12 @@ class App:
             self._plane.keep_links(standing_links(rack, rack_of, self._planner.settings), dials_max=DIALS_AT_ONCE)
             await until_next_look(STANDING_LINKS_S)
 
+    def _tell_own(self) -> None:
+        config = self.live.config
+        self._planner.set_own(
+            can_read_sources=config.sources.enabled, may_read_extra=settings_mapping.may_read_extra(config)
+        )
+
     def change(self, config: Config, keys: Keys) -> None:
         """Apply a reload: limits, sources, trust, clients and the cluster's key ring may change while running."""
         has_new_ring = keys.cluster != self.live.keys.cluster
@@ -389,7 +396,7 @@ class App:
         self._deployments.post(TrustReloaded())
         self._deployments.post(WantsChanged(self.live.wants()))
         self._progress_publisher.tell_due(trio.current_time())
-        self._planner.set_own(can_read_sources=config.sources.enabled)
+        self._tell_own()
         self._driver.look_again()
         self._membership_host.publish_capabilities()
         self._membership_host.judge_again()

@@ -11,6 +11,7 @@ from gossipd.config.prints import prints_of
 from gossipd.config.sections import Config
 from gossipd.control.settings import ControlSettings
 from gossipd.core.dscp import parse_dscp
+from gossipd.core.limit_schedule import parse_entry
 from gossipd.deployment.source_budget import SourceBudget
 from gossipd.inbox.inbox import InboxSettings
 from gossipd.sources.settings import SourceSettings
@@ -78,6 +79,14 @@ def source_budget(config: Config) -> SourceBudget:
     """What may be read of one deployment."""
     section = config.sources
     return SourceBudget(section.budget_bytes, section.budget_money, section.money_per_gb)
+
+
+def may_read_extra(config: Config) -> bool:
+    """Whether this host may read storage beside the seeds: not where its reads are limited at some hour, because that
+    limit was reckoned for as many hosts as there are seeds."""
+    limits = config.limits
+    by_hour = (limit for text in limits.schedule for limit in parse_entry(text).bytes_per_s)
+    return not limits.source_bytes_per_s and not any(name == "source" and rate for name, rate in by_hour)
 
 
 def capabilities(config: Config, keys: Keys, *, seed_term: int = 0, free_step: int = 0) -> NodeCapabilities:

@@ -11,6 +11,8 @@ raise it. Rejected: hosts that tell the rates of their links, because what they 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from membership.member import NodeId
 
 _WINDOW_S = 1.0  # announcements come in batches
@@ -21,6 +23,22 @@ _RECENT_SMOOTH = 0.25  # weight of the newest window
 _FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
 _READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
 _READY_SMOOTH = 0.25
+_IDLE_SHARE = 0.8  # of what the link has shown: with more it is as good as full
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUse:
+    """What this host's link does. ``recent_rate`` and ``shown_rate``: chunks/s of late, and the most that it has shown;
+    0 while unknown. ``is_waiting``: few chunks may be asked for that have not been."""
+
+    recent_rate: float
+    shown_rate: float
+    is_waiting: bool
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether more could come in."""
+        return self.is_waiting and 0.0 < self.recent_rate < _IDLE_SHARE * self.shown_rate
 
 
 class _Meter:
@@ -71,6 +89,11 @@ class ArrivalRates:
         """Whether this host takes in of late nearly as much as its link has shown that it can."""
         own = self._meters.get(self._own)
         return own is not None and own.recent_rate >= _FILLED_SHARE * own.rate
+
+    def link_use(self, shown_rate: float) -> LinkUse:
+        """What this host's link does of late. ``shown_rate``: see LinkUse."""
+        own = self._meters.get(self._own)
+        return LinkUse(own.recent_rate if own is not None else 0.0, shown_rate, self._ready < _READY_LEAST * 0.75)
 
     def stored(self, now: float) -> None:
         """This host has received a chunk."""

@@ -23,6 +23,7 @@ from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
+from gossipd.swarm.extra_reader import ExtraReader
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
 from gossipd.swarm.link_times import LinkTimes
@@ -77,7 +78,7 @@ class DeploymentSwarm:
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(self._present())
-        self.stand_in = StandIn(event.deployment, now)
+        self.stand_in, self.extra_reader = StandIn(event.deployment, now), ExtraReader(event.deployment, now)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
@@ -456,7 +457,7 @@ class DeploymentSwarm:
         knows = self.reader.readable or not self.class_roles.neighbours or bool(self.subscriptions.heard_s)
         if knows and not self.is_held_back(around, now):
             self.reads_begun = True
-            for run in self.reader.plan(self.replica, now, yields=yields):
+            for run in self.reader.plan(self.replica, now, yields=yields, is_extra=self.extra_reader.is_active):
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)

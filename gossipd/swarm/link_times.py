@@ -60,6 +60,10 @@ class LinkTimes:
         usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self._planner_settings.late_wait * usual_s
 
+    def shown_rate(self) -> float:
+        """The most that this host's link has shown, in chunks/s; 0 while unknown."""
+        return self._link.rate / self._shape.chunk_bytes_mean
+
     def window(self, backlog: int) -> int:
         """How many fetches keep the link busy while so many chunks may be asked for."""
         return min(self.window_max, self.window_min + int(backlog * self._planner_settings.backlog_share))

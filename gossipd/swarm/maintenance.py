@@ -41,10 +41,12 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     stands_in = swarm.stand_in.look(
         swarm.reader, around.own, swarm.roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
     )
-    if not roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind) and not stands_in:
+    has_moved = roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind)
+    reads_extra = _look_at_extra_reads(swarm, around, now)
+    if not has_moved and not stands_in and not reads_extra:
         return False
     swarm.reader.set_classes(roles.class_of)
-    lines = swarm.stand_in.lines(roles.reader_lines, around.own.node)
+    lines = swarm.extra_reader.lines(swarm.stand_in.lines(roles.reader_lines, around.own.node), around.own.node)
     heard = swarm.peers.usable(swarm.subscriptions.heard_s.keys() & roles.neighbours, now)
     swarm.claims_released(swarm.reader.set_readers(lines, by_chunk=roles.readers_are_first, now=now, heard=heard))
     swarm.demand.set_places(
@@ -53,6 +55,15 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     )  # fmt: skip
     _probe_if_reader(swarm)
     return True
+
+
+def _look_at_extra_reads(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
+    """Judge whether this host reads beside the source readers; whether it has changed."""
+    is_able = around.may_read_extra and swarm.interests.is_uniform and not swarm.stand_in.is_active
+    return swarm.extra_reader.look(
+        swarm.arrival_rates.link_use(swarm.times.shown_rate()), swarm.reader, around.own, swarm.roles, swarm.peers,
+        held=swarm.replica.held_count, may_read=is_able and not swarm.is_held_back(around, now), now=now,
+    )  # fmt: skip
 
 
 def _without_duties(roles: Roles, origins: frozenset[NodeId]) -> frozenset[NodeId]:

@@ -89,6 +89,7 @@ class Planner:
         self.settings = settings
         self._rng = rng
         self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
+        self._may_read_extra = True
         self._peers = Peers(settings, rng, node)
         self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
@@ -104,8 +105,10 @@ class Planner:
         self._late_s = 0.0  # how much later than due this host acts, of late
         self._surroundings = self._around(0.0)
 
-    def set_own(self, *, can_read_sources: bool) -> None:
-        """Whether this host may read external storage at all, and so may become a seed."""
+    def set_own(self, *, can_read_sources: bool, may_read_extra: bool = True) -> None:
+        """Whether this host may read external storage at all, and so may become a seed; and whether it may read beside
+        the seeds where they are slow (``extra_reader``)."""
+        self._may_read_extra = may_read_extra
         self._own = replace(self._own, can_read_sources=can_read_sources)
         self._election.own = self._own
         self._tick_s = -math.inf
@@ -261,7 +264,13 @@ class Planner:
 
     def _around(self, now: float) -> Surroundings:
         election = self._election
-        return Surroundings(self._own, election.seeds, election.begin_allowed_s(now), election.reads_allowed_s(now))
+        return Surroundings(
+            self._own,
+            election.seeds,
+            election.begin_allowed_s(now),
+            election.reads_allowed_s(now),
+            self._may_read_extra,
+        )
 
     def _tick(self, now: float) -> None:
         late_s = now - self._tick_due_s() if self._tick_s > -math.inf else 0.0

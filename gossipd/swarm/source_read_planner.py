@@ -42,6 +42,7 @@ from random import Random
 from gossipd.core.model import Shape
 from gossipd.swarm.class_roles import extents_of
 from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.read_window import ReadWindow
 from gossipd.swarm.reading_turn import ReadingTurn
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.swarm.settings import PlannerSettings
@@ -49,7 +50,6 @@ from membership.member import NodeId
 
 _CLAIM_FACTOR = 4.0  # a claimed read is left alone this many times longer, by the successors and by its owner
 _LASTS_SHARE = 0.7  # of what a read takes: a read that was claimed within it is not about to end
-_WAITING_SHARE = 0.1
 _RETRY_S_MAX = 30.0
 _LOST_S_MIN = 120.0  # the adapter retries for at most a minute before it gives up
 # Of what a read takes, as for fetches. A read that is given up too early goes on in the adapter, and its bytes come
@@ -58,6 +58,7 @@ _LOST_USUALS = 20
 # A reader of a whole object may drop all bytes before the run that it claims; at this rate, in bytes/s, or in ten
 # minutes it has done so, or it lies.
 _WHOLE_RATE_MIN, _WHOLE_S_MIN = 8e6, 600.0
+_EXTRA_LOOKS = 16  # extents per plan that an extra reader looks at
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
@@ -93,10 +94,11 @@ class SourceReadPlanner:
         self.is_reader = False
         self.readable: bool | None = None
         self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
-        self._failures = 0
+        self._failures = self.read_count = 0
         self._pause_until = 0.0
+        self._extra_at: int | None = None  # the position whose extent an extra reader reads
         self._turn: ReadingTurn | None = None
-        self._window_min = self.window = settings.reads_window(shape.chunk_count)
+        self.window = ReadWindow(shape, settings)
 
     def set_classes(self, class_of: bytes | None) -> None:
         """Hosts want other chunks: for each chunk the number of its class, from 1, and 0 for one that is not wanted
@@ -195,6 +197,7 @@ class SourceReadPlanner:
         free = [chunk for node in gone for chunk in self.forget(node)]
         self.readers, self._lines = readers, lines
         self._owners = {line[0] for line in lines if line}
+        self.window.readers, self.window.owners = len(readers), len(self._owners)
         self.is_reader = self._own in readers
         return free
 
@@ -261,75 +264,50 @@ class SourceReadPlanner:
         self._pause_until = now + pause * self._rng.uniform(0.75, 1.25)
 
     def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
-        """A read delivered. When storage is faster than our link, the cluster may have more in flight."""
+        """A read delivered a chunk; ``read_count`` counts them."""
         self._failures = 0
+        self.read_count += 1
         self._usual_s += (elapsed_s - self._usual_s) / 4 if self._usual_s else elapsed_s
-        most = 4 * max(len(self.readers), 2)
-        if elapsed_s < 2 * chunk_time_s:
-            self.window = min(self.window + 1, max(most, self._window_min))
-        elif elapsed_s > 6 * chunk_time_s and self.window > self._window_min:
-            self.window -= 1
-
-    def _chunks_max(self) -> int:
-        """Chunks that this reader may have in flight: its part of the window, within its share of the model. Of a model
-        of few chunks that share is less than a read; then all readers together have half of ``reads_min``, or storage's
-        link would idle between two requests."""
-        owners = max(1, len(self._owners))
-        share = int(self._planner_settings.read_share_max * self._shape.chunk_count / owners)
-        every = self._shape.extent_chunks * len(self.readers)  # owners read for those that own nothing
-        least = -(-max(every, self._planner_settings.reads_min // 2) // owners)
-        return min(self.reads_max() * self.unit_chunks, max(least, share))
-
-    def reads_max(self) -> int:
-        """Reads that each reader may have in flight, so that all together have about the window."""
-        return max(2, round(self.window / max(1, len(self._owners))))
-
-    def _are_few(self) -> bool:
-        """Whether readers are bounded by their own reads; then they must not wait for the slowest of them."""
-        return len(self._owners) * self.reads_max() <= 1.5 * self.window
-
-    def _positions_max(self) -> int:
-        return self.window * 3 if self._are_few() else self.window
+        self.window.read_ended(elapsed_s, chunk_time_s)
 
     def flows_max(self, missing: int, waiting: int = 0) -> int:
-        """How many flows may share our link while this host reads, so that a read gets its part of the external link.
-        Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
-        end there are fewer while the fetches that begin now are under way, and all hosts wait for the last read.
-        ``missing``: chunks that this host still lacks; others may hold many of them when a last read hangs.
-        ``waiting``: chunks that wait for this host because slower ones use the uplinks that it asks, too: then its link
-        is not full, and more fetches take nothing from its reads."""
-        left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
-        if self._are_few():
-            return min(left, self.reads_max() * len(self._owners) + int(waiting * _WAITING_SHARE))
-        most = int(self._positions_max() * self._planner_settings.reader_share) + int(waiting * _WAITING_SHARE)
-        return min(left, max(3, most))
-
-    @property
-    def unit_chunks(self) -> int:
-        """Chunks per read: a quarter of an extent, so that one extent in flight is still a pipeline."""
-        return -(-self._shape.extent_chunks // 4)
+        """How many flows may share our link while this host reads; see ``ReadWindow.flows_max``."""
+        return self.window.flows_max(len(self._ahead), missing, waiting)
 
     def is_being_read(self, now: float) -> bool:
         """Whether another reader claims a read, and the claim is not too old to be believed."""
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()
         return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
 
-    def plan(self, replica: LocalReplica, now: float, *, yields: bool = False) -> list[tuple[int, ...]]:
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last read of this host failed."""
+        return self._failures > 0
+
+    @property
+    def can_read_extra(self) -> bool:
+        """Whether there is something that the source readers reach late."""
+        return self._turn is None and len(self._ahead) > 2 * self.window.positions_max()
+
+    def plan(
+        self, replica: LocalReplica, now: float, *, yields: bool = False, is_extra: bool = False
+    ) -> list[tuple[int, ...]]:  # fmt: skip
         """Runs of adjacent chunks to read from storage now. ``yields``: to a deployment of higher priority. Then the
-        whole cluster reads one extent at a time, as many readers with one read each would take most of its link."""
+        whole cluster reads one extent at a time, as many readers with one read each would take most of its link.
+        ``is_extra``: this host owns nothing and reads what the owners reach late."""
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
         if self._turn is not None:
             return self._plan_from_start(self._turn, replica, now)
-        most = self.unit_chunks if yields else self._chunks_max()
+        most = self.window.unit_chunks if yields else self.window.chunks_max()
         # Reads near their end make room for the next. At most half of them count: a read that storage failed is
         # repeated from its beginning and still counts as ending.
         room = most - replica.reads + min(replica.ending_reads, max(1, most // 2))
         if self.readable is None:  # not probed yet: one read tells as much as the probe, but others may be at it
-            room = 0 if self.is_being_read(now) else min(room, self.unit_chunks - replica.reads)
+            room = 0 if self.is_being_read(now) else min(room, self.window.unit_chunks - replica.reads)
         if room <= 0:
             return []
-        head = self._head(now, 1 if yields else self._positions_max())
+        head = self._head(now, 1 if yields else self.window.positions_max())
         runs: list[tuple[int, ...]] = []
         for position in head:
             if room <= 0:
@@ -340,8 +318,32 @@ class SourceReadPlanner:
                 for run in self._runs(position, replica, room, now):
                     runs.append(run)
                     room -= len(run)
-        if not runs and not replica.reads and not yields:
+        if is_extra and not yields:
+            runs += self._extra_runs(replica, room, now)
+        elif not runs and not replica.reads and not yields:
             runs = self._steal(head, replica, now)
+        return runs
+
+    def _extra_runs(self, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
+        """Of extents at random beyond the owners' window, one after the other. Rejected: onward from one place, because
+        two extra readers that meet there go on together, each before it hears of the other's reads."""
+        runs: list[tuple[int, ...]] = []
+        first, looked_at = self.window.positions_max(), set[int]()
+        for _ in range(_EXTRA_LOOKS):
+            if room <= 0 or not self.can_read_extra:
+                break
+            at = self._extra_at
+            if at is None or at in looked_at:
+                at = self._ahead[self._rng.randrange(first, len(self._ahead))]
+            if at in looked_at:
+                continue  # what this plan began there is not under way yet
+            looked_at.add(at)
+            found = self._runs(at, replica, room, now)
+            self._extra_at = at if found else None
+            if found:
+                self._taken_over.add(at)
+            runs += found
+            room -= sum(map(len, found))
         return runs
 
     def _plan_from_start(self, turn: ReadingTurn, replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
@@ -381,14 +383,14 @@ class SourceReadPlanner:
                 age = now - self._at_head_s[position]
                 if age >= max(self._planner_settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)
-                    if runs := self._runs(position, replica, self.unit_chunks, now):
+                    if runs := self._runs(position, replica, self.window.unit_chunks, now):
                         return runs
         return []
 
     def _kept(self, owner: NodeId, now: float) -> int:
         since = now - _LASTS_SHARE * self._likely_s()
-        young = sum(heard_s > since for heard_s in self._claims.get(owner, {}).values()) // self.unit_chunks
-        return 1 + max(0, -(-self._chunks_max() // self.unit_chunks) - 1 - young)
+        young = sum(heard_s > since for heard_s in self._claims.get(owner, {}).values()) // self.window.unit_chunks
+        return 1 + max(0, -(-self.window.chunks_max() // self.window.unit_chunks) - 1 - young)
 
     def _is_claimed(self, position: int) -> bool:
         chunks = self._chunks(position)
@@ -449,15 +451,20 @@ class SourceReadPlanner:
         from slow storage would be read again and again."""
         if self._turn is not None:
             return inf  # it may have to drop hours of bytes first, and the adapter bounds its silence
-        first_s = self.unit_chunks * self.reads_max() * self._shape.chunk_bytes / self._planner_settings.fetch_rate_min
-        return max(_LOST_S_MIN, _LOST_USUALS * self.unit_chunks * self._usual_s or first_s)
+        first_s = (
+            self.window.unit_chunks
+            * self.window.reads_max()
+            * self._shape.chunk_bytes
+            / self._planner_settings.fetch_rate_min
+        )
+        return max(_LOST_S_MIN, _LOST_USUALS * self.window.unit_chunks * self._usual_s or first_s)
 
     def _likely_s(self) -> float:
         """Seconds that a read takes, by this host's own; before one has ended, at ``read_rate_assumed``. Rejected:
         takeovers after ``read_takeover_s`` from the start, because readers of large chunks would repeat reads."""
         if self._usual_s:
             return self._usual_s
-        reads = min(self._window_min, len(self._order))
+        reads = min(self.window.least, len(self._order))
         return reads * self._shape.chunk_bytes_mean / self._planner_settings.read_rate_assumed
 
     def _runs(
@@ -477,7 +484,7 @@ class SourceReadPlanner:
             if absent and room > 0:
                 run.append(chunk)
                 room -= 1
-            if run and (not absent or room <= 0 or len(run) >= self.unit_chunks):
+            if run and (not absent or room <= 0 or len(run) >= self.window.unit_chunks):
                 runs.append(tuple(run))
                 run = []
         if run:

@@ -29,6 +29,15 @@ _RANKS_MAX = 20  # the next would begin after a month
 Lines = tuple[tuple[NodeId, ...], ...]
 
 
+def hosts_before(salt: bytes, own: PeerView, roles: Roles, peers: Peers, now: float) -> int:
+    """How many usable targets that can read storage, and are no source readers, stand before this host in the
+    rendezvous order of ``salt``."""
+    score = scores(own.node, salt, 1)[0]
+    able = [one.node for one in peers.members() if one.can_read_sources and one.node in roles.rack_of]
+    readers = roles.readers
+    return len(peers.usable([one for one in able if one not in readers and scores(one, salt, 1)[0] > score], now))
+
+
 class StandIn:
     """Of one deployment, since ``now``; once active it stays so."""
 

@@ -13,9 +13,12 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """This host, the seeds of all racks, and from when reads of storage may begin or go on, in seconds."""
+    """This host, the seeds of all racks, and from when reads of storage may begin or go on, in seconds.
+    ``may_read_extra``: whether this host may read though it is no seed; not where its reads are limited, because who
+    limits them counts seeds."""
 
     own: PeerView
     seeds: frozenset[NodeId]
     begin_allowed_s: float
     reads_allowed_s: float
+    may_read_extra: bool = True

@@ -39,6 +39,14 @@ def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for
     assert max(times[1.0]) <= 1.3 * own_s, "equal hosts need 1.04 of it"
 
 
+@pytest.mark.parametrize("rng", [36, 37])
+def test_quick_hosts_do_not_wait_for_seeds_that_all_have_slow_links(rng: int) -> None:
+    """Of three racks each seed has half of the quick hosts' rate, as one draw in seven has it."""
+    own_s, times = class_times_s(rng)
+    assert max(times[1.0]) <= 1.45 * own_s, "at the seeds' pace they need 2.03"
+    assert max(times[0.5]) <= 1.1 * own_s / 0.5
+
+
 def test_where_slower_hosts_have_equals_in_their_rack_the_quick_ones_are_served_first() -> None:
     """In one rack. In racks of three a slower host has one equal or none, and asks the only quick one, which also
     gives the other racks their copies."""

@@ -98,3 +98,13 @@ def test_a_slower_host_knows_the_hosts_like_it_and_a_quick_one_has_none() -> Non
     quick = Watched()
     quick.run(4.0, ready=BUSY, n0=40, n1=40, n2=40, n4=20)
     assert quick.rates.alike == frozenset()
+
+
+def test_the_link_idles_where_less_comes_than_it_has_shown_and_nothing_waits_for_it() -> None:
+    watched = Watched()
+    assert not watched.rates.link_use(100.0).is_idle, "nothing is known"
+    watched.run(8.0, ready=IDLE, n0=50)
+    assert watched.rates.link_use(100.0).is_idle
+    assert not watched.rates.link_use(55.0).is_idle
+    watched.run(8.0, ready=BUSY, n0=50)
+    assert not watched.rates.link_use(100.0).is_idle

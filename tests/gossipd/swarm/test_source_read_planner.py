@@ -159,7 +159,7 @@ def test_readers_that_own_nothing_leave_their_reads_to_those_that_do() -> None:
     lines = tuple((first, *line) for line in bucket_lines(tuple(others), b"salt"))
     for reader in storage.readers.values():
         reader.set_readers(lines, by_chunk=False, now=storage.now)
-    reads = {node: storage.readers[node].reads_max() for node in storage.nodes}
+    reads = {node: storage.readers[node].window.reads_max() for node in storage.nodes}
     assert set(reads.values()) == {SETTINGS.reads_window(256)}
     assert len(storage.plan(first)) == SETTINGS.reads_min // 2, "as many as all three would have had"
 
@@ -173,7 +173,7 @@ def test_reads_are_runs_of_adjacent_chunks_of_one_extent() -> None:
     storage = Storage(1, 1_600, extent=8)
     reader, replica = storage.readers[storage.nodes[0]], storage.replicas[storage.nodes[0]]
     for run in reader.plan(replica, storage.now):
-        assert len(run) == reader.unit_chunks == 2
+        assert len(run) == reader.window.unit_chunks == 2
         assert run[1] == run[0] + 1
         assert run[0] // 8 == run[1] // 8
 
@@ -307,7 +307,7 @@ def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
     for _ in range(32):
         helped += storage.plan(idle)
         storage.land(idle)
-    assert 0 < len(helped) == left - helper._chunks_max()
+    assert 0 < len(helped) == left - helper.window.chunks_max()
 
 
 def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
@@ -317,7 +317,7 @@ def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
     own = [extent for position, extent in enumerate(helper._order) if helper._line(position)[0] == busy]
     helper.rebuild((1 << 32) - 1 - sum(1 << chunk for chunk in own))
     storage.plan(idle)
-    claimed = own[: helper.reads_max()]
+    claimed = own[: helper.window.reads_max()]
     storage.now += 1.5 * SETTINGS.read_stuck_s
     helper.claimed(busy, claimed, storage.now)
     helped: list[int] = []
@@ -370,7 +370,7 @@ def test_what_an_owner_comes_to_next_is_left_to_it_though_others_help_with_the_r
                 helped.append(chunk)
                 reader.present[chunk] = 1
     assert helped
-    assert storage.readers[owner]._chunks_max() == 2
+    assert storage.readers[owner].window.chunks_max() == 2
     assert not set(helped) & set(own[:2])
 
 
