@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.lab.process import MachineCpu
-from tests.bench.start import byte_code, resident_bytes
+from tests.bench.start import byte_code, compile_modules, resident_bytes
 from tests.bench.thread_costs import between, look
 from tests.e2e.cluster import cluster
 from tests.e2e.toy import make_model
@@ -42,6 +42,7 @@ def measure(root: Path, hosts: int, seconds: float, settle_s: float) -> dict[str
     """The row."""
     model = make_model(root / "model", shards=1, shard_bytes=1_000_000)
     environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{model}"]), **byte_code(root)}
+    compile_modules(environment)
     with cluster(root / "site", environment=environment) as site:
         site.start(hosts, racks=min(2, hosts))
         site.drop(site.publish(model, "toy", 1, "--source", f"file://{model}"), site[1])
