@@ -8,7 +8,6 @@ where a list is wanted. ``gossipd init --set`` reads values in the same way.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable
@@ -71,5 +70,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 
 def suggest(word: str, known: list[str]) -> str:
     """``; did you mean X?``, or nothing."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+    from difflib import get_close_matches  # only a misspelt word needs it
+
+    near = get_close_matches(word, known, n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""

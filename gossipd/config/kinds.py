@@ -14,7 +14,6 @@ from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import parse_bytes, parse_seconds
@@ -327,6 +326,9 @@ def time_zone(text: str) -> tzinfo:
     """The zone of that name; UTC needs no file of zones. Raises WrongValueError."""
     if text == "UTC":
         return UTC
+    # Imported by the few configurations that name a zone: it brings sysconfig and its table of build variables.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
