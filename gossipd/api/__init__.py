@@ -1,8 +1,9 @@
 """The status of a daemon, and the local sockets that serve it. Nothing here decides anything about a model.
 
 * Answers: ``schema`` (the fields), ``deployment_row``, ``manifest_row``, ``report_row``, ``events``, ``readiness``
-* Requests: ``routes`` (which method answers a path), ``question_pages``, ``event_pages``, ``long_poll``,
-  ``operator_commands``, ``job_commands``, ``request_fields`` (arguments), ``answers`` (the form), ``openapi``
+* Requests: ``routes`` and ``router`` (which method answers a path), ``http_messages``, ``question_pages``,
+  ``event_pages``, ``long_poll``, ``operator_commands``, ``job_commands``, ``request_fields`` (arguments), ``answers``
+  (the form), ``openapi``
 * Sockets: ``local_socket`` (binding), ``local_server``, ``request_guard`` (the HTTP server), ``http_exchange``,
   ``socket_name``
 * Metrics: ``metrics``, ``counters``, ``refusal_counters``

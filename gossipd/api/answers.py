@@ -6,14 +6,12 @@ refusals of what is no request (``request_guard``).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
 from gossipd.api.http_exchange import StatusRequestError
+from gossipd.api.http_messages import Response, StreamingResponse
 from gossipd.api.request_guard import error_body
 from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, RemoteError
@@ -30,14 +28,14 @@ _STATUS_OF_EXIT = {
 def json_answer(answer: msgspec.Struct | Mapping[str, object], status: int = 200) -> Response:
     fields = msgspec.structs.asdict(answer) if isinstance(answer, msgspec.Struct) else dict(answer)
     body = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
-    return Response(body + b"\n", status_code=status, media_type="application/json")
+    return Response(body + b"\n", status_code=status)
 
 
 async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
     """One line of JSON for each step. The first is taken before the head is sent, so that a refusal has a status."""
     first = await anext(steps, None)
 
-    async def lines() -> AsyncIterator[bytes]:
+    async def lines() -> AsyncGenerator[bytes, None]:
         try:
             if first is not None:
                 yield msgspec.json.encode(first) + b"\n"
@@ -51,26 +49,12 @@ async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, GossipdError)
+def refusal(error: GossipdError) -> Response:
+    """The answer that says what was refused, and why."""
     status = _STATUS_OF_EXIT.get(error.exit_code, 409)
     if isinstance(error, StatusRequestError):
         status = 400
     elif isinstance(error, RemoteError) and status == 409:
         status = 502
     body = error_body(error.code, str(error), int(getattr(error, "code_of_exit", error.exit_code)))
-    return Response(body, status_code=status, media_type="application/json")
-
-
-async def _no_such_page(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    body = error_body("E_STATUS_REQUEST", f"{request.method} {request.url.path[:100]}: {error.detail}")
-    return Response(body, status_code=error.status_code, media_type="application/json")
-
-
-async def _our_bug(request: Request, error: Exception) -> Response:
-    """The client gets a sentence; starlette passes the error on, and the log gets the traceback."""
-    return Response(error_body("E_INTERNAL", "the daemon failed to answer; its log says why"), status_code=500)
-
-
-REFUSALS = {GossipdError: _refused, HTTPException: _no_such_page, Exception: _our_bug}
+    return Response(body, status_code=status)

@@ -7,16 +7,15 @@ A reader holds one of the socket's places while it waits, so the wait is bounded
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 import trio
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
 from gossipd.api.answers import json_answer
 from gossipd.api.events import EventRing, EventRow, parse_position
 from gossipd.api.http_exchange import StatusRequestError
+from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
 
 ROWS_MAX = 1000  # in one answer
 WAIT_MAX_S = 60.0
@@ -31,12 +30,12 @@ class EventPages:
     def __init__(self, ring: EventRing) -> None:
         self._ring = ring
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, request: HttpRequest) -> Response:
         """See the table of routes."""
-        position = _position(request.query_params.get("since"))
+        position = _position(request.query.get("since"))
         if "text/event-stream" in request.headers.get("accept", ""):
-            return StreamingResponse(self._stream(position), media_type="text/event-stream")
-        rows = await self._after(position, _wait_s(request.query_params.get("wait_s")))
+            return StreamingResponse(self._stream(position), media_type="text/event-stream; charset=utf-8")
+        rows = await self._after(position, _wait_s(request.query.get("wait_s")))
         return json_answer({"boot": self._ring.boot, "last": self._ring.last, "events": rows})
 
     async def _after(self, position: tuple[int | None, int], wait_s: float) -> list[EventRow]:
@@ -46,7 +45,7 @@ class EventPages:
             return rows
         return self._ring.since(*position, ROWS_MAX)
 
-    async def _stream(self, position: tuple[int | None, int]) -> AsyncIterator[bytes]:
+    async def _stream(self, position: tuple[int | None, int]) -> AsyncGenerator[bytes, None]:
         ends_s = trio.current_time() + STREAM_MAX_S
         while trio.current_time() < ends_s:
             rows = await self._after(position, QUIET_S)

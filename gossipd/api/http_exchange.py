@@ -1,24 +1,23 @@
-"""One HTTP request on a connection, and its answer by an ASGI application.
+"""One HTTP request on a connection, and its answer.
 
-What lives here: what is a request that is answered at all, and the way between h11 and ASGI. What does not: how many
-clients there may be, the refusals (``request_guard``), and the routes (``routes``).
+What lives here: what is a request that is answered at all, and the way between h11 and our own messages. What does not:
+how many clients there may be, the refusals (``request_guard``), and the routes (``routes``).
 
-A connection carries one request; bytes after it are dropped. The application has the whole request from the start. A
-client that has gone is found by a write that fails: then the application is cancelled.
+A connection carries one request; bytes after it are dropped. The routes have the whole request from the start. A client
+that has gone is found by a write that fails: then a streamed answer is closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any
+from urllib.parse import parse_qsl
 
 import h11
 import trio
-from starlette.types import ASGIApp
 
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.core.errors import RemoteError
 
 REQUEST_BYTES_MAX = 4096  # our own client's longest request is under 600 bytes
@@ -40,10 +39,10 @@ class HttpExchange:
     ) -> None:
         self._stream = stream
         self._parser = parser
-        self._request = request
-        self._body: bytes | None = body
+        self._is_head = request.method == b"HEAD"
+        self.request = _read(request, body)
         self._deadline_s = deadline_s
-        self._head: bytes = b""
+        self.has_begun = False  # an answer may be under way
         self._answering = trio.CancelScope()
 
     @classmethod
@@ -79,48 +78,23 @@ class HttpExchange:
         """The connection's."""
         return self._stream.socket
 
-    @property
-    def path(self) -> str:
-        """Without the query."""
-        return self._request.target.partition(b"?")[0].decode("ascii")
-
-    async def answer(self, app: ASGIApp) -> None:
-        """Serve one request: returns when the whole answer is sent or the client has gone. Passes on what the
-        application raises."""
+    async def answer(self, response: Response) -> None:
+        """Send it; returns when all of it is sent or the client has gone. Passes on what making its parts raises."""
+        self.has_begun = True
+        said = bytearray(self._head(response))
         with self._answering:
-            await app(self._scope(), self._receive, self._send)
+            async with aclosing(response.parts()) as parts:
+                async for part in parts:
+                    if not self._is_head:
+                        said += self._parser.send(h11.Data(data=part)) or b""
+                    await self._write(said)
+                    said = bytearray()
+            await self._write(bytearray(self._parser.send(h11.EndOfMessage()) or b""))
 
-    def _scope(self) -> dict[str, Any]:
-        """The request as ASGI describes it. With 2.4 an application that streams need not look for a client that has
-        gone."""
-        path, _, query = self._request.target.partition(b"?")
-        return {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": self._request.http_version.decode(), "method": self._request.method.decode().upper(),
-            "scheme": "http", "path": self.path, "raw_path": path, "query_string": query, "root_path": "",
-            "headers": [(bytes(name), bytes(value)) for name, value in self._request.headers],
-            "client": None, "server": None,
-        }  # fmt: skip
-
-    async def _receive(self) -> dict[str, Any]:
-        if self._body is None:
-            await trio.sleep_forever()  # a client that has gone is found by a write
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def _send(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            headers = [*message["headers"], (b"date", formatdate(usegmt=True).encode()), (b"connection", b"close")]
-            status = HTTPStatus(message["status"])
-            response = h11.Response(status_code=status, headers=headers, reason=status.phrase)
-            self._head = self._parser.send(response) or b""
-            return
-        said, self._head = bytearray(self._head), b""
-        if self._request.method != b"HEAD":
-            said += self._parser.send(h11.Data(data=message.get("body", b""))) or b""
-        if not message.get("more_body", False):
-            said += self._parser.send(h11.EndOfMessage()) or b""
-        await self._write(said)
+    def _head(self, response: Response) -> bytes:
+        headers = [*response.headers(), ("date", formatdate(usegmt=True)), ("connection", "close")]
+        status = HTTPStatus(response.status_code)
+        return self._parser.send(h11.Response(status_code=status, headers=headers, reason=status.phrase)) or b""
 
     async def _write(self, said: bytearray) -> None:
         for start in range(0, len(said), _WRITE_BYTES):
@@ -131,8 +105,18 @@ class HttpExchange:
             return
 
 
+def _read(request: h11.Request, body: bytes) -> HttpRequest:
+    path, _, query = request.target.partition(b"?")
+    return HttpRequest(
+        method=request.method.decode().upper(), path=path.decode("ascii"),
+        query=dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
+        headers={name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.headers)},
+        body=body,
+    )  # fmt: skip
+
+
 def _judge(request: h11.Request) -> None:
-    """Refuse, with a sentence, what the application would refuse without one, and what is no plain request."""
+    """Refuse, with a sentence, what no route would answer with one, and what is no plain request."""
     path = request.target.partition(b"?")[0]
     if not path.startswith(b"/") or b"%" in path:
         raise StatusRequestError("the path must begin with / and have no %-escapes")

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from gossipd.api.answers import streamed_answer
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.ports import PublishPort
 from gossipd.api.request_fields import command_fields, is_set, whole_number
 from gossipd.api.request_guard import CALLER
@@ -26,40 +24,38 @@ class JobCommands:
     def __init__(self, publishing: PublishPort) -> None:
         self._publishing = publishing
 
-    async def publish(self, request: Request) -> Response:
-        fields = await command_fields(
-            request, "directory", "name", optional=("version", "step", "how", "about", *_KEEP)
-        )
+    async def publish(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "directory", "name", optional=("version", "step", "how", "about", *_KEEP))
         about = fields.get("about", "")
         steps = self._publishing.publish(
             CALLER.get(), fields["directory"], fields["name"], how=_how(fields), about=about, **_numbers(fields)
         )
         return await streamed_answer(steps)
 
-    async def shards(self, request: Request) -> Response:
-        fields = await command_fields(request, "directory", "name", "rank", "ranks", "chunk_bytes")
+    async def shards(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "directory", "name", "rank", "ranks", "chunk_bytes")
         rank, ranks, chunk_bytes = (whole_number(fields[key], key) for key in ("rank", "ranks", "chunk_bytes"))
         steps = self._publishing.shards(
             CALLER.get(), fields["directory"], fields["name"], rank=rank, ranks=ranks, chunk_bytes=chunk_bytes
         )
         return await streamed_answer(steps)
 
-    async def assemble(self, request: Request) -> Response:
-        fields = await command_fields(request, "shards", "name", optional=("version", "step", "about", *_KEEP))
+    async def assemble(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "shards", "name", optional=("version", "step", "about", *_KEEP))
         about = fields.get("about", "")
         steps = self._publishing.assemble(
             CALLER.get(), fields["shards"], fields["name"], about=about, **_numbers(fields)
         )
         return await streamed_answer(steps)
 
-    async def adopt_shards(self, request: Request) -> Response:
-        fields = await command_fields(request, "directory", "manifest", optional=("told",))
+    async def adopt_shards(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "directory", "manifest", optional=("told",))
         is_told = is_set(fields, "told")
         steps = self._publishing.adopt_shards(CALLER.get(), fields["directory"], fields["manifest"], is_told=is_told)
         return await streamed_answer(steps)
 
-    async def adopt(self, request: Request) -> Response:
-        fields = await command_fields(request, "directory", "manifest", optional=("how",))
+    async def adopt(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "directory", "manifest", optional=("how",))
         steps = self._publishing.adopt(CALLER.get(), fields["directory"], fields["manifest"], how=_how(fields))
         return await streamed_answer(steps)
 

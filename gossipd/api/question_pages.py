@@ -11,11 +11,10 @@ from importlib import import_module
 
 import msgspec
 import trio
-from starlette.requests import Request
-from starlette.responses import Response
 
 from gossipd.api.answers import json_answer
 from gossipd.api.http_exchange import StatusRequestError
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.ports import StatusPort
 from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
@@ -38,9 +37,9 @@ class QuestionPages:
         self._view = view
         self._polls = LongPoll(view)
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, request: HttpRequest) -> Response:
         """A row at a time: with many hosts the rows of many deployments together would hold up the loop."""
-        name, version = request.query_params.get("name"), request.query_params.get("version")
+        name, version = request.query.get("name"), request.query.get("version")
         number = whole_number(version) if name is not None and version is not None else None
         rows = []
         for row in self._view.deployments(name, number):
@@ -50,16 +49,16 @@ class QuestionPages:
             raise NotFoundError(f"no deployment {_label(name, number)} is known here")
         return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
 
-    async def members(self, request: Request) -> Response:
+    async def members(self, request: HttpRequest) -> Response:
         return json_answer({"members": self._view.snapshot().members})
 
-    async def models(self, request: Request) -> Response:
-        name = request.query_params.get("name")
+    async def models(self, request: HttpRequest) -> Response:
+        name = request.query.get("name")
         models = [model for model in self._view.models() if name in (None, model.name)]
         return json_answer({"models": models})
 
-    async def manifest(self, request: Request) -> Response:
-        given = request.query_params
+    async def manifest(self, request: HttpRequest) -> Response:
+        given = request.query
         name, version, deployment = given.get("name"), given.get("version"), given.get("id")
         if name is None and deployment is None:
             raise StatusRequestError("field 'name' or 'id' is missing")
@@ -70,7 +69,7 @@ class QuestionPages:
             raise NotFoundError(f"no {what} is known here")
         return json_answer({"manifest": row})
 
-    async def report(self, request: Request) -> Response:
+    async def report(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("version",))
         number = whole_number(given["version"]) if "version" in given else None
         row = self._view.report(given["name"], number)
@@ -78,7 +77,7 @@ class QuestionPages:
             raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
         return json_answer({"report": row})
 
-    async def sketch(self, request: Request) -> Response:
+    async def sketch(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("version", "host", "bins"))
         number = whole_number(given["version"]) if "version" in given else None
         row, host = next(self._view.deployments(given["name"], number), None), given.get("host")
@@ -102,32 +101,32 @@ class QuestionPages:
         )  # fmt: skip
         return json_answer(answer)
 
-    async def wants(self, request: Request) -> Response:
+    async def wants(self, request: HttpRequest) -> Response:
         return json_answer({"wants": self._view.wants()})
 
-    async def peers(self, request: Request) -> Response:
+    async def peers(self, request: HttpRequest) -> Response:
         return json_answer({"peers": self._view.peers()})
 
-    async def log(self, request: Request) -> Response:
+    async def log(self, request: HttpRequest) -> Response:
         return json_answer({"lines": recent()})
 
-    async def tasks(self, request: Request) -> Response:
+    async def tasks(self, request: HttpRequest) -> Response:
         return json_answer({"tasks": task_tree()})
 
-    async def deployment(self, request: Request) -> Response:
-        name, version = request.path_params["name"], request.path_params["version"]
+    async def deployment(self, request: HttpRequest) -> Response:
+        name, version = request.path_params["name"], int(request.path_params["version"])
         row = next(self._view.deployments(name, version), None)
         if row is None:
             raise NotFoundError(f"no deployment {_label(name, version)} is known here")
         return json_answer({"deployment": row})
 
-    async def wait(self, request: Request) -> Response:
+    async def wait(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("version", "hosts", "goal", "round_s"))
         version = whole_number(given["version"]) if given.get("version") else None
         needed = HostsNeeded.parse(given.get("hosts") or "100%", given.get("goal") or "complete")
         return json_answer(await self._polls.wait(given["name"], version, needed, round_s(given.get("round_s", "20"))))
 
-    async def latest(self, request: Request) -> Response:
+    async def latest(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("where", "before"))
         name, where = given["name"], given.get("where") or EVERYWHERE
         before = whole_number(given["before"]) if "before" in given else None
@@ -147,17 +146,17 @@ class QuestionPages:
                     raise NotReadyError(f"{error}; {why}, and may not have heard of it") from None
             await trio.sleep(NEWCOMER_LOOK_S)
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: HttpRequest) -> Response:
         if _METRICS not in sys.modules:
             await run_blocking(import_module, _METRICS)  # with prometheus_client, which a scraper alone needs
         page = sys.modules[_METRICS]
         return Response(await page.render(self._view), media_type=page.CONTENT_TYPE)
 
-    async def alive(self, request: Request) -> Response:
+    async def alive(self, request: HttpRequest) -> Response:
         # Reaching this line proves that the loop runs.
         return json_answer({"live": True})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, request: HttpRequest) -> Response:
         health = self._view.health()
         return json_answer(health, status=200 if health.ready else 503)
 

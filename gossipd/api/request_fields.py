@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
-from starlette.requests import Request
 
 from gossipd.api.http_exchange import StatusRequestError
+from gossipd.api.http_messages import HttpRequest
 from gossipd.core.errors import UsageError
 
 
-async def command_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+def command_fields(request: HttpRequest, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
     """The arguments of a command, from the query and the body: all ``names``, and any of the ``optional`` ones."""
-    given: dict[str, str] = dict(request.query_params)
-    if body := await request.body():
+    given: dict[str, str] = dict(request.query)
+    if body := request.body:
         try:
             sent = msgspec.json.decode(body, type=dict[str, object])
             given |= {key: _text(key, value) for key, value in sent.items()}
@@ -28,9 +28,9 @@ async def command_fields(request: Request, *names: str, optional: tuple[str, ...
     return _checked(given, names, optional)
 
 
-def question_fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+def question_fields(request: HttpRequest, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
     """The arguments of a question, which has no body: all ``names``, and any of the ``optional`` ones."""
-    return _checked(dict(request.query_params), names, optional)
+    return _checked(dict(request.query), names, optional)
 
 
 def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:

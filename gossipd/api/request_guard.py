@@ -3,7 +3,7 @@
 What lives here: the accept loop, its limits, and the answers to malformed requests. What does not: the routes
 (``routes``), one request and its answer (``http_exchange``), and the form of HTTP (h11).
 
-A request is read, head and body, under one deadline, before the application sees any of it; each 64 KiB of an answer
+A request is read, head and body, under one deadline, before the routes see any of it; each 64 KiB of an answer
 have a deadline too, so a client that stops reading holds no task. A client that only closes its sending half still gets
 its answer. Garbage gets one JSON line in plain words before the connection is closed (``nc -U`` shows it). Rejected: a
 general server, which imports HTTP/2 and websockets that no client here may use.
@@ -14,14 +14,15 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 
 import trio
-from starlette.types import ASGIApp
 
 from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.http_exchange import HttpExchange, StatusRequestError
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.runtime.logs import get_logger
 
 CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
@@ -34,6 +35,8 @@ WAIT_PATHS = (
     "/v1/assemble",
 )  # their answers may take long; they leave the places above free
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
+App = Callable[[HttpRequest], Awaitable[Response]]
+"""What answers: the routes of a socket."""
 _PEER = struct.Struct("3i")  # struct ucred: process, user, group
 
 CALLER: ContextVar[int] = ContextVar("CALLER", default=-1)
@@ -51,9 +54,9 @@ def error_body(code: str, message: str, exit_code: int = 1) -> bytes:
 
 
 class RequestGuard:
-    """Serves one ASGI application on any number of listening sockets, with limits."""
+    """Serves one application on any number of listening sockets, with limits."""
 
-    def __init__(self, app: ASGIApp, *, clients_max: int = CLIENTS_MAX, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, app: App, *, clients_max: int = CLIENTS_MAX, deadline_s: float = DEADLINE_S) -> None:
         self._app = app
         self._clients_max = clients_max
         self._deadline_s = deadline_s
@@ -82,7 +85,7 @@ class RequestGuard:
             exchange = await self._read(stream)
             if exchange is None:
                 return
-            if exchange.path not in WAIT_PATHS:
+            if exchange.request.path not in WAIT_PATHS:
                 await self._answer(exchange)
                 return
         finally:
@@ -116,7 +119,11 @@ class RequestGuard:
         CALLER.set(user)  # the context of this connection's task
         CALLING_PROCESS.set(CallingProcess(pid, exchange.socket) if user >= 0 else NO_PROCESS)
         with _BugsLogged():
-            await exchange.answer(self._app)
+            await exchange.answer(await self._app(exchange.request))
+            return
+        if not exchange.has_begun:
+            sentence = "the daemon failed to answer; its log says why"
+            await exchange.answer(Response(error_body("E_INTERNAL", sentence), status_code=500))
 
     async def _refuse(self, stream: trio.SocketStream, sentence: str, status: int) -> None:
         body = error_body("E_STATUS_REQUEST", sentence)

@@ -47,60 +47,56 @@ that ``status.readers`` names; of the commands it takes ``publish`` and those of
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
-from gossipd.api.answers import REFUSALS
 from gossipd.api.event_pages import EventPages
 from gossipd.api.events import EventRing
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.job_commands import JobCommands
 from gossipd.api.operator_commands import OperatorCommands
 from gossipd.api.ports import AdminPort, PublishPort, StatusPort
 from gossipd.api.question_pages import QuestionPages
 from gossipd.api.request_guard import error_body
+from gossipd.api.router import Route, Router
 from gossipd.core.errors import ExitCode
 
 
-def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort, ring: EventRing) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, publishing: PublishPort, ring: EventRing) -> Router:
     """All routes, for the unix socket."""
     orders, jobs = OperatorCommands(operations), JobCommands(publishing)
     routes = [
         *_question_routes(view, ring),
         Route("/v1/log", QuestionPages(view).log),
-        Route("/v1/deploy", orders.deploy, methods=["POST"]),
-        Route("/v1/cancel", orders.cancel, methods=["POST"]),
-        Route("/v1/pause", orders.pause, methods=["POST"]),
-        Route("/v1/resume", orders.resume, methods=["POST"]),
-        Route("/v1/rm", orders.remove, methods=["POST"]),
-        Route("/v1/pin", orders.pin, methods=["POST"]),
-        Route("/v1/unpin", orders.unpin, methods=["POST"]),
-        Route("/v1/want", orders.want, methods=["POST"]),
-        Route("/v1/prune", orders.prune, methods=["POST"]),
-        Route("/v1/rollback", orders.rollback, methods=["POST"]),
-        Route("/v1/untrust", orders.untrust, methods=["POST"]),
-        Route("/v1/override", orders.override, methods=["POST"]),
-        Route("/v1/forget", orders.forget, methods=["POST"]),
-        Route("/v1/reload", orders.reload, methods=["POST"]),
-        Route("/v1/verify", orders.verify, methods=["POST"]),
+        Route("/v1/deploy", orders.deploy, method="POST"),
+        Route("/v1/cancel", orders.cancel, method="POST"),
+        Route("/v1/pause", orders.pause, method="POST"),
+        Route("/v1/resume", orders.resume, method="POST"),
+        Route("/v1/rm", orders.remove, method="POST"),
+        Route("/v1/pin", orders.pin, method="POST"),
+        Route("/v1/unpin", orders.unpin, method="POST"),
+        Route("/v1/want", orders.want, method="POST"),
+        Route("/v1/prune", orders.prune, method="POST"),
+        Route("/v1/rollback", orders.rollback, method="POST"),
+        Route("/v1/untrust", orders.untrust, method="POST"),
+        Route("/v1/override", orders.override, method="POST"),
+        Route("/v1/forget", orders.forget, method="POST"),
+        Route("/v1/reload", orders.reload, method="POST"),
+        Route("/v1/verify", orders.verify, method="POST"),
         *_job_routes(jobs),
-        Route("/v1/adopt", jobs.adopt, methods=["POST"]),
+        Route("/v1/adopt", jobs.adopt, method="POST"),
     ]
-    return Starlette(routes=routes, exception_handlers=REFUSALS)
+    return Router(routes)
 
 
-def read_app(view: StatusPort, publishing: PublishPort, ring: EventRing) -> Starlette:
+def read_app(view: StatusPort, publishing: PublishPort, ring: EventRing) -> Router:
     """The questions, for a unix socket that other users of the host may use, and publishing, which asks who they are.
     No other route changes anything."""
     jobs = _job_routes(JobCommands(publishing))
-    orders = Route("/v1/{verb}", _no_commands_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view, ring), *jobs, orders], exception_handlers=REFUSALS)
+    orders = Route("/v1/{verb}", _no_commands_here, method="POST")
+    return Router([*_question_routes(view, ring), *jobs, orders])
 
 
-def health_app(view: StatusPort) -> Starlette:
+def health_app(view: StatusPort) -> Router:
     """Metrics and health only, for a loopback TCP port that every user of the host can reach."""
-    return Starlette(routes=_health_routes(QuestionPages(view)), exception_handlers=REFUSALS)
+    return Router(_health_routes(QuestionPages(view)))
 
 
 def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
@@ -135,14 +131,14 @@ def _health_routes(pages: QuestionPages) -> list[Route]:
 def _job_routes(jobs: JobCommands) -> list[Route]:
     """What ``publish.users`` may order on both sockets."""
     return [
-        Route("/v1/publish", jobs.publish, methods=["POST"]),
-        Route("/v1/shards", jobs.shards, methods=["POST"]),
-        Route("/v1/assemble", jobs.assemble, methods=["POST"]),
-        Route("/v1/adopt-shards", jobs.adopt_shards, methods=["POST"]),
+        Route("/v1/publish", jobs.publish, method="POST"),
+        Route("/v1/shards", jobs.shards, method="POST"),
+        Route("/v1/assemble", jobs.assemble, method="POST"),
+        Route("/v1/adopt-shards", jobs.adopt_shards, method="POST"),
     ]
 
 
-async def _no_commands_here(request: Request) -> Response:
+async def _no_commands_here(request: HttpRequest) -> Response:
     sentence = "this socket takes no commands: the daemon's own user and root give them at status.socket"
     body = error_body("E_READ_SOCKET", sentence, int(ExitCode.DAEMON_UNREACHABLE))
-    return Response(body, status_code=403, media_type="application/json")
+    return Response(body, status_code=403)

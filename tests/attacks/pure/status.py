@@ -8,9 +8,9 @@ from collections import Counter
 from typing import Any
 
 import trio
-from starlette.applications import Starlette
 
 from gossipd.api.request_guard import RequestGuard
+from gossipd.api.router import Router
 from gossipd.api.routes import read_app, status_app
 from tests.attacks.pure.gossip import any_stage
 from tests.attacks.stage import Stage
@@ -38,7 +38,7 @@ class StatusSurface:
         self._guard = RequestGuard(self._app(), deadline_s=0.2)
         self._codes: Counter[str] = Counter()
 
-    def _app(self) -> Starlette:
+    def _app(self) -> Router:
         return status_app(self._daemon, self._daemon, self._daemon, self._daemon.ring)
 
     @property
@@ -87,5 +87,5 @@ class StatusSurface:
 class ReadSurface(StatusSurface):
     """The socket for users who may ask and not order."""
 
-    def _app(self) -> Starlette:
+    def _app(self) -> Router:
         return read_app(self._daemon, self._daemon, self._daemon.ring)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import trio
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
 from gossipd.api.http_exchange import HttpExchange
+from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
+from gossipd.api.request_guard import App
 
 
 async def pair() -> tuple[trio.SocketStream, trio.SocketStream]:
@@ -21,7 +20,7 @@ async def pair() -> tuple[trio.SocketStream, trio.SocketStream]:
     )
 
 
-async def said(request: bytes, app: Any) -> tuple[list[bytes], bytes]:
+async def said(request: bytes, app: App) -> tuple[list[bytes], bytes]:
     """The lines of the head and the body of the answer."""
     client, server = await pair()
     async with client:
@@ -29,26 +28,28 @@ async def said(request: bytes, app: Any) -> tuple[list[bytes], bytes]:
         async with server:
             exchange = await HttpExchange.read(server, 5.0)
             assert exchange is not None
-            await exchange.answer(app)
+            await exchange.answer(await app(exchange.request))
         answer = b"".join([part async for part in client])
     head, _, body = answer.partition(b"\r\n\r\n")
     return head.lower().split(b"\r\n"), body
 
 
 async def test_an_application_is_given_the_whole_request() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        body = (await request.body()).decode()
-        words = f"{request.method} {request.url.path} {request.query_params['a']} {request.headers['x']} {body}"
-        await Response(words)(scope, receive, send)
+    async def app(request: HttpRequest) -> Response:
+        words = f"{request.method} {request.path} {dict(request.query)} {request.headers['x']} {request.body.decode()}"
+        return Response(words.encode())
 
-    head, body = await said(b"POST /p?a=1 HTTP/1.1\r\nHost: d\r\nX: y\r\nContent-Length: 2\r\n\r\nhi and more", app)
-    assert body == b"POST /p 1 y hi"
+    first_lines = b"POST /p?a=1&b=&a=%26+c HTTP/1.1\r\nHost: d\r\nX: y\r\nX: z\r\n"
+    head, body = await said(first_lines + b"Content-Length: 2\r\n\r\nhi and more", app)
+    assert body == b"POST /p {'a': '& c', 'b': ''} y hi"
     assert b"connection: close" in head
 
 
 async def test_a_head_request_is_answered_without_a_body() -> None:
-    head, body = await said(b"HEAD / HTTP/1.1\r\nHost: d\r\n\r\n", Response("twelve bytes"))
+    async def app(request: HttpRequest) -> Response:
+        return Response(b"twelve bytes")
+
+    head, body = await said(b"HEAD / HTTP/1.1\r\nHost: d\r\n\r\n", app)
     assert (head[0], body) == (b"http/1.1 200 ok", b"")
     assert b"content-length: 12" in head
 
@@ -56,7 +57,7 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
 async def test_a_stream_ends_when_its_client_has_gone() -> None:
     events = []
 
-    async def forever() -> AsyncIterator[bytes]:
+    async def forever() -> AsyncGenerator[bytes, None]:
         try:
             while True:
                 yield b"x" * 10_000
@@ -69,7 +70,7 @@ async def test_a_stream_ends_when_its_client_has_gone() -> None:
     exchange = await HttpExchange.read(server, 5.0)
     assert exchange is not None
     async with server, trio.open_nursery() as nursery:
-        nursery.start_soon(exchange.answer, StreamingResponse(forever()))
+        nursery.start_soon(exchange.answer, StreamingResponse(forever(), media_type="text/plain"))
         await client.receive_some(10)
         await client.aclose()
     assert events == ["closed"]

@@ -523,8 +523,11 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
     assert (ended.code, ended.err) == (1, "E_OS: /x: No such file or directory\n")
 
 
-HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "h11", "prometheus_client", "msgspec", "blake3")
-LATE = ("rich", "asyncio", "anyio", "starlette", "h11", "prometheus_client", "obstore", "gossipd.publish.publisher")
+HEAVY = ("trio", "zmq", "rich", "anyio", "h11", "prometheus_client", "msgspec", "blake3")
+LATE = (
+    "rich", "asyncio", "anyio", "h11", "prometheus_client", "obstore", "difflib", "zoneinfo", "sysconfig",
+    "gossipd.publish.publisher",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
@@ -541,6 +544,14 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
 
 def test_the_daemon_imports_late_what_most_hosts_never_need() -> None:
     script = f"import sys; import gossipd.daemon.main;print([name for name in {LATE} if name in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
+
+
+def test_the_local_sockets_bring_no_second_event_loop() -> None:
+    loops = ("asyncio", "anyio", "starlette")
+    imports = "import sys; import gossipd.daemon.main, gossipd.api.routes"
+    script = f"{imports};print([name for name in {loops} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
 

@@ -1,0 +1,59 @@
+"""A request as the routes see it, and what they answer: a body at once, or a stream of parts.
+
+What lives here: the two values. What does not: reading and writing them (``http_exchange``), and which method answers
+(``router``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request that was read whole.
+
+    ``path`` is without the query. ``query``: its fields as texts; of one that is given twice the last. ``headers``:
+    by names in lower case; of one that is given twice the first. ``path_params``: what the route's pattern names.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    path_params: Mapping[str, str] = field(default_factory=dict)
+
+
+class Response:
+    """An answer whose body is known."""
+
+    def __init__(self, body: bytes, *, status_code: int = 200, media_type: str = JSON) -> None:
+        self.body = body
+        self.status_code = status_code
+        self.media_type = media_type
+
+    def headers(self) -> list[tuple[str, str]]:
+        """What the head says of the body."""
+        return [("content-length", str(len(self.body))), ("content-type", self.media_type)]
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """The body."""
+        yield self.body
+
+
+class StreamingResponse(Response):
+    """An answer whose parts come one by one; each is sent at once. ``parts`` is closed when the client has gone."""
+
+    def __init__(self, parts: AsyncGenerator[bytes, None], *, media_type: str) -> None:
+        super().__init__(b"", media_type=media_type)
+        self._parts = parts
+
+    def headers(self) -> list[tuple[str, str]]:
+        return [("content-type", self.media_type)]
+
+    def parts(self) -> AsyncGenerator[bytes, None]:
+        return self._parts
