@@ -109,7 +109,8 @@ class Watchdog:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._wait()
+                if not self._closed:  # while it looked, when nothing could be notified
+                    self._wait()
                 if self._closed:
                     return
             self._roused = False

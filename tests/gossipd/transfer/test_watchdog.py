@@ -185,3 +185,16 @@ def test_a_transfer_rouses_the_thread_that_dozes(monkeypatch: pytest.MonkeyPatch
     while rig.channel.cut_by is None:
         assert looked.acquire(timeout=120)
     rig.watchdog.close(time.monotonic() + 120)
+
+
+def test_it_ends_when_it_is_closed_during_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+
+    def close(now: float) -> None:
+        rig.watchdog.remove(rig.channel)  # type: ignore[arg-type]
+        rig.watchdog.close(now)
+
+    monkeypatch.setattr(rig, "connections_looked_at", close)
+    rig.watchdog.start()
+    rig.watchdog._thread.join(120)
+    assert not rig.watchdog._thread.is_alive()
