@@ -35,9 +35,9 @@ TYPE_OF_RECORD = {
     "limits changed": "config", "want ordered": "config", "want ended": "config", "budget ordered": "config",
     "not a target refused": "security", "seed claimed": "seed", "seed given up": "seed", "alarm": "alarm",
 }  # fmt: skip
-# Of one host: twice the states of all deployments that may be under way at once, then less than what a reader looks
-# through. More would push the events of all others out of the ring.
-HOST_EVENTS_BURST, HOST_EVENTS_PER_S = 512.0, 0.2
+# Of one other host: the states of all deployments that it remembers, then twice those of a job that publishes a step
+# every ten seconds. More would push the events of all others out of the ring.
+HOST_EVENTS_BURST, HOST_EVENTS_PER_S = 1024.0, 1.0
 _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring
 
 
@@ -78,17 +78,18 @@ class EventFeed:
         self._append_of(record.node, events.MemberEvent(name=record.name, rack=record.rack, state=state, reason=reason))
 
     def host_progressed(
-        self, node: NodeId, host: str, deployment: str, before: Progress | None, now: Progress
+        self, node: NodeId | None, host: str, deployment: str, before: Progress | None, now: Progress
     ) -> None:  # fmt: skip
-        """A record of a host's progress replaced another; told when its state, or what must be cured, is another."""
+        """A record of a host's progress replaced another; told when its state, or what must be cured, is another.
+        ``node``: None for this host."""
         told, known = _told(now), None if before is None else _told(before)
         if told != known:
             body = events.HostStateEvent(host=host, deployment=deployment, state=told[0], reason=told[1])
             self._append_of(node, body)
 
-    def _append_of(self, node: NodeId, body: events.Body) -> None:
-        """What a host has said, or is said of it; what is beyond its bound is left out."""
-        if self._of_hosts.take(node, self._clock()):
+    def _append_of(self, node: NodeId | None, body: events.Body) -> None:
+        """What another host has said, or is said of it; what is beyond its bound is left out."""
+        if node is None or self._of_hosts.take(node, self._clock()):
             self._append(body)
 
     def _append(self, body: events.Body) -> None:

@@ -62,7 +62,7 @@ class ProgressListener(Protocol):
     """Hears that a host has told another record."""
 
     def host_progressed(
-        self, node: NodeId, host: str, deployment: str, before: Progress | None, now: Progress
+        self, node: NodeId | None, host: str, deployment: str, before: Progress | None, now: Progress
     ) -> None: ...
 
 
@@ -116,7 +116,8 @@ class ProgressPublisher:
         if self.listener is None:
             return
         label = short_key.hex()[:12] if known is None else known.label
-        self.listener.host_progressed(node, self.directory.name_of(node), label, earlier, row.progress)
+        other = None if node == self.directory.own else node
+        self.listener.host_progressed(other, self.directory.name_of(node), label, earlier, row.progress)
 
     def _signs(self, node: NodeId) -> bool:
         writer = self.roster.progress_writer(node)

@@ -127,8 +127,16 @@ MUTANTS = (
         "one-host-fills-the-ring-of-events",
         "A member whose state goes to and fro pushes out what all others have told.",
         "gossipd/daemon/event_feed.py",
-        "        if self._of_hosts.take(node, self._clock()):\n",
-        "        if self._of_hosts.has(node, self._clock()):\n",
+        "        if node is None or self._of_hosts.take(node, self._clock()):\n",
+        "        if node is None or self._of_hosts.has(node, self._clock()):\n",
+        ("tests/gossipd/daemon/test_event_feed.py",),
+    ),
+    Mutant(
+        "this-hosts-own-events-have-a-bound",
+        "A host that publishes many steps leaves out when they were complete.",
+        "gossipd/daemon/event_feed.py",
+        "        if node is None or self._of_hosts.take(node, self._clock()):\n",
+        "        if self._of_hosts.take(node or NodeId(b''), self._clock()):\n",
         ("tests/gossipd/daemon/test_event_feed.py",),
     ),
     Mutant(

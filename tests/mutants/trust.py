@@ -323,7 +323,7 @@ MUTANTS = (
         "After a restart nobody has the right of the one that deployed it.",
         "gossipd/deployment/statement_file.py",
         "Deployer(key, evidence.get(one, Evidence.LATER_WORD)) for one, key in found.deployers\n",
-        "Deployer(b\"\", Evidence.LATER_WORD) for one, key in found.deployers\n",
+        'Deployer(b"", Evidence.LATER_WORD) for one, key in found.deployers\n',
         (_UNPROVEN,),
     ),
     Mutant(

@@ -89,7 +89,7 @@ def test_progress_is_an_event_only_when_state_or_cause_change() -> None:
 
 def test_a_host_whose_state_goes_to_and_fro_pushes_out_no_event_of_others() -> None:
     now = [0.0]
-    feed = EventFeed(EventRing(7, rows_max=1000), clock=lambda: now[0])
+    feed = EventFeed(EventRing(7, rows_max=2000), clock=lambda: now[0])
     feed.host_progressed(NODE, "node-2", "toy@3", None, Progress(state=HostState.COMPLETE))
     member = Member(record(3), MemberState.ALIVE, 0, 0.0)
     states = Progress(state=HostState.DOWNLOADING), Progress(state=HostState.FAILED)
@@ -97,12 +97,20 @@ def test_a_host_whose_state_goes_to_and_fro_pushes_out_no_event_of_others() -> N
         now[0] += 0.1
         feed.host_progressed(member.record.node, "node-2", f"{number}", states[number % 2], states[1 - number % 2])
         feed.member_heard(membership_events.MemberUp(member))
-    told = [row.body for row in feed.ring.since(None, 0, 1000)]
+    told = [row.body for row in feed.ring.since(None, 0, 2000)]
     assert told[0] == events.HostStateEvent(host="node-2", deployment="toy@3", state="complete")
     assert HOST_EVENTS_BURST < len(told) <= HOST_EVENTS_BURST + 600 * HOST_EVENTS_PER_S + 2
     now[0] += 10
     feed.member_heard(membership_events.MemberLeft(member))
-    assert cast(Any, feed.ring.since(None, 0, 1000)[-1].body).state == "left"
+    assert cast(Any, feed.ring.since(None, 0, 2000)[-1].body).state == "left"
+
+
+def test_this_hosts_own_states_have_no_bound() -> None:
+    feed, states = EventFeed(EventRing(7), clock=lambda: 0.0), (HostState.DOWNLOADING, HostState.COMPLETE)
+    for number in range(3000):
+        before, now = (Progress(state=states[(number + add) % 2]) for add in (0, 1))
+        feed.host_progressed(None, "node-1", "toy@3", before, now)
+    assert len(feed.ring.since(None, 0, 10_000)) == 3000
 
 
 def test_members_that_come_and_go_are_events() -> None:
