@@ -1,7 +1,8 @@
 """Settings for the programs beside the daemon: jobs that publish, caches that they load from, hooks that it starts.
 
-What lives here: the sections ``[publish]``, with its tables ``[[publish.watch]]``, ``[hf]`` and ``[hooks]``. What does
-not: what the daemon does with them (``daemon``), and the other sections (``sections`` names them).
+What lives here: the sections ``[publish]``, with its tables ``[[publish.watch]]``, ``[hf]``, and ``[hooks]``, with its
+tables ``[[hooks.named]]``. What does not: what the daemon does with them (``daemon``), and the other sections
+(``sections`` names them).
 """
 
 from __future__ import annotations
@@ -106,6 +107,19 @@ _COMMAND = kinds.Texts(kinds.Text("a program's path, then its arguments"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookEntry:
+    """One ``[[hooks.named]]``: a program that runs for some names only."""
+
+    on: str = setting(kinds.Choice(("complete", "failed", "alarm")), "What it runs for.")
+    command: tuple[str, ...] = setting(_COMMAND, "The program and its arguments.")
+    names: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a pattern of names")),
+        "Patterns of models' names, of which one must match; of an alarm its code.",
+    )
+    timeout_s: float = setting(kinds.Seconds(1, 3600), "Time after which it is killed.", 30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HooksSection:
     """Programs that this daemon starts, as its own user, with a JSON object on standard input and 30 s of time."""
 
@@ -118,3 +132,10 @@ class HooksSection:
     )
     failed: tuple[str, ...] = setting(_COMMAND, "When a deployment has failed here.", (), reload=True)
     alarm: tuple[str, ...] = setting(_COMMAND, "When an alarm begins.", (), reload=True)
+    named: tuple[HookEntry, ...] = setting(
+        kinds.Records(HookEntry, "hooks.named", 64),
+        'The same for some names only, each beside the ones above: on = "complete", names = ["train/*"],\n'
+        'command = ["/usr/local/bin/evaluate"], timeout_s = "5m". An alarm\'s name is its code.',
+        (),
+        reload=True,
+    )

@@ -1,22 +1,26 @@
 """Which hook runs next, and again after a failure: pure rules.
 
-What lives here: what has been told, the order, retries and bounds. What does not: processes (``hooks``).
+What lives here: which hooks a fact has, what has been told, the order, retries and bounds. What does not: processes
+(``hooks``).
 
-Each fact is told once in the life of a daemon, at least once over its restarts: what is complete at the start is told
-again. One hook runs at a time, in the order of the facts. A hook that fails is tried again ``RETRIES`` times, before
-the next one; then it is given up, and counted.
+Each fact is told once in the life of a daemon to each hook that it has then, at least once over restarts: what is
+complete at the start is told again. One hook runs at a time, in the order of the facts. A hook that fails is tried
+again ``RETRIES`` times, before the next one; then it is given up, and counted. What waits for a hook that a reload has
+taken away is dropped; one for the same kind and names takes it over, so that a corrected command is the next try.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 WAITING_MAX = 256
 TOLD_MAX = 4096
 RETRY_S = (1.0, 5.0)  # after the first failure, after the second
 RETRIES = len(RETRY_S)
+TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,26 @@ class HookFact:
 
     kind: str
     fields: tuple[tuple[str, str | int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program for facts of one kind.
+
+    ``command`` is its argument vector, which is not empty; ``names`` are patterns of a fact's ``name``, or of its
+    ``code`` where it is an alarm."""
+
+    kind: str
+    command: tuple[str, ...]
+    names: tuple[str, ...] = ("*",)
+    timeout_s: float = TIMEOUT_S
+
+    def is_for(self, fact: HookFact) -> bool:
+        """Whether it runs for that fact."""
+        if fact.kind != self.kind:
+            return False
+        name = next((str(value) for key, value in fact.fields if key in ("name", "code")), "")
+        return any(fnmatchcase(name, pattern) for pattern in self.names)
 
 
 @dataclass(slots=True)
@@ -41,7 +65,7 @@ class HookQueue:
     """One owner; times are arguments."""
 
     def __init__(self) -> None:
-        self._waiting: deque[HookFact] = deque()
+        self._waiting: deque[tuple[Hook, HookFact]] = deque()
         self._told: dict[HookFact, None] = {}
         self._failures = 0
         self._due_s = 0.0
@@ -51,24 +75,21 @@ class HookQueue:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def note(self, facts: list[HookFact], commands: Mapping[str, tuple[str, ...]]) -> None:
-        """What is so now. Facts that were told are known; those without a command are not told later either."""
+    def note(self, facts: list[HookFact], hooks: Sequence[Hook]) -> None:
+        """What is so now, and the hooks of now. Facts that were told are known; a hook that comes later is not told."""
+        self._follow(hooks)
         for fact in facts:
             if fact in self._told:
                 continue
             self._told[fact] = None
             if len(self._told) > TOLD_MAX:
                 del self._told[next(iter(self._told))]
-            if not commands.get(fact.kind):
-                continue
-            if len(self._waiting) >= WAITING_MAX:
-                self.figures.dropped += 1
-                self.figures.last_failure = f"{WAITING_MAX} hooks wait already; one for {fact.kind} was dropped"
-                continue
-            self._waiting.append(fact)
+            for hook in hooks:
+                if hook.is_for(fact):
+                    self._add(hook, fact)
 
-    def next(self, now: float) -> HookFact | None:
-        """The fact whose hook is to run now; say with ``ended`` how it ended."""
+    def next(self, now: float) -> tuple[Hook, HookFact] | None:
+        """The hook to run now, and for what; say with ``ended`` how it ended."""
         return self._waiting[0] if self._waiting and now >= self._due_s else None
 
     def ended(self, trouble: str | None, now: float) -> None:
@@ -84,3 +105,26 @@ class HookQueue:
             self.figures.failed += 1
         self._waiting.popleft()
         self._failures, self._due_s = 0, 0.0
+
+    def _add(self, hook: Hook, fact: HookFact) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            self.figures.dropped += 1
+            self.figures.last_failure = f"{WAITING_MAX} hooks wait already; one for {fact.kind} was dropped"
+            return
+        self._waiting.append((hook, fact))
+
+    def _follow(self, hooks: Sequence[Hook]) -> None:
+        """Give what waits to the hooks of now."""
+        if all(hook in hooks for hook, _ in self._waiting):
+            return
+        takers = [(_taker(hook, hooks), fact) for hook, fact in self._waiting]
+        if takers[0][0] is None:
+            self._failures, self._due_s = 0, 0.0
+        self._waiting = deque((taker, fact) for taker, fact in takers if taker is not None)
+
+
+def _taker(hook: Hook, hooks: Sequence[Hook]) -> Hook | None:
+    """The hook of now for what waits for that one."""
+    if hook in hooks:
+        return hook
+    return next((one for one in hooks if (one.kind, one.names) == (hook.kind, hook.names)), None)

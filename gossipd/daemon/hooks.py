@@ -3,7 +3,7 @@
 What lives here: looking for facts, and one process at a time. What does not: the order and retries (``hook_queue``).
 
 A command is an argument vector: no shell reads it, and nothing from a manifest is part of it. The fact is one JSON
-object on its standard input. It has ``TIMEOUT_S``; then it and its children, a session of their own, are killed. Its
+object on its standard input. It has ``timeout_s``; then it and its children, a session of their own, are killed. Its
 standard output is dropped, its standard error goes where the daemon's goes. ``complete`` comes after ``current`` has
 moved.
 """
@@ -20,8 +20,9 @@ from pathlib import Path
 import trio
 
 from gossipd.api.schema import HooksRow
+from gossipd.config.job_sections import HooksSection
 from gossipd.daemon.alarms import Alarms
-from gossipd.daemon.hook_queue import HookFact, HookQueue
+from gossipd.daemon.hook_queue import Hook, HookFact, HookQueue
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -32,7 +33,6 @@ from gossipd.store.chunk_store import ChunkStore
 
 LOOK_S = 0.5
 RESTING_LOOK_S = 1.0  # without a hook: when the daemon is awake anyway
-TIMEOUT_S = 30.0
 _KINDS = {HostState.COMPLETE: "complete", HostState.FAILED: "failed"}
 log = get_logger("hooks")
 
@@ -57,16 +57,15 @@ class Hooks:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            section = self._live.config.hooks
-            commands = {"complete": section.complete, "failed": section.failed, "alarm": section.alarm}
-            self._queue.note(self._facts(), commands)
-            fact = self._queue.next(trio.current_time())
-            if fact is None:
-                await until_next_look(LOOK_S if any(commands.values()) else RESTING_LOOK_S)
+            hooks = hooks_of(self._live.config.hooks)
+            self._queue.note(self._facts(), hooks)
+            due = self._queue.next(trio.current_time())
+            if due is None:
+                await until_next_look(LOOK_S if hooks else RESTING_LOOK_S)
                 continue
-            trouble = await self._perform(commands[fact.kind], fact)
+            trouble = await self._perform(*due)
             if trouble is not None:
-                log.warning("hook failed", kind=fact.kind, reason=trouble)
+                log.warning("hook failed", kind=due[0].kind, reason=trouble)
             self._queue.ended(trouble, trio.current_time())
 
     def _facts(self) -> list[HookFact]:
@@ -89,15 +88,13 @@ class Hooks:
             ("reason", record.reason.value), ("sentence", record.sentence),
         )  # fmt: skip
 
-    async def _perform(self, command: tuple[str, ...], fact: HookFact) -> str | None:
+    async def _perform(self, hook: Hook, fact: HookFact) -> str | None:
         """Run one hook to its end; how it failed."""
-        if not command:
-            return None  # it was taken out of the configuration meanwhile
-        node = self._live.config.node
+        node, command = self._live.config.node, hook.command
         fields = {"schema_version": 1, "event": fact.kind, "node": node.name, "rack": node.rack, **dict(fact.fields)}
         ended = None
         try:
-            with trio.move_on_after(TIMEOUT_S):
+            with trio.move_on_after(hook.timeout_s):
                 ended = await trio.run_process(
                     command, stdin=json.dumps(fields).encode() + b"\n", check=False, stdout=subprocess.DEVNULL,
                     start_new_session=True, deliver_cancel=_kill_session,
@@ -105,8 +102,15 @@ class Hooks:
         except OSError as error:  # also where it ends without reading
             return f"{command[0]}: {error.strerror or error}"
         if ended is None:
-            return f"{command[0]} did not end within {TIMEOUT_S:g} s and was killed"
+            return f"{command[0]} did not end within {hook.timeout_s:g} s and was killed"
         return f"{command[0]} ended with {ended.returncode}" if ended.returncode else None
+
+
+def hooks_of(section: HooksSection) -> list[Hook]:
+    """What the configuration names, those for all names first."""
+    commands = (("complete", section.complete), ("failed", section.failed), ("alarm", section.alarm))
+    plain = [Hook(kind, command) for kind, command in commands if command]
+    return plain + [Hook(one.on, one.command, one.names, one.timeout_s) for one in section.named if one.command]
 
 
 async def _kill_session(process: trio.Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -285,7 +286,11 @@ def test_hooks_run_after_current_has_moved_and_failures_are_told(cluster: Cluste
     kubectl.chmod(0o755)
     script = Path(__file__).parents[2] / "config" / "examples" / "label_node.py"
     hook = f'["{sys.executable}", "{script}"]'
-    node = cluster.add("node-1", "rack-1", GOSSIPD_HOOKS__COMPLETE=hook, KUBECTL=str(kubectl))
+    named = 'on = "complete", names = ["{}/*"], command = ["/bin/cp", "/dev/stdin", "{}"]'
+    tables = ", ".join(f"{{{named.format(name, tmp_path / name)}}}" for name in ("org", "other"))
+    node = cluster.add(
+        "node-1", "rack-1", GOSSIPD_HOOKS__COMPLETE=hook, GOSSIPD_HOOKS__NAMED=f"[{tables}]", KUBECTL=str(kubectl)
+    )
     node.start()
     node.wait_ready()
     job = Client(node.home / "gossipd.sock")
@@ -293,7 +298,9 @@ def test_hooks_run_after_current_has_moved_and_failures_are_told(cluster: Cluste
         job.publish(step_directory(tmp_path / f"s{version}", version), name="org/m", version=version)
         line = f"label node node-1 gossipd/org.m={version} --overwrite {version}"
         until("the hook has run", lambda: seen.exists() and line in seen.read_text().splitlines())  # noqa: B023
-    until("status has counted it", lambda: node.client.status()["hooks"]["done"] == 2)
+    until("status has counted it", lambda: node.client.status()["hooks"]["done"] == 4)
+    assert json.loads((tmp_path / "org").read_text())["version"] == 2
+    assert not (tmp_path / "other").exists()  # its names are others
     kubectl.write_text("#!/bin/sh\nexit 3\n")
     job.publish(step_directory(tmp_path / "s3", 3), name="org/m", version=3)
     until("it is given up", lambda: node.client.status()["hooks"]["failed"] == 1)

@@ -2,49 +2,83 @@
 
 from __future__ import annotations
 
-from gossipd.daemon.hook_queue import RETRY_S, WAITING_MAX, HookFact, HookQueue
+from gossipd.daemon.hook_queue import RETRY_S, WAITING_MAX, Hook, HookFact, HookQueue
 
-COMMANDS = {"complete": ("a",), "failed": (), "alarm": ("b",)}
+DONE, ALARM = Hook("complete", ("a",)), Hook("alarm", ("b",))
+HOOKS = [DONE, ALARM]
 
 
-def fact(number: int, kind: str = "complete") -> HookFact:
-    return HookFact(kind, (("version", number),))
+def fact(number: int, kind: str = "complete", name: str = "org/m") -> HookFact:
+    return HookFact(kind, (("code" if kind == "alarm" else "name", name), ("version", number)))
+
+
+def told(queue: HookQueue) -> list[tuple[Hook, HookFact]]:
+    found = []
+    while (one := queue.next(0.0)) is not None:
+        found.append(one)
+        queue.ended(None, 0.0)
+    return found
 
 
 def test_each_fact_is_told_once_in_its_order() -> None:
     queue = HookQueue()
-    queue.note([fact(1), fact(2)], COMMANDS)
-    queue.note([fact(2), fact(1), fact(3)], COMMANDS)
-    told = []
-    while (one := queue.next(0.0)) is not None:
-        told.append(one)
-        queue.ended(None, 0.0)
-    assert told == [fact(1), fact(2), fact(3)]
+    queue.note([fact(1), fact(2)], HOOKS)
+    queue.note([fact(2), fact(1), fact(3)], HOOKS)
+    assert told(queue) == [(DONE, fact(1)), (DONE, fact(2)), (DONE, fact(3))]
     assert queue.figures.done == 3
 
 
-def test_a_fact_without_a_command_is_not_told_when_one_is_set_later() -> None:
+def test_a_fact_without_a_hook_is_not_told_when_one_is_set_later() -> None:
     queue = HookQueue()
-    queue.note([fact(1, "failed")], COMMANDS)
-    queue.note([fact(1, "failed")], {"failed": ("c",)})
+    queue.note([fact(1, "failed")], HOOKS)
+    queue.note([fact(1, "failed")], [Hook("failed", ("c",))])
     assert queue.next(0.0) is None
+
+
+def test_a_hook_runs_for_the_names_that_its_patterns_match() -> None:
+    queue, train = HookQueue(), Hook("complete", ("t",), ("train/*", "run-?"))
+    steps = Hook("alarm", ("s",), ("E_STEPS",))
+    alarms = [fact(1, "alarm", "E_STEPS"), fact(2, "alarm", "E_DRIFT")]
+    models = [fact(1, name="train/a/b"), fact(2, name="prod/a"), fact(3, name="run-7"), fact(4, name="run-70")]
+    queue.note([*models, *alarms], [train, steps])
+    assert told(queue) == [(train, models[0]), (train, models[2]), (steps, alarms[0])]
+
+
+def test_a_fact_is_told_to_every_hook_that_is_for_it() -> None:
+    queue, second = HookQueue(), Hook("complete", ("c",), ("org/*",))
+    queue.note([fact(1)], [DONE, second])
+    assert told(queue) == [(DONE, fact(1)), (second, fact(1))]
+
+
+def test_a_corrected_command_takes_over_and_a_removed_hook_drops_what_waits() -> None:
+    queue, other = HookQueue(), Hook("complete", ("c",), ("org/*",))
+    queue.note([fact(1), fact(2)], [DONE, other])
+    queue.ended("no such file", 0.0)
+    corrected = Hook("complete", ("/bin/a",))
+    queue.note([], [corrected, other])
+    assert queue.next(0.0) is None  # it is still the second try, after its pause
+    assert queue.next(RETRY_S[0]) == (corrected, fact(1))
+    queue.note([], [other])
+    assert queue.next(RETRY_S[0]) == (other, fact(1))
+    queue.note([], [])
+    assert queue.waiting == 0
 
 
 def test_a_failing_hook_is_tried_again_and_given_up_before_the_next() -> None:
     queue, now = HookQueue(), 0.0
-    queue.note([fact(1), fact(2)], COMMANDS)
+    queue.note([fact(1), fact(2)], HOOKS)
     for pause_s in RETRY_S:
-        assert queue.next(now) == fact(1)
+        assert queue.next(now) == (DONE, fact(1))
         queue.ended("ended with 1", now)
         assert queue.next(now + pause_s / 2) is None
         now += pause_s
     queue.ended("ended with 1", now)
-    assert queue.next(now) == fact(2)
+    assert queue.next(now) == (DONE, fact(2))
     assert (queue.figures.failed, queue.figures.last_failure) == (1, "ended with 1")
 
 
 def test_a_flood_of_facts_is_bounded_and_counted() -> None:
     queue = HookQueue()
-    queue.note([fact(number, "alarm") for number in range(WAITING_MAX + 5)], COMMANDS)
+    queue.note([fact(number, "alarm") for number in range(WAITING_MAX + 5)], HOOKS)
     assert queue.waiting == WAITING_MAX
     assert queue.figures.dropped == 5
