@@ -216,13 +216,16 @@ def newest(
         before: only versions below this one.
     Raises:
         NotFoundError: no version of the name is known. UsageError: ``where``.
-        NotReadyError: none is complete there; it says what the newest lacks.
+        NotReadyError: none is complete there; it says what the newest lacks. Or none is below ``before``, where others
+            are known: a run that has saved something is not told to be a new one.
     """
     names = _named(where)
-    below = (row for row in rows if before is None or row.version < before)
-    candidates = sorted((row for row in below if is_wanted(row)), key=lambda row: -row.version)
+    known = sorted((row for row in rows if is_wanted(row)), key=lambda row: -row.version)
+    if not known:
+        raise NotFoundError(f"no version of {name} is known here")
+    candidates = [row for row in known if before is None or row.version < before]
     if not candidates:
-        raise NotFoundError(f"no version of {name}{f' before {before}' if before is not None else ''} is known here")
+        raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {known[-1].version}")
     for row in candidates:
         if not _missing(row, where, names, here):
             return row

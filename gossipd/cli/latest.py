@@ -29,7 +29,8 @@ from gossipd.core.errors import UsageError
 def latest(*, name: str, where: str, before: int | None, client: StatusClient, as_json: bool) -> int:
     """The newest version of NAME that is complete where it matters; the same answer on every host.
 
-    Prints NAME@VERSION. Exits with 3 when no version is known, 9 when none is complete there.
+    Prints NAME@VERSION. Exits with 3 when no version is known, 9 when none is complete there
+    or none is below --before.
     """
     row = client.latest(name, where, before)
     if as_json:

@@ -246,7 +246,8 @@ class Client:
 
         Raises:
             NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there, and the sentence
-                says which hosts the newest one lacks. UsageError: ``where`` is an empty list.
+                says which hosts the newest one lacks; or all that are known are ``before`` or above. UsageError:
+                ``where`` is an empty list.
         """
         with typed_refusals():
             return _version(self._daemon.latest(name, _place(where), before))

@@ -64,8 +64,13 @@ def test_what_can_be_had_is_answered_before_any_host_has_it() -> None:
 
 def test_a_version_that_does_not_load_is_left_out() -> None:
     assert newest((OLD, NEW), "org/toy", "anywhere", "a", before=2).version == 1
-    with pytest.raises(NotFoundError, match="no version of org/toy before 1 is known"):
+
+
+def test_a_run_whose_only_version_does_not_load_is_no_new_run() -> None:
+    with pytest.raises(NotReadyError, match="no version of org/toy before 1 is known here; the oldest is 1"):
         newest((OLD, NEW), "org/toy", "anywhere", "a", before=1)
+    with pytest.raises(NotFoundError):
+        newest((), "org/toy", "anywhere", "a", before=1)
 
 
 def test_a_part_that_is_wanted_is_told_as_a_share_of_it() -> None:
