@@ -217,6 +217,7 @@ OPERATIONS = (
     ),
     _Operation("post", "/v1/pin", "Keep a version from eviction here.", Done, body=("name",), optional=("version",)),
     _Operation("post", "/v1/unpin", "Keep it no longer.", Done, body=("name",), optional=("version",)),
+    _Operation("post", "/v1/warm", "Read a version into memory.", Done, body=("name",), optional=("version",)),
     _Operation(
         "post",
         "/v1/want",

@@ -62,6 +62,11 @@ class OperatorCommands:
         version = whole_number(fields["version"]) if "version" in fields else None
         return json_answer(await self._operations.pin(fields["name"], version, undo=undo))
 
+    async def warm(self, request: HttpRequest) -> Response:
+        fields = command_fields(request, "name", optional=("version",))
+        version = whole_number(fields["version"]) if "version" in fields else None
+        return json_answer(await self._operations.warm(fields["name"], version))
+
     async def want(self, request: HttpRequest) -> Response:
         fields = command_fields(request, "name", optional=("want", "clear", "free", "holder"))
         terms = fields.get("want", "").splitlines()

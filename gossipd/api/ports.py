@@ -175,6 +175,10 @@ class AdminPort(Protocol):
         """Keep a version, or the current one of a name, from eviction on this host; ``undo``: no longer. Raises
         NotFoundError; GossipdError when the disk refuses, or there are too many."""
 
+    async def warm(self, name: str, version: int | None) -> Done:
+        """Read a version that is complete here, or the current one of a name, into memory. Raises NotFoundError;
+        GossipdError when the disk refuses."""
+
     async def want(
         self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",
         process: CallingProcess = NO_PROCESS,

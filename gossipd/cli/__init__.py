@@ -6,7 +6,7 @@ quickly.
 * A host: ``init``, ``keygen``, ``key`` (rotation), ``config``, ``run``, ``demo``
 * Publishing: ``publish``, ``sign``, ``show``, ``watch`` (steps of a run)
 * Deployments: ``deploy``, ``trigger``, ``admin`` (cancel, pause, rm, roll back), ``wait``, ``why``, ``trust``, ``web``
-* Models on this host: ``models``, ``latest``, ``verify``, ``eviction`` (pin, prune), ``want``
+* Models on this host: ``models``, ``latest``, ``verify``, ``eviction`` (pin, prune), ``warm``, ``want``
 * What is going on: ``status``, ``live_status`` (redrawn), ``host_selection`` (which hosts are shown), ``members``,
   ``events``, ``report``, ``top``, ``top_frame`` (its figures), ``audit``
 * What is wrong: ``doctor``, ``host_readings`` and ``peer_readings`` (what it reads), ``support``

@@ -74,6 +74,7 @@ VERBS = {
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "pin": _Verb("gossipd.cli.eviction", "pin", "Keep a model on this host, however full its disk is."),
     "unpin": _Verb("gossipd.cli.eviction", "unpin", "Keep it no longer."),
+    "warm": _Verb("gossipd.cli.warm", "warm", "Read a model on this host into memory."),
     "want": _Verb("gossipd.cli.want", "want", "Take only parts of a model on this host."),
     "prune": _Verb("gossipd.cli.eviction", "prune", "Evict what is not needed from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),

@@ -18,6 +18,7 @@ from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep, Want
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
+from gossipd.core.units import show_bytes
 from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deploy_plan import deploy_costs
 from gossipd.daemon.deployment_driver import DeploymentDriver
@@ -108,6 +109,11 @@ class AdminOperations:
 
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         return await self.watermarks.pin(name, version, undo=undo)
+
+    async def warm(self, name: str, version: int | None) -> Done:
+        found = await run_blocking(self.store.warm, name, version)
+        size = show_bytes(found.bytes_total)
+        return Done(changed=True, sentence=f"{found.label}, {size}, is read into memory; gossipd status says how far")
 
     async def want(
         self, name: str, terms: list[str], *, clear: bool, free: bool, holder: str = "",

@@ -48,7 +48,8 @@ def store_settings(config: Config) -> StoreSettings:
         reserve_bytes=section.reserve_bytes,
         page_cache=PageCache(section.page_cache),
         scrub_bytes_per_s=section.scrub_bytes_per_s,
-        warm_bytes_per_s=section.warm_bytes_per_s if section.warm else 0,
+        warm=section.warm,
+        warm_bytes_per_s=section.warm_bytes_per_s,
     )
 
 

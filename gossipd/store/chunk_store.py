@@ -45,7 +45,7 @@ from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_equal
 from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
-from gossipd.store.models.warming import Warmer
+from gossipd.store.models.warming import Warmer, Warmth
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
@@ -109,10 +109,9 @@ class ChunkStore:
             step = self.scrubber.paced_step
             threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
         self._warmer = Warmer(self._context, self._models.published, memory_room)
-        if background and settings.warm_bytes_per_s > 0:
-            threads.append(BackgroundThread("gossipd-warm", self._warmer.step, woken=Event()))
-        self._background_threads = threads
-        for thread in threads:
+        self._warming = BackgroundThread("gossipd-warm", self._warmer.step, woken=self._warmer.woken)
+        self._background_threads = [*threads, self._warming]
+        for thread in [*threads, *([self._warming] if background and settings.warm else [])]:
             thread.start()
 
     # ---- models -----------------------------------------------------------------------------------
@@ -245,6 +244,17 @@ class ChunkStore:
             return self._models.evictions.evict(deployment, cause)
         except OSError as error:
             raise self._context.refused(error, 0) from error
+
+    def warm(self, name: str, version: int | None) -> Warmth:
+        """Read that version, or the current one, into memory as far as there is room, in the background. Raises
+        NotFoundError: it is not complete here; StoreWriteError: the disk does not say which one is current."""
+        try:
+            ordered = self._warmer.order(name, version)
+        except OSError as error:
+            raise self._context.refused(error, 0) from error
+        if self._context.has_thread:
+            self._warming.start()
+        return ordered
 
     # ---- chunks -----------------------------------------------------------------------------------
 

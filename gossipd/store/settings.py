@@ -38,8 +38,10 @@ class StoreSettings:
     """KEEP serves peers and the loading job from memory; DROP leaves the memory to the host's job."""
     scrub_bytes_per_s: int = 16 * MIB
     """Rate of reading and comparing published models, 0 is never. 500 GB take 8.7 hours at 16 MiB/s."""
-    warm_bytes_per_s: int = 0
-    """Rate of reading current versions into the page cache, see ``warming``; 0 is never."""
+    warm: bool = False
+    """Current versions are read into the page cache by themselves, see ``warming``; else by order only."""
+    warm_bytes_per_s: int = 1024 * MIB
+    """Rate of that reading. Faster takes more of the disk from jobs."""
     open_files_max: int = 256
     """Descriptors kept open, 8 to 100,000. A model of 200 shards fits."""
     gather_pieces_max: int = 16
@@ -53,7 +55,7 @@ class StoreSettings:
             "window_bytes": (MIB, 1 << 40),
             "window_s": (0.01, 60.0),
             "scrub_bytes_per_s": (0, 1 << 40),
-            "warm_bytes_per_s": (0, 1 << 40),
+            "warm_bytes_per_s": (1, 1 << 40),
             "open_files_max": (8, 100_000),
             "gather_pieces_max": (1, 1024),
         }

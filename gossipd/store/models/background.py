@@ -1,15 +1,16 @@
-"""A thread that works in the background; a store has two: one commits windows and probes the disk, one scrubs.
+"""A thread that works in the background; a store has three: one commits windows and probes the disk, one scrubs, one
+reads into memory.
 
-What lives here: when to call. What does not: the work (``upkeep``, ``scrub``).
+What lives here: when to call. What does not: the work (``upkeep``, ``scrub``, ``warming``).
 
 The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
-chunk and then waits as its rate demands, holding nothing.
+chunk and then waits as its rate demands, holding nothing. The third is not started before it has work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from gossipd.runtime.thread_priority import lower_priority
 
@@ -30,14 +31,19 @@ class BackgroundThread:
         self._woken = woken
         self._idle_s = idle_s
         self._stopped = False
+        self._starting = Lock()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin. One that has begun goes on."""
+        with self._starting:
+            if self._thread.ident is None and not self._stopped:
+                self._thread.start()
 
     def stop(self) -> None:
         """End the thread; a step that is running ends first."""
-        self._stopped = True
+        with self._starting:
+            self._stopped = True
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)

@@ -1,13 +1,14 @@
-"""Reading current versions into the page cache, so that the job that loads one next finds it in memory.
+"""Reading versions into the page cache, so that the job that loads one next finds it in memory.
 
 What lives here: which bytes are read next, at which pace, when none are; what is cached. What does not: the thread
 (``background``), how much memory there is (``runtime.memory_room``).
 
-Each version is read once: when it is current here, and again after a start. What is cached already is not read, so a
-version that has just arrived costs little. What the kernel drops later is not read again, because somebody needed the
-memory. Nothing is read while a task of this host waits for memory, or when more than ``_ROOM_SHARE`` of the memory
-that files may take would be these versions. Rejected: mlock, because a job would then be killed for want of memory
-that only a cache holds.
+With ``StoreSettings.warm`` each version is read once: when it is current here, and again after a start. An order reads
+any version that is complete here, before those, also one that was read before; it is told for ``_ORDER_TOLD_S`` more,
+and given up after ``_ORDER_S``. What is cached already is not read, so a version that has just arrived costs little.
+What the kernel drops later is not read again without an order, because somebody needed the memory. Nothing is read
+while a task of this host waits for memory, or when more than ``_ROOM_SHARE`` of the memory that files may take would
+be these versions. Rejected: mlock, because a job would then be killed for want of memory that only a cache holds.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from mmap import PAGESIZE
+from queue import Empty, SimpleQueue
+from threading import Event
 from typing import Protocol
 
+from gossipd.core.errors import NotFoundError
 from gossipd.runtime.memory_room import MemoryRoom
 from gossipd.store.disk.disk import opened
 from gossipd.store.models import publishing
@@ -31,6 +35,7 @@ _LOOK_SHARE = 50.0  # looking at very much memory takes seconds: then it is done
 _ROOM_SHARE = 0.75
 _WAITS_PERCENT_MAX = 1.0
 _READ_BYTES = 1 << 20
+_ORDER_S, _ORDER_TOLD_S = 3600.0, 600.0  # a job that was ordered for has started by then
 
 
 class WarmState(Enum):
@@ -44,7 +49,7 @@ class WarmState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """One current version. ``bytes_cached``: of its files in the page cache at the last look; None where the kernel
+    """One version. ``bytes_cached``: of its files in the page cache at the last look; None where the kernel
     does not tell."""
 
     label: str
@@ -67,22 +72,42 @@ class RoomReader(Protocol):
 
 
 class Warmer:
-    """Only one thread calls ``step``."""
+    """Only one thread calls ``step``. ``woken`` is set when there is an order."""
 
     def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]], room: RoomReader) -> None:
         self._context = context
         self._published = published
         self._room = room
+        self._orders: SimpleQueue[ModelReplica] = SimpleQueue()
+        self._until_s: dict[ModelReplica, float] = {}  # of those that were ordered: when the order ends
         self._readings: dict[ModelReplica, _Reading] = {}
         self._look_s = -math.inf
         self._left_bytes = 0
         self._hindrance: WarmState | None = None
         self._buffer: memoryview | None = None  # while there is something to read
         self.rows: tuple[Warmth, ...] = ()
+        self.woken = Event()
 
-    def step(self) -> float:
-        """Read one chunk. Returns the seconds until the next step is due."""
+    def order(self, name: str, version: int | None) -> Warmth:
+        """Have that version read, or the current one, by the thread that calls ``step``. May be called by any thread.
+        Raises NotFoundError: it is not complete here; OSError: the disk does not say which one is current."""
+        for replica in self._published():
+            found = replica.manifest
+            if found.name == name and version in (found.version, None):
+                if version is None and not publishing.is_current(self._context.disk, name, found.version):
+                    continue
+                self._orders.put(replica)
+                self.woken.set()
+                return Warmth(f"{name}@{found.version}", self._size(replica), None, WarmState.READING)
+        label = name if version is None else f"{name}@{version}"
+        raise NotFoundError(f"{label} is not complete on this host")
+
+    def step(self) -> float | None:
+        """Read one chunk. Returns the seconds until the next step is due; None: when there is an order."""
         clock = self._context.clock
+        self._take_orders()
+        if not (self._context.settings.warm or self._readings or self._until_s):
+            return None
         if clock.monotonic() >= self._look_s:
             began_s = clock.monotonic()
             try:
@@ -100,15 +125,35 @@ class Warmer:
             self._hindrance = WarmState.NO_ROOM
         return read_bytes / self._context.settings.warm_bytes_per_s
 
-    def _look(self) -> None:
-        """Which versions are current, what of them is cached, and whether there is memory for more."""
-        disk = self._context.disk
-        current = [
-            one for one in self._published() if publishing.is_current(disk, one.manifest.name, one.manifest.version)
-        ]
+    def _take_orders(self) -> None:
+        with suppress(Empty):
+            while True:
+                replica = self._orders.get_nowait()
+                self._readings[replica] = _Reading(iter(replica.part.wanted))
+                self._until_s[replica] = self._context.clock.monotonic() + _ORDER_S
+                self._look_s = -math.inf
+
+    def _chosen(self) -> list[ModelReplica]:
+        """What was ordered, then what is current, the newest first."""
+        disk, now = self._context.disk, self._context.clock.monotonic()
+        published = self._published()
+        done = {one for one, reading in self._readings.items() if reading.is_done}
+        self._until_s = {
+            one: min(until_s, now + _ORDER_TOLD_S) if one in done else until_s
+            for one, until_s in self._until_s.items()
+            if until_s > now and one in published
+        }
+        if not self._context.settings.warm:
+            return list(self._until_s)
+        current = [one for one in published if publishing.is_current(disk, one.manifest.name, one.manifest.version)]
         current.sort(key=lambda one: one.published_s or 0, reverse=True)
-        self._readings = {one: self._readings.get(one) or _Reading(iter(one.part.wanted)) for one in current}
-        cached = {one: self._cached(one) for one in current}
+        return list(dict.fromkeys((*self._until_s, *current)))
+
+    def _look(self) -> None:
+        """Which versions are to be read, what of them is cached, and whether there is memory for more."""
+        chosen = self._chosen()
+        self._readings = {one: self._readings.get(one) or _Reading(iter(one.part.wanted)) for one in chosen}
+        cached = {one: self._cached(one) for one in chosen}
         room = self._room()
         held = sum(reading.read_bytes if (told := cached[one]) is None else told
                    for one, reading in self._readings.items())  # fmt: skip

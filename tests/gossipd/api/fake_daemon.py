@@ -243,6 +243,9 @@ class FakeDaemon:
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         return self._take("unpin" if undo else "pin", name, version)
 
+    async def warm(self, name: str, version: int | None) -> Done:
+        return self._take("warm", name, version)
+
     def wants(self) -> list[WantRow]:
         return [WantRow(name="org/toy", want="ep:3/16", configured=None, ordered="ep:3/16")]
 

@@ -149,6 +149,7 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         client.order("rollback", name="org/toy")
         client.order("pin", name="org/toy")
         client.order("unpin", name="org/toy", version=3)
+        client.order("warm", name="org/toy")
         wanted = client.want("org/toy", ["ep:3/16", "files:*"], clear=True, free=False, holder="rank-3")
         assert wanted["want"] == "ep:3/16\nfiles:*"
         assert client.wants()["wants"][0]["ordered"] == "ep:3/16"
@@ -173,6 +174,7 @@ async def test_orders_reach_the_daemon_and_refusals_come_back_whole(tmp_path: Pa
         ("rollback", "org/toy"),
         ("pin", "org/toy", None),
         ("unpin", "org/toy", 3),
+        ("warm", "org/toy", None),
         ("want", "org/toy", ["ep:3/16", "files:*"], True, False, "rank-3", os.getpid()),
         ("prune", "", True),
         ("forget", "node-4"),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import SOURCE
 from gossipd.parts.want import EVERYTHING, Want, parse_want
 from gossipd.runtime.memory_room import MemoryRoom
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.models.warming import Warmer, WarmState, Warmth, _Reading
-from gossipd.store.settings import MIB, StoreSettings
+from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import BLOCK, MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, build, small
@@ -28,10 +30,11 @@ class Warmed:
 
     room: MemoryRoom = field(default_factory=lambda: MemoryRoom(1 << 40, 0.0))
     now_s: float = 0.0
+    warm: bool = True
 
     def __post_init__(self) -> None:
         self.disk = MemoryDisk()
-        settings = StoreSettings(reserve_bytes=0, warm_bytes_per_s=RATE)
+        settings = StoreSettings(reserve_bytes=0, warm=self.warm, warm_bytes_per_s=RATE)
         clock = SetClock(now=lambda: self.now_s)
         self.store = ChunkStore(
             Path("/unused"), settings=settings, on_event=lambda event: None, disk=self.disk, clock=clock,
@@ -60,7 +63,8 @@ class Warmed:
     def run(self, seconds: float = 60.0) -> None:
         end_s = self.now_s + seconds
         while self.now_s < end_s:
-            self.now_s += self.warmer.step()
+            wait_s = self.warmer.step()
+            self.now_s = end_s if wait_s is None else self.now_s + wait_s
 
 
 def blocks(model: Model) -> int:
@@ -82,7 +86,7 @@ def test_a_current_version_is_read_at_the_set_pace_and_told() -> None:
 def test_reading_takes_as_long_as_the_pace_says() -> None:
     warmed = Warmed()
     warmed.deliver(ONE)
-    waits_s = [warmed.warmer.step() for _ in ONE.chunks]
+    waits_s = [warmed.warmer.step() or 0.0 for _ in ONE.chunks]
     assert sum(waits_s) == pytest.approx(ONE.manifest.bytes_total / RATE)
 
 
@@ -201,16 +205,82 @@ def test_a_disk_that_tells_nothing_is_asked_again_later(monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(warmed.disk, "names", refuse)
-        assert 0 < warmed.warmer.step() <= 5.0
+        assert 0 < (warmed.warmer.step() or 0.0) <= 5.0
     warmed.run()
     assert warmed.cached(ONE) == blocks(ONE)
 
 
-def test_the_real_store_reads_in_a_thread_of_its_own(tmp_path: Path) -> None:
+def test_by_order_alone_a_version_is_read_and_told_for_a_while() -> None:
+    warmed = Warmed(warm=False)
+    for model in (ONE, TWO):
+        warmed.deliver(model)
+    assert warmed.warmer.step() is None
+    ordered = warmed.warmer.order("m", 1)
+    assert (ordered.label, ordered.bytes_total) == ("m@1", ONE.manifest.bytes_total) and warmed.warmer.woken.is_set()
+    warmed.run()
+    assert (warmed.cached(ONE), warmed.cached(TWO)) == (blocks(ONE), 0)
+    assert [(row.label, row.state) for row in warmed.warmer.rows] == [("m@1", WarmState.READ)]
+    warmed.run(700.0)
+    assert warmed.warmer.rows == () and warmed.warmer.step() is None
+
+
+def test_an_order_comes_before_current_versions_and_reads_again_what_was_dropped() -> None:
+    warmed = Warmed()
+    warmed.deliver(ONE)
+    warmed.deliver(TWO)
+    warmed.run()
+    warmed.drop(TWO)
+    warmed.warmer.order("m", 1)
+    warmed.warmer.order("m", None)
+    warmed.run(0.05)
+    assert 0 < warmed.cached(ONE) < blocks(ONE) and warmed.cached(TWO) == 0
+    warmed.run()
+    assert (warmed.cached(ONE), warmed.cached(TWO)) == (blocks(ONE), blocks(TWO))
+
+
+def test_an_order_that_finds_no_room_is_given_up_and_a_removed_version_is_no_reading() -> None:
+    warmed = Warmed(room=MemoryRoom(0, 0.0), warm=False)
+    warmed.deliver(ONE)
+    warmed.warmer.order("m", None)
+    warmed.run(3000.0)
+    assert [row.state for row in warmed.warmer.rows] == [WarmState.NO_ROOM]
+    warmed.run(700.0)
+    assert warmed.warmer.rows == ()
+    warmed.warmer.order("m", 1)
+    warmed.store.remove("m", 1)
+    warmed.run()
+    assert warmed.warmer.rows == () and warmed.warmer.step() is None
+
+
+@pytest.mark.parametrize(("name", "version"), [("m", 2), ("other", None), ("other", 1)])
+def test_what_is_not_complete_here_cannot_be_ordered(name: str, version: int | None) -> None:
+    warmed = Warmed(warm=False)
+    warmed.deliver(ONE)
+    with pytest.raises(NotFoundError, match="is not complete on this host"):
+        warmed.warmer.order(name, version)
+    assert warmed.warmer.step() is None
+
+
+def test_the_real_store_reads_in_a_thread_that_starts_with_its_first_work(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir(mode=0o700)
-    settings = StoreSettings(reserve_bytes=0, warm_bytes_per_s=1024 * MIB)
-    store = ChunkStore(tmp_path / "models", settings=settings, on_event=lambda event: None)
-    try:
-        assert [thread._thread.name for thread in store._background_threads][-1] == "gossipd-warm"
-    finally:
-        store.close()
+    for is_warm in (False, True):
+        settings = StoreSettings(reserve_bytes=0, warm=is_warm)
+        store = ChunkStore(tmp_path / "models", settings=settings, on_event=lambda event: None)
+        try:
+            names = [thread.name for thread in threading.enumerate()]
+            assert ("gossipd-warm" in names) is is_warm
+            with pytest.raises(NotFoundError):
+                store.warm("m", None)
+            for chunk, body in enumerate(ONE.chunks if not is_warm else ()):
+                if chunk == 0:
+                    store.open(ONE.manifest)
+                store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+            if is_warm:
+                store.open(ONE.manifest)
+            else:
+                store.finish(ONE.manifest.id)
+            assert store.warm("m", None).label == "m@1"
+            assert "gossipd-warm" in [thread.name for thread in threading.enumerate()]
+        finally:
+            store.close()
+        assert "gossipd-warm" not in [thread.name for thread in threading.enumerate()]
