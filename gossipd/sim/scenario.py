@@ -21,7 +21,7 @@ class Slowdown:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """``share`` of the hosts (or one host, or one seed) die when ``progress`` of all chunks have been delivered."""
+    """``share`` of the hosts (or one host, or one seed) die when ``progress`` of all wanted chunks is delivered."""
 
     progress: float
     share: float = 0.0

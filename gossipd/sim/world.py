@@ -319,7 +319,7 @@ class World:
             self.course.tell(host, self.clock.now)
         if self.first_copy_s[chunk] is None:
             self.first_copy_s[chunk] = self.clock.now
-        while self._kills and self.delivered_count >= self._kills[0].progress * self.scenario.chunks * len(self.hosts):
+        while self._kills and self.delivered_count >= self._kills[0].progress * self._deliveries:
             self._kill(self._kills.pop(0))
 
     def finished(self, host: SimHost) -> None:

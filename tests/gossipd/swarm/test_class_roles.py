@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_scenario
 from functools import cache
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from gossipd.core.events import (
     StartSourceRead,
 )
 from gossipd.core.ids import SOURCE
-from gossipd.sim.scenario import Scenario
+from gossipd.sim.scenario import Kill, Scenario, Slowdown
 from gossipd.sim.world import World
 from gossipd.swarm.class_roles import extents_of
 from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, opened, view
@@ -49,6 +50,22 @@ def played(copies: int = 2) -> World:
 
 def test_every_host_gets_its_part_and_no_more_and_storage_sends_each_chunk_once() -> None:
     assert played().external_chunks == 60
+
+
+def test_what_is_lost_with_the_last_host_of_a_class_is_read_once_more() -> None:
+    """Hosts 0 and 4 alone want chunks 16 to 26; host 0 dies when half of all is delivered, and host 4 is slow."""
+    wants = [ChunkSet.of(SIZE, [*COMMON, *range(16 + 11 * (at % 4), 27 + 11 * (at % 4))]) for at in range(8)]
+    scenario = replace_scenario(SCENARIO, kills=(Kill(0.5, host=0),), slowdowns=(Slowdown(0.1, host=4),))
+    for seed in (1, 3):
+        world = World(replace_scenario(scenario, rng=seed), wants=wants, keep_arrivals=True)
+        world.run(limit_s=600)
+        died_s = world.hosts[0].died_s
+        assert died_s is not None and world.arrivals is not None
+        assert all(host.done_s is not None and host.held == wants[host.index].bits for host in world.hosts[1:])
+        here = {chunk for when, host, chunk in world.arrivals if host == 0 and when <= died_s}
+        elsewhere = {chunk for when, host, chunk in world.arrivals if host != 0 and when <= died_s}
+        lost = here - elsewhere
+        assert lost and 60 < world.external_chunks <= 60 + len(lost)
 
 
 def test_a_rack_gets_no_chunk_that_nobody_there_wants() -> None:
