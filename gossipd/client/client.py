@@ -245,9 +245,8 @@ class Client:
         broken, a side that lacks one of them gets an error instead of an answer that the other side does not share.
 
         Raises:
-            NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there, and the sentence
-                says which hosts the newest one lacks; or all that are known are ``before`` or above. UsageError:
-                ``where`` is an empty list.
+            NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there (the sentence says
+                what the newest one lacks), or none is below ``before``. UsageError: ``where`` is an empty list.
         """
         with typed_refusals():
             return _version(self._daemon.latest(name, _place(where), before))
