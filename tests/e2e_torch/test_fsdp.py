@@ -10,6 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
@@ -100,6 +102,19 @@ def test_a_reader_of_a_part_fetches_what_its_plan_names_and_the_rest_after_it(
     there.want("run", clear=True)
     there.wait("run", 7, timeout=PATIENCE_S)
     assert same_tree(there.path("run", 7), tmp_path / "step-7"), "all of it is wanted again"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 1 << 26), st.integers(1, 1 << 23)), max_size=60))
+@settings(max_examples=1000, deadline=None)
+def test_every_byte_that_a_plan_reads_is_in_its_terms(places: list[tuple[str, int, int]]) -> None:
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for term in terms_of(_StorageInfo(*place) for place in places):
+        kind, _, text = term.partition(":")
+        path, _, listed = text.partition(":")
+        spans = listed.split(",") if kind == "ranges" else ["0-99999999"]
+        wanted[path] = [(int(begin), int(end)) for begin, end in (span.split("-") for span in spans)]
+    for path, offset, length in places:
+        assert any(begin <= offset and offset + length <= end for begin, end in wanted[path])
 
 
 def test_places_in_files_become_few_ranges_and_whole_files_where_they_are_too_many() -> None:
