@@ -25,8 +25,11 @@ from gossipd.core.errors import UsageError
     "nowhere yet, but it can be had.",
 )
 @click.option("--before", type=click.IntRange(0), metavar="VERSION", help="Only versions below this one.")
+@click.option("--long", "is_long", is_flag=True, help="Also the run and step that the publisher named.")
 @daemon_options
-def latest(*, name: str, where: str, before: int | None, client: StatusClient, as_json: bool) -> int:
+def latest(
+    *, name: str, where: str, before: int | None, is_long: bool, client: StatusClient, as_json: bool
+) -> int:  # fmt: skip
     """The newest version of NAME that is complete where it matters; the same answer on every host.
 
     Prints NAME@VERSION. Exits with 3 when no version is known, 9 when none is complete there
@@ -36,7 +39,7 @@ def latest(*, name: str, where: str, before: int | None, client: StatusClient, a
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(f"{row['name']}@{row['version']}")
+        click.echo(f"{row['name']}@{row['version']}" + (f"  {row['lineage'] or '-'}" if is_long else ""))
     return 0
 
 

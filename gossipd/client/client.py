@@ -50,6 +50,8 @@ class Version:
     bytes_total: int
     hosts_complete: int
     hosts_total: int
+    lineage: str = ""
+    """Run and step in a few words, as the publisher says; ``Client.lineage`` has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,5 +394,5 @@ def _place(where: Where) -> str:
 def _version(row: Mapping[str, Any]) -> Version:
     return Version(
         row["name"], row["version"], row["id"], row["state"], row["bytes_total"], row["hosts_complete"],
-        row["hosts_total"],
+        row["hosts_total"], row.get("lineage", ""),
     )  # fmt: skip

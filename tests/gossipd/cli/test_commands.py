@@ -400,6 +400,7 @@ def test_a_refusal_with_json_is_an_object_and_still_a_sentence(shell: Shell) -> 
 
 def test_latest_prints_the_version_that_a_job_resumes_from(shell: Shell) -> None:
     assert shell("latest", "org/toy", "--where", "node-1,node-2").out == "org/toy@3\n"
+    assert shell("latest", "org/toy", "--where", "here", "--long").out == "org/toy@3  -\n"
     assert shell("latest", "org/toy", "--where", "here", "--json").object["deployment"]["version"] == 3
     ended = shell("latest", "org/toy")
     assert ended.code == ExitCode.PARTIAL

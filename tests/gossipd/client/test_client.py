@@ -123,12 +123,13 @@ def test_many_who_wait_leave_room_for_those_who_ask(tmp_path: Path) -> None:
 
 
 def test_latest_names_the_version_or_what_is_missing(tmp_path: Path) -> None:
-    older = msgspec.structs.replace(toy_row(3), version=2)
+    older = msgspec.structs.replace(toy_row(3), version=2, lineage="run r, step 2")
     with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(2), older])):
         client = Client(tmp_path / "s")
         assert client.latest("org/toy", "here").version == 3
         assert client.latest("org/toy", ["node-1", "node-2"]).version == 3
         assert client.latest("org/toy").version == 2
+        assert client.latest("org/toy").lineage == "run r, step 2"
         assert client.latest("org/toy", "anywhere", before=3).version == 2
         with pytest.raises(EndedError, match=r"lacks node-4 \(init 0 % dead\)") as caught:
             client.latest("org/toy", ["node-4"])
