@@ -86,6 +86,26 @@ def test_a_model_loads_by_its_repositorys_name_on_a_host_that_never_saw_the_hub(
     assert same_tree(saved, there.tree("tiny", 1)), "the library removes links only"
 
 
+def test_a_model_of_which_a_part_is_here_loads_that_part_and_names_what_is_missing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start(hosts=2, racks=1)
+    here, there = (Client(one.home / "gossipd.sock") for one in cluster.daemons.values())
+    config = LlamaConfig(
+        vocab_size=4096, hidden_size=128, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = LlamaForCausalLM(config)
+    model.save_pretrained(tmp_path / "saved")
+    there.want("tiny", "tensors:model.*")
+    here.publish(tmp_path / "saved", name="tiny")
+    there.wait("tiny", timeout=PATIENCE_S)
+    with there.hold("tiny", part=True) as directory:
+        loaded, told = LlamaForCausalLM.from_pretrained(directory, output_loading_info=True)
+    assert set(told["missing_keys"]) == {"lm_head.weight"}
+    for name, weights in model.model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], weights)
+
+
 def test_a_refusal_is_logged_while_training_goes_on_and_raised_at_its_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
