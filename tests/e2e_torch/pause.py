@@ -4,7 +4,8 @@ One process of torch and two daemons of this machine. In turns a step is saved b
 with ``publish_async`` when the save has ended; the loop computes on meanwhile. Needs torch.
 
 ``pause_ratio``: the time for which the loop stands still at a save, with publishing over without; medians.
-``loop_ratio``: the same of the steps that follow, which share the machine's cores with saving, publishing and daemons.
+``pause_cpu_ratio``: the same of the processor's time of the loop's thread, which other processes do not lengthen.
+``loop_ratio``: as ``pause_ratio``, of the steps that follow, which share the cores with saving, publishing and daemons.
 ``held_over_hash_s``: from the end of a save until its version is signed and held, less what hashing its files takes.
 ``held_cpu_over_hash_s``: the same of the daemon's CPU time, which other processes do not lengthen: the bar is on it.
 """
@@ -43,6 +44,7 @@ class Rounds:
         self._state = {f"w{number}": torch.rand(1 << 18) for number in range(mib)}
         self._matrix = torch.rand(512, 512)
         self.pauses_s: dict[bool, list[float]] = {False: [], True: []}
+        self.pauses_cpu_s: dict[bool, list[float]] = {False: [], True: []}
         self.loops_s: dict[bool, list[float]] = {False: [], True: []}
         self.held_s: list[float] = []
         self.held_cpu_s: list[float] = []
@@ -50,12 +52,13 @@ class Rounds:
     def play(self, step: int, *, publishes: bool) -> None:
         """One save."""
         directory = self._base / f"step-{step}"
-        began_s = time.perf_counter()
+        began_s, began_cpu_s = time.perf_counter(), time.thread_time()
         saving: Future[Any] = dcp.async_save(self._state, checkpoint_id=directory)
         made: Future[Any] = Future()
         if publishes:
             saving.add_done_callback(lambda _: self._publish(directory, step, made))
         paused_s = time.perf_counter()
+        self.pauses_cpu_s[publishes].append(time.thread_time() - began_cpu_s)
         for _ in range(_STEPS):
             self._matrix = torch.nn.functional.normalize(self._matrix @ self._matrix)
         looped_s = time.perf_counter()
@@ -95,12 +98,14 @@ def measure(base: Path, mib: int, rounds: int) -> dict[str, Any]:
                 played.play(number, publishes=number % 2 == 0)
         finally:
             dist.destroy_process_group()
-    for kept in (*played.pauses_s.values(), *played.loops_s.values(), played.held_s, played.held_cpu_s):
+    by_publishing = (played.pauses_s, played.pauses_cpu_s, played.loops_s)
+    for kept in (*(kept for one in by_publishing for kept in one.values()), played.held_s, played.held_cpu_s):
         del kept[0]  # the first of each allocates
     return {
         "bytes": mib << 20,
         "pause_alone_s": round(median(played.pauses_s[False]), 4),
         "pause_ratio": round(median(played.pauses_s[True]) / median(played.pauses_s[False]), 3),
+        "pause_cpu_ratio": round(median(played.pauses_cpu_s[True]) / median(played.pauses_cpu_s[False]), 3),
         "loop_ratio": round(median(played.loops_s[True]) / median(played.loops_s[False]), 3),
         "held_over_hash_s": round(median(played.held_s), 3),
         "held_cpu_over_hash_s": round(median(played.held_cpu_s), 3),

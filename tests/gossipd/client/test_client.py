@@ -180,6 +180,15 @@ def _locked(directory: Path) -> bool:
     return False
 
 
+def test_publishing_beside_a_loop_costs_it_20_ms_at_most(tmp_path: Path) -> None:
+    client = Client(tmp_path / "no daemon")
+    began_s = time.thread_time()
+    made = client.publish_async(tmp_path, name="run", step=1)
+    assert time.thread_time() - began_s < 0.02
+    with pytest.raises(DaemonUnreachableError):
+        made.result(60)
+
+
 def test_a_version_is_held_for_the_block_and_its_path_is_its_own(tmp_path: Path) -> None:
     daemon = FakeDaemon(path=str(tmp_path / "m"))
     (tmp_path / "m").mkdir()
