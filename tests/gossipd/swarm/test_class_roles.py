@@ -52,6 +52,17 @@ def test_every_host_gets_its_part_and_no_more_and_storage_sends_each_chunk_once(
     assert played().external_chunks == 60
 
 
+def test_where_all_want_all_everything_goes_as_without_wants() -> None:
+    for seed in range(1, 21):
+        worlds = [
+            World(replace_scenario(SCENARIO, rng=seed), wants=wants, keep_arrivals=True)
+            for wants in (None, [ChunkSet.full(SIZE)] * SCENARIO.hosts)
+        ]
+        for world in worlds:
+            world.run(limit_s=600)
+        assert worlds[0].arrivals == worlds[1].arrivals
+
+
 def test_what_is_lost_with_the_last_host_of_a_class_is_read_once_more() -> None:
     """Hosts 0 and 4 alone want chunks 16 to 26; host 0 dies when half of all is delivered, and host 4 is slow."""
     wants = [ChunkSet.of(SIZE, [*COMMON, *range(16 + 11 * (at % 4), 27 + 11 * (at % 4))]) for at in range(8)]
