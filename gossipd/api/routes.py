@@ -26,7 +26,7 @@ GET      /v1/wait?name=&version=&hosts=    WaitRow, when enough hosts are comple
 GET      /v1/latest?name=&where=           the newest version that is complete there
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
          rollback, forget, untrust,
-         override, pin, unpin
+         override, pin, unpin, warm
 POST     /v1/want                          the same, with what is in force
 POST     /v1/prune                         the same, with "evicted" and "kept": lists of versions
 POST     /v1/deploy                        the same, with "manifest"; dry_run judges it and deploys nothing
