@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
 from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
+from gossipd.sources.proxies import ProxyError, web_proxies
+from gossipd.sources.refusal_documents import from_refusal
 
 if TYPE_CHECKING:
     from obstore.store import GCSCredential
@@ -46,6 +48,16 @@ def kind_of_file(environ: Mapping[str, str]) -> str | None:
         return None
     kind = entry.get("type") if isinstance(entry, dict) else None
     return kind if isinstance(kind, str) else None
+
+
+# What a token service may say of this host; its own text is not shown.
+_REFUSED = 400
+_TOLD: dict[type[errors.SourceError], str] = {
+    errors.SourceClockError: "finds this host's clock wrong; set it (timedatectl, chrony)",
+    errors.SourceKeyError: "does not know the key of these application default credentials; make a new one",
+    errors.SourceBusyError: "asks to be asked less often",
+    errors.SourceTokenExpiredError: "refused these application default credentials; renew them",
+}
 
 
 class GoogleCredentials:
@@ -79,7 +91,6 @@ class GoogleCredentials:
     def _fresh(self, what: str) -> str:
         import google.auth
         from google.auth import exceptions
-        from google.auth.transport.requests import Request
 
         with self._lock:
             try:
@@ -89,18 +100,32 @@ class GoogleCredentials:
                     found: Any = google.auth.default()[0]
                     self._source = found.with_scopes([SCOPE])
                 if not self._source.valid:
-                    self._source.refresh(Request())
+                    self._source.refresh(_request())
                 return str(self._source.token)
             except exceptions.TransportError:
                 raise errors.SourceUnreachableError(what, "the service that gives tokens did not answer") from None
-            except (exceptions.RefreshError, exceptions.OAuthError):
+            except ProxyError as error:
+                raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
+            except (exceptions.RefreshError, exceptions.OAuthError) as error:
                 self._source = None
-                raise errors.SourceTokenExpiredError(
-                    what, "Google's token service refused these application default credentials; renew them"
-                ) from None
+                kind = type(from_refusal(str(error), _REFUSED, what))
+                kind = kind if kind in _TOLD else errors.SourceTokenExpiredError
+                raise kind(what, f"Google's token service {_TOLD[kind]}") from None
             except (exceptions.GoogleAuthError, ValueError, OSError):
                 self._source = None
                 looked = where_looked("gs", os.environ)
                 raise errors.SourceNoCredentialsError(
                     what, f"the application default credentials cannot be used; looked in {looked}"
                 ) from None
+
+
+def _request() -> Any:
+    """google-auth's way to ask, with proxies by the rule for all reads: ``requests`` has another."""
+    import requests
+    from google.auth.transport.requests import Request
+
+    class _RuledSession(requests.Session):
+        def merge_environment_settings(self, url: Any, *given: Any) -> Any:
+            return {**super().merge_environment_settings(url, *given), "proxies": web_proxies(url, os.environ)}
+
+    return Request(_RuledSession())

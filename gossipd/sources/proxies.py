@@ -121,11 +121,18 @@ def client_options(
 
 
 def token_service_proxies(region: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The rule for AWS' services that give tokens, which botocore asks by another: the proxy's address by scheme, empty
-    for a direct connection. Raises ProxyError."""
-    named = urlsplit(environment.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com")
-    scheme, host = named.scheme, named.hostname or ""
-    proxy = proxy_for(scheme, host, named.port or (80 if scheme == "http" else 443), environment)
+    """``web_proxies`` for AWS' services that give tokens."""
+    return web_proxies(environment.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com", environment)
+
+
+def web_proxies(url: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The rule for a request to ``url`` by a library with another: the proxy's address by scheme, empty for a direct
+    connection, as to servers that hand out credentials to this machine. Raises ProxyError."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in _METADATA:
+        return {}
+    proxy = proxy_for(parts.scheme, host, parts.port or (80 if parts.scheme == "http" else 443), environment)
     return {} if proxy is None else dict.fromkeys(WEB_SCHEMES, proxy.url)
 
 

@@ -29,7 +29,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @contextmanager
-def token_service(status: int, lifetime_s: int, asked: list[str]) -> Iterator[str]:
+def token_service(status: int, lifetime_s: int, asked: list[str], said: str = "canary") -> Iterator[str]:
     """Exchanges a subject's token for one of ours, numbered, or refuses."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ def token_service(status: int, lifetime_s: int, asked: list[str]) -> Iterator[st
                 "access_token": f"token-{len(asked)}", "expires_in": lifetime_s, "token_type": "Bearer",
                 "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
             }  # fmt: skip
-            body = json.dumps(given if status == 200 else {"error": "invalid_grant", "error_description": "canary"})
+            body = json.dumps(given if status == 200 else {"error": "invalid_grant", "error_description": said})
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -94,6 +94,38 @@ def test_a_federated_identity_gives_tokens_and_renews_them_before_their_end(
         first = credentials()["token"]
         credentials.options("gs", WHAT)
         assert credentials()["token"] != first
+
+
+def test_the_token_service_is_asked_through_the_proxy_of_the_one_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    with token_service(200, 3600, asked) as url:
+        federate(tmp_path, "http://sts.invalid/v1/token", monkeypatch)
+        monkeypatch.setenv("http_proxy", url)
+        GoogleCredentials().options("gs", WHAT)
+        monkeypatch.setenv("NO_PROXY", "one;sts.invalid")  # which requests takes for one name
+        assert refused().code == "E_SOURCE_UNREACHABLE"
+        monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", "other")
+        assert refused().code == "E_SOURCE_PROXY"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Invalid JWT: Token must be a short-lived token and in a reasonable timeframe", "E_SOURCE_CLOCK"),
+        ("Invalid JWT Signature.", "E_SOURCE_KEY"),
+        ("canary", "E_SOURCE_TOKEN_EXPIRED"),
+    ],
+)
+def test_a_refused_exchange_is_told_by_what_the_service_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: str
+) -> None:
+    with token_service(400, 0, [], said) as url:
+        federate(tmp_path, url, monkeypatch)
+        assert refused().code == code
 
 
 def test_a_reader_shows_the_token_to_the_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
