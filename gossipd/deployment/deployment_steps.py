@@ -158,7 +158,8 @@ class DeploymentSteps:
             record.chunks_verified = 0
         record.enter(state, reason, sentence)
         self._look_for_superseded()
-        self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
+        why = {"why": sentence} if state is HostState.FAILED and sentence else {}
+        self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value, **why)
         self._go_on()
 
     def _look_for_superseded(self) -> None:

@@ -28,7 +28,7 @@ from gossipd.core.bits import Bits
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.part import Part
 from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file
-from gossipd.store.errors import CaseFoldedError, NoSpaceError, StoreClosingError, VersionTakenError
+from gossipd.store.errors import CaseFoldedError, NoSpaceError, StoreClosingError, StoreFormatError, VersionTakenError
 from gossipd.store.journal.claims import make_books, start_journal
 from gossipd.store.journal.journal import Header, Replay, replay
 from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger
@@ -132,7 +132,11 @@ def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
         body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
     except FileNotFoundError:
         return Replay(), is_known
-    return replay(body, manifest.id), is_known
+    try:
+        return replay(body, manifest.id), is_known
+    except StoreFormatError as error:
+        cure = "move it away, then SIGHUP: the files are hashed again"
+        raise StoreFormatError(f"{layout.journal(manifest.id)}: {error}; {cure}", code=error.code) from None
 
 
 def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:

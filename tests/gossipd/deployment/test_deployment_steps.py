@@ -229,6 +229,8 @@ def test_a_store_that_another_model_stands_in_fails_the_deployment() -> None:
     host.fail(commands.ReserveSpace, Failure.FINAL, LocalError("something else", code="E_VERSION_TAKEN"))
     host.hear(said())
     assert states(host) == (HostState.FAILED, HostReason.VERSION_TAKEN)
+    [ended] = [one for one in host.all_of(commands.RecordLog) if one.sentence == "deployment ended"]
+    assert ended.fields["why"] == "E_VERSION_TAKEN: something else", "the cure of a reason may lie in the log"
     assert not host.all_of(commands.DeleteModel)
     host.hear(said(epoch=2))
     assert host.record().state is HostState.DOWNLOADING, "deployed again after its failure"

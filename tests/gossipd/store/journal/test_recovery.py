@@ -107,8 +107,9 @@ def test_a_foreign_journal_is_refused_and_left_alone() -> None:
     store.close()
     disk.file(JOURNAL).data[:] = b"#!/bin/sh what is this"
     again = _store(disk.killed())
-    with pytest.raises(StoreFormatError):
+    with pytest.raises(StoreFormatError, match=rf"^{JOURNAL}: .*move it away, then SIGHUP") as caught:
         again.open(ONE.manifest)
+    assert caught.value.code == "E_STORE_FORMAT"
     assert disk.content(JOURNAL) == b"#!/bin/sh what is this"
     assert disk.kind(TREE) is not None
 
