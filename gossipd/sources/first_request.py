@@ -25,6 +25,7 @@ from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, he
 
 _PIECE_BYTES = 64 * 1024
 RANGE_REFUSED = 416
+_ACCESS_REFUSED = (401, 403)
 _BAD_REQUEST = 400  # nginx says so in a page where https is meant
 # As some servers write it, too: ``bytes=0-9/10``, ``0 - 9``. The hash of what comes decides.
 _CONTENT_RANGE = re.compile(
@@ -119,6 +120,10 @@ def ended_early(response: http.client.HTTPResponse, what: str) -> errors.SourceE
     """The error for a whole object that ends too soon, by a server that told no length before."""
     if not _is_page(response, what):
         return errors.SourceTruncatedError(what, "the object ends before the published bytes do")
+    return _page(what)
+
+
+def _page(what: str) -> errors.SourceError:
     page = errors.SourceRangeError(what, "the server sent a page in its place")
     page.is_page = True
     return page
@@ -176,6 +181,9 @@ def _is_slice(response: http.client.HTTPResponse, wanted: Wanted) -> bool:
 def _refused(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> errors.SourceError:
     """The error for a status that is neither 200 nor 206, in what its document says where that is more exact."""
     error = errors.from_status(response.status, what)
+    if response.status in _ACCESS_REFUSED:
+        cure = "web servers are shown no credentials; let this host read there without"
+        error = errors.SourceAuthError(what, f"access refused (status {response.status}): {cure}")
     if isinstance(error, errors.SourceRedirectError):
         error.target = response.getheader("Location") or ""
         if not error.target:
@@ -235,6 +243,8 @@ def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -
         raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
     first, last = int(found[1]), int(found[2])
     size = wanted.object_bytes if found[3] in (None, "*") else int(found[3])  # a server need not know it
+    if size != wanted.object_bytes and _is_page(response, what):  # as where all that is absent is a start page
+        raise _page(what)
     start, length = wanted.start, wanted.length
     if (first, last) != (start, start + length - 1):
         if first == start and last < start + length - 1:

@@ -166,6 +166,22 @@ def test_a_short_whole_without_a_length_is_permanent(kind: str, code: str, size:
     assert (error.code, error.is_permanent) == (code, True)
 
 
+def test_a_page_that_has_ranges_is_told_as_a_page() -> None:
+    page = b"<html>start</html>"
+    with raw_server(lambda start, stop: partial(page, start, stop, "Content-Type: text/html")) as url:
+        error = seat_at(url).read(0).errors[-1]
+    assert error.code == "E_SOURCE_RANGE"
+    assert "sent a page in its place" in str(error)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_web_server_that_refuses_is_not_told_of_credentials(status: int) -> None:
+    with raw_server(lambda *_: refusal(status, "")) as url:
+        error = seat_at(url).read(0).errors[-1]
+    assert error.code == "E_SOURCE_AUTH"
+    assert f"access refused (status {status}): web servers are shown no credentials" in str(error)
+
+
 def test_a_body_that_is_encoded_for_the_way_is_told_as_that() -> None:
     with raw_server(lambda start, stop: partial(BODY, start, stop, "Transfer-Encoding: gzip, chunked")) as url:
         assert seat_at(url).read(0).errors[-1].code == "E_SOURCE_ENCODING"
