@@ -31,6 +31,7 @@ Addresses = tuple[str, ...]
 """Addresses that were checked; empty for a host behind a proxy."""
 
 _SEE_ADDRESS = "see the address: its port, and whether it is http or https"
+_OF_TIME = (9, 10)  # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED
 _INTERIM_MOST = 8  # answers such as 103 Early Hints before the one; CDNs send one
 _USUAL_PORTS = {"http": 80, "https": 443}
 
@@ -144,7 +145,8 @@ def through(location: Location, addresses: Addresses) -> str:
 def reason_of(error: Exception) -> str:
     """A failed connection in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its TLS certificate is not valid: {error.verify_message}{_trusted()}"
+        clock = "; see this host's clock, too" if error.verify_code in _OF_TIME else _trusted()
+        return f"its TLS certificate is not valid: {error.verify_message}{clock}"
     if isinstance(error, ssl.SSLError):
         is_plain = error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
         return f"the server speaks no TLS there; {_SEE_ADDRESS}" if is_plain else "TLS could not be set up"
