@@ -76,7 +76,9 @@ def test_a_budget_that_comes_with_a_deployment_holds_all_hosts_and_outlives_rest
             made[number].start()
         made.wait_together()
         until("they follow it again", lambda: limits(made, 1, 3) == {BUDGET + 100_000})
-        gossipd("deploy", manifest, "--budget", "none", "--config", made[1].config)
+        first = gossipd("deploy", manifest, "--budget", "none", "--config", made[1].config, check=False)
+        assert first.returncode == 7 and "E_MAY_NOT_CANCEL" in first.stderr, "a client has deployed it, too"
+        gossipd("trigger", f"127.0.0.1:{made[3].port}", manifest, *by_client[:-1], "none")
         for number in (1, 2, 3):
             made[number].configure(source_bytes_per_s="0")
         made.wait_complete("m", 1, at=made[1], hosts=3)
