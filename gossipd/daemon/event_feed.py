@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from gossipd.api import events
 from gossipd.api.events import EventRing
+from gossipd.api.paced_states import PacedStates
 from gossipd.audit.chain_file import Scalar
 from gossipd.core.reasons import CuredBy, HostReason
 from gossipd.core.units import timestamp
@@ -42,12 +43,13 @@ _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or
 
 
 class EventFeed:
-    """One per daemon; any thread may call it, but for what others have said: that comes from the loop."""
+    """One per daemon. Any thread may call it, but for what others have said, and ``tell_states``: the loop's alone."""
 
     def __init__(self, ring: EventRing, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.ring = ring
         self._clock = clock
         self._of_hosts: Quotas[NodeId] = Quotas(burst=HOST_EVENTS_BURST, per_s=HOST_EVENTS_PER_S)
+        self._states = PacedStates()
 
     def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None:
         """What the audit log was told."""
@@ -87,10 +89,19 @@ class EventFeed:
             body = events.HostStateEvent(host=host, deployment=deployment, state=told[0], reason=told[1])
             self._append_of(node, body)
 
+    def tell_states(self) -> None:
+        """Tell what may be told now of those that waited; to be called each second."""
+        for event in self._states.take(self._clock()):
+            self._append(event)
+
     def _append_of(self, node: NodeId | None, body: events.Body) -> None:
         """What another host has said, or is said of it; what is beyond its bound is left out."""
         if node is None or self._of_hosts.take(node, self._clock()):
-            self._append(body)
+            if node is not None and isinstance(body, events.HostStateEvent):
+                self._states.offer(body)
+                self.tell_states()
+            else:
+                self._append(body)
 
     def _append(self, body: events.Body) -> None:
         self.ring.append(body, timestamp(time.time()) or "")

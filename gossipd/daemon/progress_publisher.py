@@ -65,6 +65,8 @@ class ProgressListener(Protocol):
         self, node: NodeId | None, host: str, deployment: str, before: Progress | None, now: Progress
     ) -> None: ...
 
+    def tell_states(self) -> None: ...
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProgressPublisher:
@@ -187,6 +189,8 @@ class ProgressPublisher:
         return deployment.changed or since_s >= interval_s
 
     def _tick(self, elapsed_s: float) -> None:
+        if self.listener is not None:
+            self.listener.tell_states()
         if self.sampler is not None:
             self.sampler.look(time.time())
         uploaded, cut_off = self.chunk_access.take_uploaded(), self.incoming.take_cut_off()
