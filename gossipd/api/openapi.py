@@ -278,6 +278,7 @@ OPERATIONS = (
         body=("directory", "manifest"),
         optional=("told",),
     ),
+    _Operation("get", "/v1/names", "A line each: model, name or rack, and what is called so.", media=TEXT),
     _Operation("get", "/metrics", "Prometheus text.", media=TEXT),
     _Operation("get", "/livez", "Whether the daemon's loop turns.", LiveAnswer),
     _Operation("get", "/readyz", "Whether this host is ready.", HealthRow, others=(503,)),

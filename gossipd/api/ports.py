@@ -119,6 +119,10 @@ class StatusPort(Protocol):
     def host_name(self) -> str:
         """This host's name, as rows have it."""
 
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Pairs of ``model``, ``name`` (of a host) or ``rack``, and what is called so: NAME@VERSION of every
+        deployment, as ``deployments`` has them, and the hosts of the roster."""
+
     def models(self) -> Sequence[ModelRow]:
         """The models on this host, partial ones included, by name and then version, highest first."""
 

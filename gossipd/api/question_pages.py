@@ -52,6 +52,11 @@ class QuestionPages:
     async def members(self, request: HttpRequest) -> Response:
         return json_answer({"members": self._view.snapshot().members})
 
+    async def names(self, request: HttpRequest) -> Response:
+        """A line each: a shell that completes a word has no time for JSON."""
+        lines = [f"{kind} {name}\n" for kind, name in self._view.names()]
+        return Response("".join(lines).encode(), media_type="text/plain; charset=utf-8")
+
     async def models(self, request: HttpRequest) -> Response:
         name = request.query.get("name")
         models = [model for model in self._view.models() if name in (None, model.name)]

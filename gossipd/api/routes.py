@@ -9,6 +9,7 @@ method   path                              answer
 =======  ================================  ==========================================================
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
 GET      /v1/members                       {"members": [...]}
+GET      /v1/names                         text, a line each: "model NAME@VERSION", "name HOST", "rack RACK"
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
@@ -106,6 +107,7 @@ def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
         Route("/v1/events", EventPages(ring).events),
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
+        Route("/v1/names", pages.names),
         Route("/v1/models", pages.models),
         Route("/v1/manifest", pages.manifest),
         Route("/v1/report", pages.report),

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
+from gossipd.cli.completion import SHELLS
 from gossipd.cli.options import examples
 
-SHELLS = ("bash", "zsh", "fish")
 _WHERE = (
     "gossipd assets unit > /etc/systemd/system/gossipd.service",
     "gossipd assets completion bash > /usr/share/bash-completion/completions/gossipd",
@@ -49,17 +49,10 @@ def grafana() -> None:
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the completion script for SHELL."""
-    from click.shell_completion import get_completion_class
-
-    from gossipd.cli.completion import BASH
+    from gossipd.cli.completion import script
     from gossipd.cli.main import cli
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    # Not source(): for bash that starts bash to look at its version.
-    words = kind(cli, {}, "gossipd", "_GOSSIPD_COMPLETE")
-    template = BASH if shell == "bash" else words.source_template
-    click.echo(template % words.source_vars())
+    click.echo(script(shell, cli), nl=False)
 
 
 @assets.command()

@@ -152,6 +152,9 @@ class DaemonStatus:
     def deployment_count(self) -> int:
         return sum(one.manifest is not None for one in self.lifecycle)
 
+    def names(self) -> Iterator[tuple[str, str]]:
+        return _names(self.lifecycle, self._hosts())
+
     def _hosts(self) -> list[TargetFacts]:
         """All members by name, as targets."""
         return sorted((
@@ -342,6 +345,14 @@ def _fine_sketch(
     asked = status.fine_sketches.look(target.node, manifest.id)
     age_s = trio.current_time() - asked.heard_s
     return answered_row(target, asked.answer, age_s, chunk_count=manifest.chunk_count), asked.outcome.value
+
+
+def _names(lifecycle: DeploymentTable, hosts: list[TargetFacts]) -> Iterator[tuple[str, str]]:
+    known = [one.manifest for one in lifecycle if one.manifest is not None]
+    for each in sorted(known, key=lambda one: (one.name, -one.version)):
+        yield "model", f"{each.name}@{each.version_label}"
+    yield from (("name", host.name) for host in hosts)
+    yield from (("rack", rack) for rack in dict.fromkeys(host.rack for host in hosts))
 
 
 def _deployment_counters(one: DeploymentRecord, sent_bytes: dict[str, int]) -> DeploymentCounters:

@@ -175,6 +175,12 @@ class FakeDaemon:
     def host_name(self) -> str:
         return "node-1"
 
+    def names(self) -> Iterator[tuple[str, str]]:
+        yield from (("model", f"{row.name}@{row.version_label or row.version}") for row in self.deployments())
+        members = self.snapshot().members
+        yield from (("name", one.name) for one in members)
+        yield from (("rack", rack) for rack in dict.fromkeys(one.rack for one in members))
+
     def models(self) -> Sequence[ModelRow]:
         done = ModelRow(
             name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path=self.path

@@ -1,18 +1,28 @@
-"""Names of deployments and hosts in a shell: asked of a daemon, through click and through a real bash."""
+"""Commands, options and names in a shell: by the program in the scripts, by a real bash, and by click's own way."""
 
 from __future__ import annotations
 
 import os
+import resource
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
-from gossipd.cli import completion
-from gossipd.cli.main import main
+from gossipd.api.client import find_sockets
+from gossipd.cli import completion, completion_program
+from gossipd.cli.main import cli, main
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
+
+RELOAD = "Have the daemon read its configuration and keys again, and wait for the outcome"
+PROGRAM = completion.program(cli, with_help=True)
 
 
 def completed(path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -26,7 +36,7 @@ def completed(path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: p
     return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines() if line]
 
 
-@pytest.mark.parametrize(
+NAMES = pytest.mark.parametrize(
     ("words", "offered"),
     [
         ("wait ", ["org/toy@3"]),
@@ -43,6 +53,9 @@ def completed(path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: p
         ("publish . --targets rack=r0,name=node-4", ["rack=r0,name=node-4"]),
     ],
 )
+
+
+@NAMES
 def test_names_are_completed_from_the_daemon(
     words: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +63,126 @@ def test_names_are_completed_from_the_daemon(
     monkeypatch.setattr(completion, "ASKED_S", 30.0)  # not how quick this machine is
     with running(path, FakeDaemon()):
         assert completed(path, words, monkeypatch, capsys) == offered
+
+
+def program(
+    words: str, *, shell: str = "bash", after: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """The program of a script, run as the script runs it, for the last of ``words``."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PROGRAM + after, shell, *words.split(" ")],
+        capture_output=True, text=True, timeout=60, check=True, env=environment,
+    )  # fmt: skip
+
+
+def plain(words: str, **environment: str) -> list[str]:
+    done = program(words, **environment)
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line.startswith("plain,")]
+
+
+@NAMES
+def test_the_scripts_program_offers_the_same_names(words: str, offered: list[str], tmp_path: Path) -> None:
+    with running(tmp_path / "s", FakeDaemon()):
+        assert plain(words, GOSSIPD_SOCKET=str(tmp_path / "s")) == offered
+        assert plain(f"{words.partition(' ')[0]} --socket {tmp_path}/s {words.partition(' ')[2]}") == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("wai", ["wait"]),
+        ("config ", ["check", "show"]),
+        ("config sh", ["show"]),
+        ("assets completion ", ["bash", "zsh", "fish"]),
+        ("publish --chunk-borders p", ["plain"]),
+        ("publish --chunk-borders=t", ["tensors"]),
+        ("status --wa", ["--watch"]),
+        ("status -- --wa", []),
+        ("nothing such ", []),
+        ("wait org/toy@3 --timeout ", []),
+        ("hold org/toy -- python ", []),
+    ],
+)
+def test_commands_options_and_choices_need_no_daemon(words: str, offered: list[str]) -> None:
+    assert plain(words) == offered
+
+
+@pytest.mark.parametrize(("words", "kind"), [("status --config ", "file"), ("assets man ", "dir"), ("sign /e", "file")])
+def test_places_are_left_to_the_shell(words: str, kind: str) -> None:
+    assert program(words).stdout == f"{kind},{words.rpartition(' ')[2]}\n"
+
+
+def test_every_command_and_option_is_in_the_table() -> None:
+    def compare(command: click.Command, row: Any) -> int:
+        shown = {name for one in command.get_params(click.Context(command)) if isinstance(one, click.Option)
+                 for name in one.opts}  # fmt: skip
+        assert shown <= row[1].keys(), command.name
+        below = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else []
+        assert list(row[3]) == below
+        found = [command.get_command(click.Context(command), name) for name in below]  # type: ignore[attr-defined]
+        return 1 + sum(compare(one, row[3][name]) for name, one in zip(below, found, strict=True))
+
+    assert compare(cli, completion.table(cli, click.Context(cli), with_help=False)) > 45
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {}, {"--socket": "/run/x/gossipd.sock"}, {"--config": "home"}, {"--config": "home/gossipd.toml"},
+        {"--socket": "s", "--config": "home"},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("environment", [{}, {"GOSSIPD_SOCKET": "/e/s"}, {"GOSSIPD_STATUS__READ_SOCKET": "/e/r"}])
+def test_the_program_looks_for_the_sockets_where_commands_do(
+    given: dict[str, str], environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "gossipd.toml").write_text('[status]\nsocket = "run/orders"\n')
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert list(map(Path, completion_program.sockets(given))) == list(
+        find_sockets(given.get("--socket"), given.get("--config"))
+    )
+
+
+def test_names_that_a_shell_would_run_are_not_offered(tmp_path: Path) -> None:
+    class Hostile(FakeDaemon):
+        def names(self) -> Iterator[tuple[str, str]]:
+            for name in ("gpu-1", "$(reboot)", "a;reboot", "a b", "`x`", "a\x1b[2J", "ü", "a&b", "-rf", "~root"):
+                yield "name", name
+
+    with running(tmp_path / "s", Hostile()):
+        assert plain("forget ", GOSSIPD_SOCKET=str(tmp_path / "s")) == ["gpu-1"]
+
+
+def test_a_daemon_that_does_not_answer_holds_up_nobody(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        began = time.monotonic()
+        assert plain("wait ", GOSSIPD_SOCKET=str(tmp_path / "s")) == []
+        assert time.monotonic() - began < 30  # twice half a second, on a busy machine
+
+
+def test_the_program_imports_little_and_takes_under_50_ms_of_cpu(tmp_path: Path) -> None:
+    with running(tmp_path / "s", FakeDaemon()):
+        where = {"GOSSIPD_SOCKET": str(tmp_path / "s")}
+        done = program("wait ", after="print(*sys.modules)", **where)
+        assert {"json", "re", "socket", "pathlib", "gossipd", "click"}.isdisjoint(done.stdout.splitlines()[-1].split())
+        costs = []
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            program("wait ", **where)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(costs) < 0.05, costs
+
+
+def test_other_shells_get_the_help_of_each_word() -> None:
+    assert program("reloa", shell="fish").stdout == f"plain,reload\t{RELOAD}\n"
+    assert program("reloa", shell="zsh").stdout == f"plain\nreload\n{RELOAD}\n"
 
 
 def test_without_a_daemon_nothing_is_offered_and_nothing_said(
@@ -61,7 +194,14 @@ def test_without_a_daemon_nothing_is_offered_and_nothing_said(
 
 
 @pytest.mark.parametrize(
-    ("line", "reply"), [("gossipd wait ", "org/toy@3"), ("gossipd wait org/toy@", "3"), ("gossipd wai", "wait")]
+    ("line", "reply"),
+    [
+        ("gossipd wait ", "org/toy@3"),
+        ("gossipd wait org/toy@", "3"),
+        ("gossipd wai", "wait"),
+        ("gossipd publish . --targets rack=r0,name=node-4", "node-4"),
+        ("gossipd why --host=node-4", "node-4"),
+    ],
 )
 def test_bash_completes_a_version_behind_the_at_sign(line: str, reply: str, tmp_path: Path) -> None:
     path = tmp_path / "s"
