@@ -184,6 +184,11 @@ def _traffic(counters: LocalCounters) -> Iterator[Metric]:
 
 
 def _limits(counters: LocalCounters) -> Iterator[Metric]:
+    text = "When this host's credentials for storage end, where that is known."
+    ends = GaugeMetricFamily("gossipd_source_credentials_end_timestamp_seconds", text, labels=["scheme"])
+    for scheme, end_s in counters.credential_ends.items():
+        ends.add_metric([scheme], end_s)
+    yield ends
     yield _gauge("uploads_busy", "Upload slots in use.", counters.uploads_busy)
     yield _gauge("uploads_max", "Upload slots there are.", counters.uploads_max)
     yield _gauge("buffers_busy_bytes", "Receive buffers in use.", counters.buffers_busy_bytes)

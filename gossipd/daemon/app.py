@@ -45,6 +45,7 @@ from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.copies_watch import CopiesWatch
+from gossipd.daemon.credentials_watch import CredentialsWatch
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
@@ -248,6 +249,7 @@ class App:
         self._inbox = Inbox(
             config.store.inbox, self._deployments.offer, settings=settings_mapping.inbox_settings(config)
         )  # fmt: skip
+        self._credentials = CredentialsWatch(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
@@ -256,7 +258,7 @@ class App:
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
             histories=self._histories, budget_check=self._budget_check,
-            fine_sketches=FineSketches(self._plane, self._nursery),
+            fine_sketches=FineSketches(self._plane, self._nursery), credential_ends=self._credentials.ends,
         )  # fmt: skip
         self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._want_orders = WantOrders(
@@ -324,6 +326,7 @@ class App:
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
+            self._credentials,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

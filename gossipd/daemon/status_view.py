@@ -6,7 +6,7 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -78,6 +78,8 @@ class DaemonStatus:
     histories: Histories
     budget_check: BudgetCheck
     fine_sketches: FineSketches
+    credential_ends: Mapping[str, float]
+    """``credentials_watch``."""
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -287,6 +289,7 @@ class DaemonStatus:
             control_bytes=refusal_counters.control_bytes(control),
             control_events=refusal_counters.control_events(control),
             uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
+            credential_ends=self.credential_ends,
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip
