@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from gossipd.core.reasons import HostReason, reason_of_code
+from gossipd.core.units import percent_words, show_bytes
 from gossipd.diagnosis.drift import compare
 
 FREE_LEAST_BYTES, FREE_LEAST_SHARE = 1 << 30, 0.05
@@ -170,7 +171,7 @@ def _least(value: float | None, fail: float, warn: float, unit: str) -> CheckFin
     if value is None:
         return None
     verdict = CheckVerdict.FAIL if value < fail else CheckVerdict.WARN if value < warn else CheckVerdict.OK
-    return CheckFinding(verdict, f"{value:g} {unit}".strip())
+    return CheckFinding(verdict, f"{value:,.0f} {unit}".strip())
 
 
 def _most(value: float | None, warn: float, fail: float, unit: str) -> CheckFinding | None:
@@ -185,7 +186,8 @@ def _free_space(readings: HostReadings) -> CheckFinding | None:
         return None
     share = readings.free_bytes / max(1, readings.disk_bytes)
     need = (readings.status or {}).get("store", {}).get("need_bytes", 0)
-    told = f"{readings.free_bytes} bytes free, {share:.0%}" + (f"; {need} more are needed" if need else "")
+    told = f"{show_bytes(readings.free_bytes)} free, {percent_words(readings.free_bytes, readings.disk_bytes)}"
+    told += f"; {show_bytes(need)} more are needed" if need else ""
     if readings.free_bytes < FREE_LEAST_BYTES or need:
         return CheckFinding(CheckVerdict.FAIL, told)
     return CheckFinding(CheckVerdict.WARN if share < FREE_LEAST_SHARE else CheckVerdict.OK, told)

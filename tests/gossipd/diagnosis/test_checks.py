@@ -198,3 +198,9 @@ def test_few_refused_handshakes_or_old_ones_are_no_warning() -> None:
     for count, told, verdict in ((9, WELL.status, CheckVerdict.OK), (50, status, CheckVerdict.OK)):
         found = verdicts(replace(WELL, status=told, refused={"dropped_unsealed": count}))
         assert found["handshakes"] is verdict
+
+
+def test_figures_have_the_units_that_people_read() -> None:
+    told = {check.code: finding.evidence for check, finding in examine(WELL)}
+    assert told["free_space"] == "1 TiB free, 50.0 %"
+    assert told["inodes"] == "1,000,000 inodes free"
