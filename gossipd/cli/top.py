@@ -40,7 +40,7 @@ def top(*, sort: str, client: StatusClient, as_json: bool) -> int:
         if as_json:
             echo_json({"schema_version": 1, **_json(page, now)})
         else:
-            click.echo("\n".join(frame_lines(page, now, sort, columns=COLUMNS, lines_max=LINES)))
+            click.echo("\n".join(frame_lines(page, now, sort, columns=COLUMNS, lines_max=LINES, has_keys=False)))
         return 0
     return _live(client, sort)
 

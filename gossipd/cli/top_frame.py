@@ -105,8 +105,11 @@ def ordered(peers: Iterable[PeerFigures], sort: str) -> list[PeerFigures]:
     return sorted(peers, key=keys[sort])
 
 
-def frame_lines(page: Mapping[str, Any], now: Look, sort: str, *, columns: int, lines_max: int) -> list[str]:
-    """At most that many lines of at most ``columns``; what does not fit is counted in the last line."""
+def frame_lines(
+    page: Mapping[str, Any], now: Look, sort: str, *, columns: int, lines_max: int, has_keys: bool = True
+) -> list[str]:  # fmt: skip
+    """At most that many lines of at most ``columns``; what does not fit is counted in the last line.
+    ``has_keys``: somebody can type there."""
     lines = _head(page, now)
     alarms = page["alarms"]
     if alarms:
@@ -121,7 +124,7 @@ def frame_lines(page: Mapping[str, Any], now: Look, sort: str, *, columns: int, 
     lines += _table(("PEER", "RACK", "IN", "OUT", "NO SLOT"), rows[:shown], columns)
     left_out = len(rows) - shown
     foot = f"{left_out} more peers; " if left_out > 0 else ""
-    lines.append(f"{foot}sorted by {sort}; s: another order, q: quit")
+    lines.append(f"{foot}sorted by {sort}" + ("; s: another order, q: quit" if has_keys else ""))
     return [line[:columns] for line in lines[: lines_max - 1]] + [lines[-1][:columns]] * (len(lines) >= lines_max)
 
 

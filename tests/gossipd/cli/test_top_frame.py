@@ -69,6 +69,8 @@ def test_a_frame_fits_a_terminal_and_says_what_is_left_out(count: int, alarms: i
     assert any("uploads 14 of 24  buffers 64 MiB of 128 MiB" in line for line in lines)
     assert any("RACK" in line for line in lines)
     assert not any("…" in line for line in lines), "these names fit"
+    now = rates(looked(0.0, count, 0), looked(1.0, count))
+    assert frame_lines(told, now, "in", columns=80, lines_max=24, has_keys=False)[-1].endswith("sorted by in")
 
 
 def test_a_name_that_is_too_long_is_cut_in_the_middle() -> None:
