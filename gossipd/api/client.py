@@ -130,7 +130,7 @@ class StatusClient:
         models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
         label = name if version is None else f"{name}@{version}"
         if not models:
-            raise NotFoundError(f"{label} is not on this host")
+            raise NotFoundError(f"{label} is not on this host; see: gossipd ls")
         found: dict[str, Any] = models[0]
         if found["path"] is not None and found.get("want") and not part:
             raise NotFoundError(f"of {label} only a part is on this host; ask for it: gossipd path --part {label}")

@@ -27,6 +27,7 @@ from gossipd.runtime.task_tree import task_tree
 from gossipd.runtime.worker_threads import run_blocking
 
 NEWCOMER_WAIT_S, NEWCOMER_LOOK_S = 6.0, 0.1  # under the time-out of a client
+_SEE = "; see: gossipd status"
 _METRICS = "gossipd.api.metrics"
 
 
@@ -46,7 +47,7 @@ class QuestionPages:
             rows.append(msgspec.Raw(msgspec.json.encode(row)))
             await trio.lowlevel.checkpoint()
         if name is not None and not rows:
-            raise NotFoundError(f"no deployment {_label(name, number)} is known here")
+            raise NotFoundError(f"no deployment {_label(name, number)} is known here{_SEE}")
         return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
 
     async def members(self, request: HttpRequest) -> Response:
@@ -71,7 +72,7 @@ class QuestionPages:
         row = self._view.manifest(name, number, deployment)
         if row is None:
             what = f"manifest {_label(name, number)}" if name is not None else "manifest with that id"
-            raise NotFoundError(f"no {what} is known here")
+            raise NotFoundError(f"no {what} is known here{_SEE}")
         return json_answer({"manifest": row})
 
     async def report(self, request: HttpRequest) -> Response:
@@ -79,7 +80,7 @@ class QuestionPages:
         number = whole_number(given["version"]) if "version" in given else None
         row = self._view.report(given["name"], number)
         if row is None:
-            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
+            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here{_SEE}")
         return json_answer({"report": row})
 
     async def sketch(self, request: HttpRequest) -> Response:
@@ -87,7 +88,7 @@ class QuestionPages:
         number = whole_number(given["version"]) if "version" in given else None
         row, host = next(self._view.deployments(given["name"], number), None), given.get("host")
         if row is None:
-            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here")
+            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here{_SEE}")
         if host is not None and host not in {one.name for one in row.hosts}:
             raise NotFoundError(f"{host!r} is no target of {_label(row.name, row.version)}")
         fine, asked = None, ""
@@ -122,7 +123,7 @@ class QuestionPages:
         name, version = request.path_params["name"], int(request.path_params["version"])
         row = next(self._view.deployments(name, version), None)
         if row is None:
-            raise NotFoundError(f"no deployment {_label(name, version)} is known here")
+            raise NotFoundError(f"no deployment {_label(name, version)} is known here{_SEE}")
         return json_answer({"deployment": row})
 
     async def wait(self, request: HttpRequest) -> Response:

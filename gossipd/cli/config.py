@@ -20,6 +20,7 @@ from gossipd.api.client import PACKAGE_HOME
 from gossipd.cli.options import echo_json, examples
 
 _FILE = click.argument("file", required=False, type=click.Path(path_type=Path))
+_CONFIG = click.option("--config", "named", metavar="FILE", type=click.Path(path_type=Path), help="The same as FILE.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 
 
@@ -33,8 +34,9 @@ def config() -> None:
 
 @config.command(epilog=examples("gossipd config check", "gossipd config check /srv/gossipd/gossipd.toml"))
 @_FILE
+@_CONFIG
 @_JSON
-def check(file: Path | None, as_json: bool) -> int:
+def check(file: Path | None, named: Path | None, as_json: bool) -> int:
     """Name every problem of FILE, its key files and its directories at once.
 
     What is said here is what 'gossipd run' and 'gossipd reload' would say. Root checks as the owner of FILE, who is the
@@ -45,7 +47,7 @@ def check(file: Path | None, as_json: bool) -> int:
     from gossipd.config.check import load_checked
     from gossipd.config.load import ConfigError
 
-    path, warnings = _found(file), _warnings()
+    path, warnings = _found(file or named), _warnings()
     try:
         with _as_the_owner_of(path):
             load_checked(path.absolute())
@@ -65,15 +67,16 @@ def check(file: Path | None, as_json: bool) -> int:
 
 @config.command(epilog=examples("gossipd config show --origin", "gossipd config show --json | jq .settings"))
 @_FILE
+@_CONFIG
 @click.option("--origin", is_flag=True, help="Say where each value comes from: default, FILE:LINE, or the environment.")
 @_JSON
-def show(file: Path | None, origin: bool, as_json: bool) -> int:
+def show(file: Path | None, named: Path | None, origin: bool, as_json: bool) -> int:
     """Print every setting with the value in force, as lines of TOML."""
     from gossipd.config.load import load_with_origins
     from gossipd.config.sections import SECTIONS
     from gossipd.config.template import shown
 
-    path, warnings = _found(file), _warnings()
+    path, warnings = _found(file or named), _warnings()
     found, origins = load_with_origins(path.absolute())
     values = {
         f"{name}.{item.name}": shown(item, getattr(getattr(found, name), item.name))

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
-from gossipd.cli.options import daemon_options, examples
+from gossipd.cli.options import daemon_options, examples, parsed
 
 WAIT_S = 8  # under the client's timeout
 RETRY_S = 1.0
@@ -33,6 +33,10 @@ def events(*, follow: bool, since: str | None, client: StatusClient, as_json: bo
     With --json each event is one line with its boot and id. After a restart, or when more has happened than is kept, a
     gap is told: then ask for the status.
     """
+    if since is not None:
+        from gossipd.api.events import parse_position
+
+        parsed("--since", parse_position, since)
     position = since
     while True:
         try:

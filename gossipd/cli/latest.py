@@ -60,6 +60,8 @@ def hold(
 
     Without a command: until the input ends. Exits with the command's code.
     """
+    if command[:1] and command[0] != "--" and command[0].startswith("-"):
+        raise UsageError(f"{command[0]} stands behind the model, where the command is: options of hold go before it")
     command = command[1:] if command[:1] == ("--",) else command
     if as_json:
         raise UsageError("hold has no answer for --json; the command that it runs writes to stdout")

@@ -98,7 +98,7 @@ class Watermarks:
         found = self._lifecycle.find(name, version)
         label = name if version is None else f"{name}@{version}"
         if not found and not undo:
-            raise NotFoundError(f"no deployment {label} is known here")
+            raise NotFoundError(f"no deployment {label} is known here; see: gossipd status")
         is_changed = await run_blocking(lambda: self._store.pin(label, is_undone=undo))
         self._pins = self._store.pins()
         word = "unpinned" if undo else "pinned"

@@ -171,7 +171,7 @@ class Orders:
     def _one(self, name: str, version: int) -> DeploymentRecord:
         found = self._lifecycle.find(name, version)
         if not found:
-            raise NotFoundError(f"no deployment {name}@{version} is known here")
+            raise NotFoundError(f"no deployment {name}@{version} is known here; see: gossipd status")
         return found[0]
 
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:

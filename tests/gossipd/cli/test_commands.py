@@ -139,7 +139,7 @@ def test_status_json_is_the_daemons_own_answer(shell: Shell) -> None:
     assert answer["deployments"][0]["state"] == "distributing"
     assert shell("status", "org/toy@3", "--json").object["deployments"][0]["version"] == 3
     ended = shell("status", "org/toy@4")
-    assert (ended.code, ended.err) == (3, "E_NOT_FOUND: no deployment org/toy@4 is known here\n")
+    assert (ended.code, ended.err) == (3, "E_NOT_FOUND: no deployment org/toy@4 is known here; see: gossipd status\n")
 
 
 def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
@@ -312,7 +312,7 @@ def test_members_ls_and_path(shell: Shell) -> None:
     ended = shell("path", "org/toy@3")
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == ("E_NOT_FOUND: org/toy@3 is not complete on this host, it is downloading; see: gossipd wait\n")
-    assert shell("path", "other").err == "E_NOT_FOUND: other is not on this host\n"
+    assert shell("path", "other").err == "E_NOT_FOUND: other is not on this host; see: gossipd ls\n"
 
 
 def test_verify_exits_with_6_and_names_the_first_ten(shell: Shell) -> None:
@@ -618,3 +618,20 @@ def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path)
     assert ended.code == ExitCode.VERIFICATION
     assert ended.err.startswith(f"E_AUDIT_BROKEN: {path}: line 2: the record does not match its hash")
     assert shell("audit", "verify", str(tmp_path / "none"), socket=False).code == 1
+
+
+def test_options_of_hold_behind_the_model_are_refused_as_a_command(shell: Shell) -> None:
+    ended = shell("hold", "org/toy", "--config", "x", "--", "true")
+    assert ended.code == 2
+    assert ended.err.startswith("E_USAGE: --config stands behind the model, where the command is")
+
+
+@pytest.mark.parametrize("since", ["x", "1", "1:x", "-1:2"])
+def test_a_wrong_position_of_events_is_wrong_usage(shell: Shell, since: str) -> None:
+    ended = shell("events", f"--since={since}")
+    assert (ended.code, ended.err) == (2, "E_USAGE: --since: must be BOOT:ID, two numbers\n")
+
+
+def test_what_is_not_known_is_refused_with_the_command_that_lists_what_is(shell: Shell) -> None:
+    for words in (("status", "nothing"), ("report", "nothing"), ("status", "org/toy@9")):
+        assert shell(*words).err.endswith(" is known here; see: gossipd status\n"), words

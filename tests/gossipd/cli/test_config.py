@@ -29,7 +29,7 @@ def test_a_good_file_is_told_so_by_path_directory_or_from_here(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(file.parent)
-    for words in ([str(file)], [str(file.parent)], []):
+    for words in ([str(file)], [str(file.parent)], [], ["--config", str(file)]):
         assert main(["config", "check", *words]) == 0
         assert "nothing is wrong" in capsys.readouterr().out
 
