@@ -163,11 +163,16 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
     else:
         name = f"{error.filename}: " if error.filename else ""
         code, message = "E_OS", f"{name}{error.strerror or error}"
-    click.echo(f"{code}: {message}", err=True)
+    click.echo(f"{code}: {_harmless(message)}", err=True)
     if as_json:
         refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         click.echo(json.dumps({"schema_version": 1, "error": refusal}))
     return int(exit_code)
+
+
+def _harmless(message: str) -> str:
+    """What no terminal takes for an order: names in a refusal are anybody's words."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in message)
 
 
 def _usage_sentence(error: click.ClickException) -> str:

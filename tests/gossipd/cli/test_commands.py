@@ -635,3 +635,10 @@ def test_a_wrong_position_of_events_is_wrong_usage(shell: Shell, since: str) -> 
 def test_what_is_not_known_is_refused_with_the_command_that_lists_what_is(shell: Shell) -> None:
     for words in (("status", "nothing"), ("report", "nothing"), ("status", "org/toy@9")):
         assert shell(*words).err.endswith(" is known here; see: gossipd status\n"), words
+
+
+def test_a_refusal_orders_nothing_of_the_terminal(shell: Shell) -> None:
+    ended = shell("status", "\x1b]0;taken\x07\u202egpu\x9b2J")
+    assert ended.code == 3
+    assert ended.err.rstrip("\n").isprintable()
+    assert r"\x1b]0;taken\x07\u202egpu\x9b2J" in ended.err
