@@ -54,6 +54,16 @@ def test_every_page_of_the_manual_ships_and_is_a_topic() -> None:
     assert shipped >= set(MANUAL.glob("*.md"))
 
 
+def test_the_site_has_every_page_of_the_manual_once() -> None:
+    site = ROOT / "config" / "site" / "mkdocs.yml"
+    found = yaml.safe_load(site.read_text())
+    assert (site.parent / found["docs_dir"]).resolve() == MANUAL
+    parts = [value for part in found["nav"] for value in part.values()]
+    entries = [entry for part in parts for entry in ([part] if isinstance(part, str) else part)]
+    assert sorted(entries) == sorted(path.name for path in MANUAL.glob("*.md"))
+    assert found["theme"]["font"] is False, "a font would be loaded from elsewhere"
+
+
 def test_the_page_of_modules_has_what_they_say() -> None:
     assert module_index.PAGE.read_text() == module_index.page(), "write it: python -m tests.module_index"
 
