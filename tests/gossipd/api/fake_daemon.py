@@ -216,7 +216,8 @@ class FakeDaemon:
                 )
             ],
             source_requests={("http", "ok"): 12},
-            refused={"bad_mac": 3}, credential_ends={"s3": 1_800_000_000.0},
+            refused={"bad_mac": 3},
+            credential_ends={"s3": 1_800_000_000.0},
             uploads_failed={"E_RELAY_ENDED": 1},
             control_bytes={"sent": 10, "received": 20},
             control_events={"link_dialed": 2},
