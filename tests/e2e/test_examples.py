@@ -111,7 +111,8 @@ def test_the_containers_commands_make_a_daemon_that_serves(
     for _ in range(2):  # a pod that restarts finds its node set up
         done = run(*command(init), env=env)
         assert done.returncode == 0, done.stderr
-    given = {one["name"]: one["value"] for one in daemon["env"]} | {"GOSSIPD_STATUS__METRICS_PORT": str(metrics)}
+    given = {one["name"]: _replaced(one["value"], changed) for one in daemon["env"]}
+    given["GOSSIPD_STATUS__METRICS_PORT"] = str(metrics)
     process = subprocess.Popen(command(daemon), env=env | given, stderr=subprocess.PIPE)
     try:
         client = StatusClient(tmp_path / "var" / "home" / "gossipd.sock")

@@ -99,6 +99,7 @@ def test_all_values_arrive() -> None:
     assert env == {
         "GOSSIPD_STATUS__METRICS_BIND": {"fieldRef": {"fieldPath": "status.hostIP"}},
         "GOSSIPD_STATUS__METRICS_PORT": "9100",
+        "GOSSIPD_NODE__RACK_FILE": "/etc/gossipd/racks/racks",
         "GOSSIPD_SOURCES__ALLOW": '["https","s3://models"]',
         "GOSSIPD_LIMITS__UPLOAD_SLOTS": "8",
         "GOSSIPD_LOG__LEVEL": "debug",
