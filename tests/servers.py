@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -536,13 +537,20 @@ def s3() -> Iterator[S3Server]:
 
 
 @contextmanager
-def web_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a web server on loopback that answers by ``handler``, without a slash at its end."""
+def web_server(
+    handler: type[BaseHTTPRequestHandler], *, certificate: tuple[Path, Path] | None = None
+) -> Iterator[str]:  # fmt: skip
+    """The address of a web server on loopback that answers by ``handler``, without a slash at its end. ``certificate``:
+    with its key, for TLS."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

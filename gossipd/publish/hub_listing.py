@@ -30,6 +30,7 @@ from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
 from gossipd.sources.asked_pause import asked_pause_s
+from gossipd.sources.authorities import authorities_in
 from gossipd.sources.errors import SourceAuthError, SourceError, SourceNotFoundError
 from gossipd.sources.first_request import Wanted
 from gossipd.sources.hub import USUAL_ENDPOINT, Hub, HubRoutes
@@ -78,7 +79,7 @@ def list_repository(
 
     def ask() -> huggingface_hub.ModelInfo:
         try:
-            with _one_proxy_rule(url.text):
+            with _one_proxy_rule(url.text), authorities_in(os.environ):
                 return api.model_info(repository.name, revision=repository.revision, files_metadata=True)
         except expected as error:
             raise _from_client(error, f"hf://{repository.name}@{repository.revision}") from None

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
+from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.proxies import ProxyError, token_service_proxies
@@ -117,6 +118,7 @@ def _look() -> tuple[Any, dict[str, str]]:
     session = get_session()
     config: dict[str, str] = {}
     region = session.get_config_variable("region")
+    session.set_config_variable("ca_bundle", authorities())
     session.set_default_client_config(Config(proxies=token_service_proxies(region or "us-east-1", os.environ)))
     _ask_machine_directly(session)
     if region and not os.environ.get("AWS_REGION"):

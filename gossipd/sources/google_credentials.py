@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
+from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
 from gossipd.sources.proxies import ProxyError, web_proxies
 from gossipd.sources.refusal_documents import from_refusal
@@ -120,12 +121,13 @@ class GoogleCredentials:
 
 
 def _request() -> Any:
-    """google-auth's way to ask, with proxies by the rule for all reads: ``requests`` has another."""
+    """google-auth's way to ask, with proxies and authorities by the rules for all reads: ``requests`` has others."""
     import requests
     from google.auth.transport.requests import Request
 
     class _RuledSession(requests.Session):
         def merge_environment_settings(self, url: Any, *given: Any) -> Any:
-            return {**super().merge_environment_settings(url, *given), "proxies": web_proxies(url, os.environ)}
+            ruled = {"proxies": web_proxies(url, os.environ), "verify": authorities() or True}
+            return {**super().merge_environment_settings(url, *given), **ruled}
 
     return Request(_RuledSession())

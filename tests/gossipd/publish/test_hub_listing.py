@@ -22,7 +22,9 @@ from gossipd.publish.hub_listing import ATTEMPTS, HubFiles, list_repository
 from gossipd.publish.selection import EVERYTHING
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, check_against, published
+from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.models import sign
+from tests.gossipd.sources.test_obstore_errors import answering
 from tests.gossipd.sources.test_reader import Seat
 from tests.hub import Repository, SmallHub, served_hub
 
@@ -192,6 +194,26 @@ def test_a_hub_that_is_not_there_is_told(hub: SmallHub, monkeypatch: pytest.Monk
     with pytest.raises(GossipdError) as caught:
         list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=lambda _: None)
     assert caught.value.code == "E_SOURCE_UNREACHABLE"
+
+
+def test_a_hub_s_certificate_is_checked_by_the_one_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, certificate, key = issue(tmp_path, "127.0.0.1")
+
+    def code() -> str:
+        close_client()  # which looks at the environment once
+        with pytest.raises(GossipdError) as caught:
+            list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=lambda _: None)
+        return str(caught.value.code)
+
+    with answering(404, "", certificate=(certificate, key), X_Error_Code="RevisionNotFound") as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
+        assert code() == "E_SOURCE_UNREACHABLE"
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert code() == "E_SOURCE_NOT_FOUND"
+        assert os.environ["REQUESTS_CA_BUNDLE"] == str(certificate)
+    close_client()
 
 
 def test_a_hub_that_may_not_be_asked_is_told_at_once_with_the_variable(

@@ -16,6 +16,7 @@ import pytest
 
 from gossipd.sources.aws_credentials import FRESH_S, AwsCredentials, wants_boto
 from gossipd.sources.errors import SourceError
+from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.models import sign, write_tree
 from tests.gossipd.sources.test_reader import Seat
 from tests.servers import S3Server, web_server
@@ -162,6 +163,23 @@ def test_token_services_are_asked_through_the_proxy_of_the_one_rule(
         assert refused(AwsCredentials()).code == "E_SOURCE_PROXY"
 
 
+def test_token_services_are_checked_against_the_authorities_of_the_one_rule(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["[base]", "aws_access_key_id = a", "aws_secret_access_key = b", "[default]", "source_profile = base"]
+    (home / ".aws" / "credentials").write_text("\n".join([*lines, "role_arn = arn:aws:iam::1:role/r"]))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-3")
+    authority, *certificate = issue(home, "127.0.0.1")
+    document = "<ErrorResponse><Error><Code>ExpiredToken</Code></Error></ErrorResponse>"
+    with answering(403, document, certificate=(certificate[0], certificate[1])) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))  # which the rule does not know
+        assert refused(AwsCredentials()).code != "E_SOURCE_TOKEN_EXPIRED"
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate[0]))
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert refused(AwsCredentials()).code == "E_SOURCE_TOKEN_EXPIRED"
+
+
 def test_the_machine_s_own_service_is_asked_past_any_proxy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -198,8 +216,8 @@ def test_the_machine_s_own_service_is_asked_past_any_proxy(home: Path, monkeypat
 
 
 @contextmanager
-def answering(status: int, document: str) -> Iterator[str]:
-    """A service that says the same to everybody."""
+def answering(status: int, document: str, *, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
+    """A service that says the same to everybody. ``certificate``: with its key, for TLS."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -213,7 +231,7 @@ def answering(status: int, document: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    with web_server(Handler) as url:
+    with web_server(Handler, certificate=certificate) as url:
         yield url
 
 

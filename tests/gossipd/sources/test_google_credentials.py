@@ -14,6 +14,7 @@ import pytest
 from gossipd.sources import google_credentials as google_module
 from gossipd.sources.errors import SourceError
 from gossipd.sources.google_credentials import GoogleCredentials, kind_of_file
+from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.test_obstore_errors import VARIABLES, answering, last_error
 from tests.servers import web_server
 
@@ -29,7 +30,10 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @contextmanager
-def token_service(status: int, lifetime_s: int, asked: list[str], said: str = "canary") -> Iterator[str]:
+def token_service(
+    status: int, lifetime_s: int, asked: list[str], said: str = "canary",
+    *, certificate: tuple[Path, Path] | None = None,
+) -> Iterator[str]:  # fmt: skip
     """Exchanges a subject's token for one of ours, numbered, or refuses."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -49,7 +53,7 @@ def token_service(status: int, lifetime_s: int, asked: list[str], said: str = "c
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with web_server(Handler) as address:
+    with web_server(Handler, certificate=certificate) as address:
         yield f"{address}/v1/token"
 
 
@@ -163,3 +167,18 @@ def test_other_files_stay_obstore_s_own_concern(content: str, tmp_path: Path, mo
     assert kind_of_file({"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "adc.json")}) in ("service_account", None)
     assert GoogleCredentials().options("gs", WHAT) == {}
     assert GoogleCredentials().options("s3", "s3://models/a") == {}
+
+
+def test_the_token_service_is_checked_against_the_authorities_of_the_one_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate, key = issue(tmp_path, "127.0.0.1")
+    asked: list[str] = []
+    with token_service(200, 3600, asked, certificate=(certificate, key)) as url:
+        federate(tmp_path, url, monkeypatch)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
+        assert refused().code == "E_SOURCE_UNREACHABLE", "the rule does not know this variable"
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        GoogleCredentials().options("gs", WHAT)
+    assert len(asked) == 1

@@ -30,8 +30,12 @@ VARIABLES = (
 
 
 @contextmanager
-def answering(status: int, document: str, asked: list[Message] | None = None, **headers: str) -> Iterator[str]:
-    """A storage that refuses everything in one way. ``asked``: takes the headers of requests."""
+def answering(
+    status: int, document: str, asked: list[Message] | None = None, *,
+    certificate: tuple[Path, Path] | None = None, **headers: str,
+) -> Iterator[str]:  # fmt: skip
+    """A storage that refuses everything in one way. ``asked``: takes the headers of requests. ``certificate``: with its
+    key, for TLS."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -51,7 +55,7 @@ def answering(status: int, document: str, asked: list[Message] | None = None, **
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with web_server(Handler) as address:
+    with web_server(Handler, certificate=certificate) as address:
         yield address
 
 
