@@ -52,6 +52,7 @@ class Election:
         self._rack_peers: list[PeerView] = []
         self._claimants: frozenset[NodeId] = frozenset()
         self._racks = 1
+        self._settled: frozenset[NodeId] = frozenset()  # who claimed when the claims had last been the same for a while
         self.seeds: frozenset[NodeId] = frozenset()
         self.seeds_changed_s = -math.inf
         self._unsettled_s = -math.inf  # since when no two changes of the seeds have been ``seeds_stable_s`` apart
@@ -127,6 +128,8 @@ class Election:
             if now >= self.seeds_changed_s + self._planner_settings.seeds_stable_s:
                 self._unsettled_s = now
             self.seeds_changed_s = now
+        if now >= self._settled_s():
+            self._settled = seeds
         # When more than half of the racks vanish within the window, the network is cut: so many do not die together.
         racks = self._racks
         if not self._racks_seen or self._racks_seen[-1][1] != racks:
@@ -140,12 +143,18 @@ class Election:
             self._hold_until = now + self._planner_settings.quorum_hold_s
             self._racks_seen = [(now, racks)]
 
-    def begin_allowed_s(self, now: float) -> float:
-        """From when the first read of a deployment may begin: the seeds must have been the same for a while, but a
-        member that changes its claim again and again is not waited for."""
+    def _settled_s(self) -> float:
+        """From when on the claims count as settled: they must have been the same for a while, but a member that changes
+        its claim again and again is not waited for."""
         stable_s = self._planner_settings.seeds_stable_s
-        settled_s = min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)
-        return max(settled_s, self.reads_allowed_s(now))
+        return min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)
+
+    def begin_allowed_s(self, now: float) -> float:
+        """From when the first read of a deployment may begin: when there are seeds that all hosts know. Others that
+        claim meanwhile are not waited for, or one member that claims and lets go again and again would hold up every
+        deployment."""
+        allowed_s = self.reads_allowed_s(now)
+        return allowed_s if self._settled & self.seeds else max(self._settled_s(), allowed_s)
 
     def reads_allowed_s(self, now: float) -> float:
         """From when a deployment whose reads have begun may go on; new owners wait besides (``read_grace_s``)."""

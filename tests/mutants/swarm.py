@@ -90,6 +90,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_stand_in.py",),
     ),
     Mutant(
+        "a-claim-that-changes-holds-up-what-begins",
+        "A member that claims a seat and gives it up again and again delays each new deployment by half a minute.",
+        "gossipd/swarm/seed_election.py",
+        "return allowed_s if self._settled & self.seeds else max(",
+        "return max(",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
         "a-claim-that-changes-for-ever-stops-reads",
         "A member that claims a seat and gives it up again and again keeps every new deployment from being read.",
         "gossipd/swarm/seed_election.py",
@@ -341,7 +349,7 @@ MUTANTS = (
         "reads-before-the-view-has-settled",
         "The first read of a deployment waits for nobody.",
         "gossipd/swarm/seed_election.py",
-        "        return max(settled_s, self.reads_allowed_s(now))\n",
+        "        return allowed_s if self._settled & self.seeds else max(self._settled_s(), allowed_s)\n",
         "        return now\n",
         ("tests/gossipd/swarm/test_seed_election.py",),
     ),

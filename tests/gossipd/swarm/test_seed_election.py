@@ -158,6 +158,24 @@ def test_nobody_reads_before_the_seeds_have_been_the_same_for_a_while() -> None:
     assert election.begin_allowed_s(10.0) == 10.0 + SETTINGS.seeds_stable_s
 
 
+def test_claims_that_come_and_go_hold_up_nothing_while_a_known_seed_stays() -> None:
+    election = Election(view(0, reads=False), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    peers.seen(view(1, "other", term=1))
+    election.decide(peers, 0.0)
+    assert election.begin_allowed_s(0.0) == SETTINGS.seeds_stable_s
+    election.decide(peers, SETTINGS.seeds_stable_s)
+    for tick in range(8):
+        peers.seen(view(2, "made up", term=1 - tick % 2))
+        now = 10.0 + tick
+        election.decide(peers, now)
+        assert election.begin_allowed_s(now) <= now
+    peers.lost(node(1))
+    peers.seen(view(2, "made up", term=1))
+    election.decide(peers, 18.0)
+    assert election.begin_allowed_s(18.0) > 18.0, "of the seeds that all know none is left"
+
+
 def test_half_of_the_racks_gone_at_once_pauses_reads_and_then_lets_them_go_on() -> None:
     election = Election(view(0), SETTINGS)
     peers = Peers(SETTINGS, Random(1))
