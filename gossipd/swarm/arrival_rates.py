@@ -23,6 +23,7 @@ _RECENT_SMOOTH = 0.25  # weight of the newest window
 _FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
 _READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
 _READY_SMOOTH = 0.25
+_LACKING_LEAST = 32  # chunks; with fewer hosts at half the rate need more than 1.1 of what their links need
 _IDLE_SHARE = 0.8  # of what the link has shown: with more it is as good as full
 
 
@@ -89,6 +90,11 @@ class ArrivalRates:
         """Whether this host takes in of late nearly as much as its link has shown that it can."""
         own = self._meters.get(self._own)
         return own is not None and own.recent_rate >= _FILLED_SHARE * own.rate
+
+    def lacks_uplinks(self, ready: int) -> bool:
+        """Whether this quick host waits for the uplinks of its rack, because some of them are slow. ``ready``: chunks
+        that it may ask its rack peers for."""
+        return bool(self.behind) and not self.is_own_behind and ready >= _LACKING_LEAST
 
     def link_use(self, shown_rate: float) -> LinkUse:
         """What this host's link does of late. ``shown_rate``: see LinkUse."""

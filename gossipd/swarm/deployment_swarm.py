@@ -374,8 +374,9 @@ class DeploymentSwarm:
         imports_max = self.imports_room() if self.demand.imports or self.demand.own_imports else 0
         own_max = self.demand.own_share(window, self._importing()) if self.demand.own_imports else 0
         picked = self.scheduler.pick(
-            count, now, self.times.pause_s, imports_max=imports_max, own_max=min(imports_max, own_max)
-        )
+            count, now, self.times.pause_s, imports_max=imports_max, own_max=min(imports_max, own_max),
+            far_max=self.imports_room() if self.arrival_rates.lacks_uplinks(self.demand.ready_count()) else 0,
+        )  # fmt: skip
         for chunk, node, behind in picked:
             self.start_fetch(chunk, node, now, behind=behind)
         return len(picked)

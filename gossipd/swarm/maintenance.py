@@ -35,7 +35,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     roles = swarm.class_roles
     behind = swarm.judge_rates(now)
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
-    swarm.scheduler.equals = equals if behind else frozenset()
+    swarm.scheduler.equals, swarm.scheduler.behind = equals if behind else frozenset(), behind
     slow |= _without_duties(swarm.roles, origins)
     behind -= slow
     stands_in = swarm.stand_in.look(

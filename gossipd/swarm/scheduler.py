@@ -66,13 +66,18 @@ class Scheduler:
         self.equals: frozenset[NodeId] = frozenset()
         """Where this host's link is much slower than others': the rack peers whose links are like it. They are asked
         first, and only they one fetch after another, because quick hosts wait for the uplinks of the others."""
+        self.behind: frozenset[NodeId] = frozenset()
+        """Peers whose links are slow: of other racks' they are not asked for what rack peers hold."""
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
-    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int, own_max: int = 0) -> list[Pick]:
+    def pick(
+        self, count: int, now: float, chunk_time_s: float, *, imports_max: int, own_max: int = 0, far_max: int = 0
+    ) -> list[Pick]:  # fmt: skip
         """At most ``count`` fetches; ``peers`` counts them as begun, and ``demand`` no longer offers them.
         ``chunk_time_s``: what one chunk takes on this host's link. ``imports_max``: most of them from other racks;
-        ``own_max``: most of these for this host alone."""
+        ``own_max``: most of these for this host alone. ``far_max``: most fetches from other racks of what busy rack
+        peers hold; each is a second import."""
         picked: list[Pick] = []
         self.all_busy = False
         stale_s = min(_STALE_S_MAX, _STALE_CHUNK_TIMES * chunk_time_s)
@@ -88,9 +93,18 @@ class Scheduler:
                     break
                 picked.append(choice)
                 self._demand.unwant(choice.chunk)
+        most = min(count, len(picked) + far_max)
+        while self.all_busy and len(picked) < most and len(demand.near):
+            choice = self._pick_one(demand.near, near=False, now=now, stale_s=stale_s, but=self.behind)
+            if choice is None:
+                break
+            picked.append(choice)
+            self._demand.unwant(choice.chunk)
         return picked
 
-    def _pick_one(self, chunks: IndexedSet, *, near: bool, now: float, stale_s: float) -> Pick | None:
+    def _pick_one(
+        self, chunks: IndexedSet, *, near: bool, now: float, stale_s: float, but: frozenset[NodeId] = frozenset()
+    ) -> Pick | None:  # fmt: skip
         sample = chunks.sample(_SAMPLE, self._rng)
         lists = self._availability.near if near else self._availability.far
         if len(sample) > 1:
@@ -101,6 +115,8 @@ class Scheduler:
         best: tuple[float, int, Peer] | None = None
         for place, chunk in enumerate(sample):
             holders = self._availability.near_holders(chunk) if near else self._availability.far_holders(chunk)
+            if but:
+                holders = [one for one in holders if one not in but]
             found = self.supplier(holders, now, stale_s, may_follow=may_follow)
             if found is not None:
                 cost = found[0] + place * self._planner_settings.rarity_weight

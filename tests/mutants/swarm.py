@@ -66,6 +66,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_extra_reader.py",),
     ),
     Mutant(
+        "quick-host-waits-for-slow-rack-peers",
+        "A quick host beside slow rack peers waits for their uplinks, though other racks have free ones.",
+        "gossipd/swarm/scheduler.py",
+        "most = min(count, len(picked) + far_max)",
+        "most = 0",
+        ("tests/gossipd/swarm/test_scheduler.py",),
+    ),
+    Mutant(
         "nobody-reads-for-seeds-that-take-no-part",
         "Where every elected source reader has a full disk, refuses the key or lies, no host ever reads.",
         "gossipd/swarm/stand_in.py",

@@ -36,14 +36,14 @@ def test_slower_hosts_need_what_their_links_need_and_faster_ones_do_not_wait_for
     for share in (0.5, 0.1):
         assert max(times[share]) <= 1.1 * own_s / share
     # In the first quarter no host knows yet whose link is slower.
-    assert max(times[1.0]) <= 1.3 * own_s, "equal hosts need 1.04 of it"
+    assert max(times[1.0]) <= 1.25 * own_s, "equal hosts need 1.04 of it"
 
 
 @pytest.mark.parametrize("rng", [36, 37])
 def test_quick_hosts_do_not_wait_for_seeds_that_all_have_slow_links(rng: int) -> None:
     """Of three racks each seed has half of the quick hosts' rate, as one draw in seven has it."""
     own_s, times = class_times_s(rng)
-    assert max(times[1.0]) <= 1.45 * own_s, "at the seeds' pace they need 2.03"
+    assert max(times[1.0]) <= 1.35 * own_s, "at the seeds' pace they need 2.03"
     assert max(times[0.5]) <= 1.1 * own_s / 0.5
 
 

@@ -108,3 +108,16 @@ def test_the_link_idles_where_less_comes_than_it_has_shown_and_nothing_waits_for
     assert not watched.rates.link_use(55.0).is_idle
     watched.run(8.0, ready=BUSY, n0=50)
     assert not watched.rates.link_use(100.0).is_idle
+
+
+def test_a_quick_host_lacks_uplinks_where_much_waits_and_others_are_slow() -> None:
+    watched = Watched()
+    watched.run(4.0, ready=BUSY, n0=40, n1=40, n2=40, n3=20)
+    assert watched.rates.lacks_uplinks(BUSY)
+    assert not watched.rates.lacks_uplinks(IDLE)
+    watched = Watched()
+    watched.run(4.0, ready=BUSY, n0=20, n1=40, n2=40, n3=40)
+    assert not watched.rates.lacks_uplinks(BUSY), "its own link is the slow one"
+    watched = Watched()
+    watched.run(4.0, ready=BUSY, n0=40, n1=40, n2=40)
+    assert not watched.rates.lacks_uplinks(BUSY), "all are alike"

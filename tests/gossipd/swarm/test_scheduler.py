@@ -64,6 +64,25 @@ def test_imports_that_no_rack_peer_waits_for_leave_room_for_what_the_rack_holds(
     assert [one.node for one in picked] == [node(9), node(1)]
 
 
+def test_what_busy_rack_peers_hold_is_asked_of_other_racks_where_the_link_lacks_uplinks() -> None:
+    table = Table()
+    table.hear(1, 3, free=0)
+    table.hear(9, 3)
+    assert table.scheduler.pick(1, 0.0, 0.02, imports_max=16) == []
+    assert [(one.chunk, one.node) for one in table.scheduler.pick(2, 0.0, 0.02, imports_max=16, far_max=2)] == [
+        (3, node(9))
+    ]
+    table = Table()
+    table.hear(1, 3)
+    table.hear(9, 3)
+    assert [one.node for one in table.scheduler.pick(1, 0.0, 0.02, imports_max=16, far_max=2)] == [node(1)]
+    table = Table()
+    table.hear(1, 3, free=0)
+    table.hear(9, 3)
+    table.scheduler.behind = frozenset({node(9)})
+    assert table.scheduler.pick(1, 0.0, 0.02, imports_max=16, far_max=2) == [], "its own equals wait for a slow uplink"
+
+
 def test_an_idle_holder_is_asked_before_a_busy_one() -> None:
     table = Table()
     table.hear(1, 3, free=1)
