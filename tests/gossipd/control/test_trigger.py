@@ -231,8 +231,8 @@ async def test_a_closed_port_is_told_at_once() -> None:
 async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> None:
     async with served_node() as d:
         d.node.host.on_request = lambda *_: None  # type: ignore[method-assign]
-        with pytest.raises(NodeSilentError, match=r"0\.2 s"):
-            await d.talk(lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState), timeout_s=0.2)
+        with pytest.raises(NodeSilentError, match=r"\b2 s"):  # in which a busy machine connects, too
+            await d.talk(lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState), timeout_s=2.0)
 
 
 async def ask(d: ServedNode, message: control.Message, client: bytes = CLIENT.public.ed25519) -> control.Message:
