@@ -24,7 +24,7 @@ from membership.member import NodeId
 
 _IDLE_S = 1.0  # how long the link idles before the first host tries
 _PLACE_S = 0.5  # each next host tries so much later: an announcement of reads takes less
-_TRIES_MAX = 8  # doublings of the time, beyond which it grows no more
+_DOUBLINGS_MAX = 8  # of that time
 _FAILURE_DOUBLINGS = 3  # after a try that brought nothing
 _SETTLE_S = 1.0  # from the first read until what comes is counted
 _COUNT_S, _COUNT_CHUNKS, _COUNT_S_MAX = 2.0, 20, 10.0  # a count lasts for both of the first two, or for the last
@@ -102,8 +102,10 @@ class ExtraReader:
         self._try, self._since_s = None, now
 
     def _wait_s(self, own: PeerView, roles: Roles, peers: Peers, now: float) -> float:
-        doublings = min(_TRIES_MAX, self._tried + _FAILURE_DOUBLINGS * self._failures)
-        return _IDLE_S * 2.0**doublings + _PLACE_S * hosts_before(self._salt, own, roles, peers, now)
+        doublings = min(_DOUBLINGS_MAX, self._tried + _FAILURE_DOUBLINGS * self._failures)
+        return _IDLE_S * 2.0**doublings + _PLACE_S * hosts_before(
+            self._salt, own, roles, peers, readers=roles.readers, now=now
+        )
 
     def lines(self, lines: tuple[tuple[NodeId, ...], ...], own: NodeId) -> tuple[tuple[NodeId, ...], ...]:
         """The preference lists of source readers, as this host uses them."""

@@ -451,12 +451,8 @@ class SourceReadPlanner:
         from slow storage would be read again and again."""
         if self._turn is not None:
             return inf  # it may have to drop hours of bytes first, and the adapter bounds its silence
-        first_s = (
-            self.window.unit_chunks
-            * self.window.reads_max()
-            * self._shape.chunk_bytes
-            / self._planner_settings.fetch_rate_min
-        )
+        most_bytes = self.window.unit_chunks * self.window.reads_max() * self._shape.chunk_bytes
+        first_s = most_bytes / self._planner_settings.fetch_rate_min
         return max(_LOST_S_MIN, _LOST_USUALS * self.window.unit_chunks * self._usual_s or first_s)
 
     def _likely_s(self) -> float:

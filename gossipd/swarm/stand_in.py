@@ -15,6 +15,7 @@ so does an earlier stand-in.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
 from gossipd.core.model import PeerView
@@ -29,13 +30,16 @@ _RANKS_MAX = 20  # the next would begin after a month
 Lines = tuple[tuple[NodeId, ...], ...]
 
 
-def hosts_before(salt: bytes, own: PeerView, roles: Roles, peers: Peers, now: float) -> int:
-    """How many usable targets that can read storage, and are no source readers, stand before this host in the
-    rendezvous order of ``salt``."""
-    score = scores(own.node, salt, 1)[0]
+def hosts_before(
+    salt: bytes, own: PeerView, roles: Roles, peers: Peers, *, readers: Collection[NodeId], now: float
+) -> float:  # fmt: skip
+    """How many usable targets that can read storage, and are none of ``readers``, stand before this host in the
+    rendezvous order of ``salt``; infinite where this host is no target."""
+    if own.node not in roles.rack_of:
+        return inf
+    score = scores(own.node, salt, 1)
     able = [one.node for one in peers.members() if one.can_read_sources and one.node in roles.rack_of]
-    readers = roles.readers
-    return len(peers.usable([one for one in able if one not in readers and scores(one, salt, 1)[0] > score], now))
+    return len(peers.usable([one for one in able if one not in readers and scores(one, salt, 1) > score], now))
 
 
 class StandIn:
@@ -60,18 +64,10 @@ class StandIn:
             self._least_absent, self._since = absent, now
         idle_s = now - self._since
         if not reader.is_reader and own.can_read_sources and idle_s >= reader.idle_s(0, now):
-            rank = self._rank(reader.readers, own, roles, peers, now)
+            rank = hosts_before(self._salt, own, roles, peers, readers=reader.readers, now=now)
             self.is_active = rank <= _RANKS_MAX and idle_s >= reader.idle_s(int(rank), now)
         self._heard_to_read = reader.heard_to_read()
         return self.is_active
-
-    def _rank(self, readers: tuple[NodeId, ...], own: PeerView, roles: Roles, peers: Peers, now: float) -> float:
-        """How many hosts begin before this one."""
-        if own.node not in roles.rack_of:
-            return inf  # no target
-        score = self._score(own.node)
-        able = [one.node for one in peers.members() if one.can_read_sources and one.node in roles.rack_of]
-        return len(peers.usable([one for one in able if one not in readers and self._score(one) > score], now))
 
     def _score(self, node: NodeId) -> int:
         return scores(node, self._salt, 1)[0]
