@@ -98,6 +98,7 @@ class Channel:
         self._unsent_bytes = 0
         self._low_water = 1
         self._room = _LOW_WATER_MIN  # the largest low water so far
+        self._hurried: int | None = None  # no piece of this transfer is awaited any longer
         self._arrived = select.poll()
         self._arrived.register(sock, select.POLLIN)
         self._pace = SendPace(rate_min=_RATES_MIN * int(settings.rate_min))
@@ -137,6 +138,7 @@ class Channel:
         """A transfer starts: the watchdog expects progress from now on."""
         self.transfer += 1
         self.is_moving = True
+        self._hurried = None
 
     def end(self) -> None:
         """The transfer is over; the connection may be idle."""
@@ -159,9 +161,10 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
-    def _await_at_least(self, want: int) -> int:
-        """Sleep until so many bytes are here, or the end; the kernel lowers what its buffer cannot hold. Returns the
-        flags to receive with. Under TLS only OpenSSL sleeps, and may then have part of them: it is asked for less.
+    def _await_at_least(self, want: int, *, is_piece: bool = False) -> int:
+        """Sleep until so many bytes are here, or the end; the kernel lowers what its buffer cannot hold, and ``hurry``
+        what is asked of a piece. Returns the flags to receive with. Under TLS only OpenSSL sleeps, and may then have
+        part of them: it is asked for less.
         """
         if self._tls:
             want -= _TLS_AHEAD
@@ -171,12 +174,14 @@ class Channel:
         if want < _LOW_WATER_MIN:
             self._set_low_water(1)
             return socket.MSG_WAITALL
-        self._set_low_water(want)
+        self._set_low_water(want, is_piece=is_piece)
         self._arrived.poll()  # ends early where the window is full
         return socket.MSG_DONTWAIT  # else the call would sleep until as much as the low water came after what is here
 
-    def _set_low_water(self, low_water: int) -> None:
+    def _set_low_water(self, low_water: int, *, is_piece: bool = False) -> None:
         with self._lock:
+            if is_piece and self._hurried is not None:
+                low_water = min(low_water, self._hurried)
             if low_water > self._room:
                 # The kernel makes its buffer just as large, and then the sender would stand still until we wake.
                 self._room = low_water
@@ -211,21 +216,24 @@ class Channel:
         if self._tls or len(view) < _LOW_WATER_MIN:
             self.receive(view)
             return len(view)
-        flags = self._await_at_least(len(view))
-        try:
-            count = self._socket.recv_into(view, 0, flags)
-        except BlockingIOError:
-            self.receive(view)
-            return len(view)
-        except OSError as error:
-            raise self._disconnected(error) from None
-        if not count:
-            raise DisconnectedError(f"closed before {len(view)} bytes had come", cut_by=self.cut_by)
-        return count
+        while True:
+            flags = self._await_at_least(len(view), is_piece=True)
+            try:
+                count = self._socket.recv_into(view, 0, flags)
+            except BlockingIOError:  # nothing is here though poll said so
+                continue
+            except OSError as error:
+                raise self._disconnected(error) from None
+            if not count:
+                raise DisconnectedError(f"closed before {len(view)} bytes had come", cut_by=self.cut_by)
+            return count
 
     def hurry(self, at_least: int) -> None:
-        """Let a piece that is awaited end when so many bytes of it are here. From any thread; not under TLS."""
+        """Let pieces of this transfer end when so many bytes of them are here, also one that is awaited now or whose
+        size was settled before. From any thread; not under TLS.
+        """
         with self._lock:
+            self._hurried = at_least
             if not self._closed and not self._tls and self._low_water > at_least:
                 self._low_water = at_least
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, at_least)

@@ -186,6 +186,53 @@ def test_a_piece_ends_early_when_a_relay_hurries() -> None:
     assert filled[-1] == 256 * 1024
 
 
+def test_a_piece_whose_size_was_settled_before_a_relay_hurried_ends_early() -> None:
+    """The relay comes when the receiver knows how much it will receive next, and does not sleep yet."""
+    filled: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        channel.begin()
+        body = memoryview(bytearray(256 * 1024))
+        sender = threading.Thread(target=in_bursts, args=(theirs, [bytes(100 * 1024)], 4096))
+
+        def piece_bytes() -> int:
+            if not filled:
+                channel.hurry(64 * 1024)
+                sender.start()
+            return len(body)
+
+        def on_piece(count: int) -> None:
+            if not filled:
+                theirs.sendall(bytes(len(body) - 100 * 1024))
+            filled.append(count)
+
+        watch = threading.Timer(5.0, channel.cut, [Cut.STALLED])
+        watch.start()
+        channel.receive_body(body, RateLimit(), piece_bytes=piece_bytes, on_piece=on_piece)
+        watch.cancel()
+        sender.join()
+        theirs.close()
+    assert 64 * 1024 <= filled[0] <= 100 * 1024
+
+
+def test_the_next_transfer_is_not_hurried_by_the_relays_of_the_last() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        channel.begin()
+        channel.hurry(64 * 1024)
+        channel.begin()
+        body = memoryview(bytearray(128 * 1024))
+        sender = threading.Thread(target=in_bursts, args=(theirs, [bytes(len(body))], 4096))
+        sender.start()
+        filled: list[int] = []
+        channel.receive_body(body, RateLimit(), piece_bytes=lambda: len(body), on_piece=filled.append)
+        sender.join()
+        theirs.close()
+    assert filled == [len(body)]
+
+
 def test_hurrying_leaves_a_wait_for_a_head_as_it_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
