@@ -78,7 +78,8 @@ class LoopLag:
 class DeploymentCounters:
     """The work of this host for one deployment. Keys are bounded words, never names of peers. ``received_bytes`` by
     origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and ``wasted_bytes`` by origin,
-    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight."""
+    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight: requests to peers and
+    storage that have not ended, of chunks that count as missing."""
 
     deployment: str
     received_bytes: Mapping[str, int] = field(default_factory=dict)

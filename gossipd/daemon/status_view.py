@@ -50,6 +50,7 @@ from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.statistics import StoreStatistics
 from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
+from gossipd.swarm.statistics import SwarmStatistics
 from gossipd.transfer.traffic import PeerTraffic
 from membership.swim import Swim
 
@@ -278,9 +279,10 @@ class DaemonStatus:
         control = self.plane.statistics()
         refused = refusal_counters.refused(sent.errors, control, self.swim.statistics())
         refused["status"] = self.local_servers.refused
+        swarms = self.planner.statistics().swarms
         return LocalCounters(
             deployments=[
-                _deployment_counters(one, data_plane.chunk_access.sent_bytes(one.id))
+                _deployment_counters(one, data_plane.chunk_access.sent_bytes(one.id), swarms.get(one.id))
                 for one in self.lifecycle
                 if one.is_open
             ],
@@ -358,7 +360,9 @@ def _names(lifecycle: DeploymentTable, hosts: list[TargetFacts]) -> Iterator[tup
     yield from (("rack", rack) for rack in dict.fromkeys(host.rack for host in hosts))
 
 
-def _deployment_counters(one: DeploymentRecord, sent_bytes: dict[str, int]) -> DeploymentCounters:
+def _deployment_counters(
+    one: DeploymentRecord, sent_bytes: dict[str, int], swarm: SwarmStatistics | None
+) -> DeploymentCounters:
     assert one.manifest is not None
     counters = one.counters
     received = {"origin": counters.source_bytes, "peer_rack": counters.peer_bytes_same_rack}
@@ -373,7 +377,11 @@ def _deployment_counters(one: DeploymentRecord, sent_bytes: dict[str, int]) -> D
             "corrupt": counters.corrupt_bytes,
             "cancelled": counters.cancelled_bytes,
         },
-        chunks={"held": one.chunks_verified, "missing": one.chunks_wanted(one.manifest) - one.chunks_verified},
+        chunks={
+            "held": one.chunks_verified,
+            "missing": one.chunks_wanted(one.manifest) - one.chunks_verified,
+            "in_flight": 0 if swarm is None else swarm.fetches + swarm.reads,
+        },
     )
 
 

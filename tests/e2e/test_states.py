@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,14 +120,15 @@ def test_a_paused_deployment_stands_still_everywhere_and_goes_on(tmp_path: Path)
     with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
         one, two = slow(made)
         made.drop(made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/"), one)
-        until("some chunks", lambda: least_chunks(one) >= 3)
+        until("some chunks, and others on their way", lambda: least_chunks(one) >= 3 and chunks_here(two, "in_flight"))
         assert "m@1 is paused" in gossipd("pause", "m@1", "--config", one.config).stdout
         for daemon in (one, two):
             until("paused", lambda it=daemon: [told(host) for host in shown(it)["hosts"]] == [("paused", "paused")] * 2)  # type: ignore[misc]
             assert (shown(daemon)["state"], shown(daemon)["eta_s"]) == ("paused", None)
-        requests, chunks = until_still(storage, two)
+        held = until_nothing_is_under_way(one, two)
+        requests = len(storage.seen)
         assert gossipd("wait", "m@1", "--config", two.config, "--timeout", "4s", check=False).returncode == 5
-        assert (len(storage.seen), shown(two)["chunks_verified"]) == (requests, chunks)
+        assert (len(storage.seen), until_nothing_is_under_way(one, two)) == (requests, held)
         two.kill()
         two.start()
         until("paused after a restart", lambda: told(host_in(two, "node-2")) == ("paused", "paused"))
@@ -144,16 +146,18 @@ def told(host: dict[str, Any]) -> tuple[str, str]:
     return host["state"], host["reason"]
 
 
-def until_still(storage: servers.FaultServer, daemon: Daemon) -> tuple[int, int]:
-    """Requests and chunks once what was under way has ended: they are the same at two looks in a row."""
-    last = [(-1, -1)]
+def chunks_here(daemon: Daemon, state: str) -> int:
+    """Of the one deployment: held, missing, or in_flight, asked of peers or storage and neither come nor failed."""
+    [found] = re.findall(rf'(?m)^gossipd_chunks{{.*state="{state}".*}} (.+)$', daemon.client.metrics())
+    return int(float(found))
 
-    def is_still() -> bool:
-        last.append((len(storage.seen), shown(daemon)["chunks_verified"]))
-        return len(last) > 40 and len(set(last[-40:])) == 1
 
-    until("nothing under way", is_still)
-    return last[-1]
+def until_nothing_is_under_way(*daemons: Daemon) -> list[int]:
+    """Chunks that each holds then. At two looks in a row: one that has come is counted as held a moment after it has
+    left what is in flight."""
+    for _ in range(2):
+        until("nothing under way", lambda: not any(chunks_here(one, "in_flight") for one in daemons))
+    return [chunks_here(one, "held") for one in daemons]
 
 
 @pytest.mark.skipif(FAKETIME is None, reason="needs the Debian package faketime")
