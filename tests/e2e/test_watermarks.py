@@ -19,6 +19,25 @@ def set_marks(daemon: Daemon, high: int, low: int) -> None:
     daemon.configure(high_watermark_percent=str(high), low_watermark_percent=str(low))
 
 
+FULL_SHARE = 0.04  # twice the high mark, as other tests delete what they have written
+NEARLY_EMPTY = (2, 1)  # marks that a disk of which so much is used has passed
+
+
+@contextmanager
+def full_disk(where: Path) -> Iterator[None]:
+    """The disk has passed ``NEARLY_EMPTY``: of a new or very large one, or one in memory, that much is allocated."""
+    usage = shutil.disk_usage(where)
+    missing = int(usage.total * FULL_SHARE) - usage.used
+    ballast = where / "ballast"
+    with ballast.open("wb") as file:
+        if missing > 0:
+            os.posix_fallocate(file.fileno(), 0, missing)
+    try:
+        yield
+    finally:
+        ballast.unlink()
+
+
 def alarm(daemon: Daemon) -> str:
     """What the watermark's alarm says; empty when there is none."""
     found = [one["sentence"] for one in daemon.client.status()["alarms"] if one["code"] == "E_WATERMARK"]
@@ -36,10 +55,8 @@ def mapped(path: Path) -> Iterator[None]:
 
 
 def test_a_full_disk_evicts_what_nothing_keeps_and_the_cluster_stays_true(tmp_path: Path) -> None:
-    used = shutil.disk_usage(tmp_path)
-    assert used.used / used.total > 0.02, "marks of 2 and 1 percent must be passed by this disk"
     model = make_model(tmp_path / "model", shards=1)
-    with cluster(tmp_path / "two", environment=allowed(f"file://{tmp_path}")) as made:
+    with full_disk(tmp_path), cluster(tmp_path / "two", environment=allowed(f"file://{tmp_path}")) as made:
         made.start(2, 1)
         manifest = made.publish(model, "m", 1)
         made.drop(manifest, made[1])
@@ -47,7 +64,7 @@ def test_a_full_disk_evicts_what_nothing_keeps_and_the_cluster_stays_true(tmp_pa
         two = made[2]
         assert "pinned m@1" in gossipd("status", "--config", pinned(two).config).stdout
         with mapped(next(path for path in two.tree("m", 1).rglob("*") if path.is_file() and path.stat().st_size)):
-            set_marks(two, 2, 1)
+            set_marks(two, *NEARLY_EMPTY)
             until("it says what is pinned", lambda: "m@1 (pinned)" in alarm(two))
             gossipd("unpin", "m@1", "--config", two.config)
             until("it says what is open", lambda: "m@1 (open)" in alarm(two))
@@ -117,13 +134,13 @@ def test_a_rack_keeps_two_copies_when_all_its_disks_are_too_full(tmp_path: Path)
         "GOSSIPD_STORE__REPLICAS": "2",
         "GOSSIPD_STORE__REPLICAS_AFTER_S": "3",
     }
-    with cluster(tmp_path / "three", environment=environment) as made:
+    with full_disk(tmp_path), cluster(tmp_path / "three", environment=environment) as made:
         made.start(3, 1)
         made.drop(made.publish(model, "m", 1), made[1])
         for number in (1, 2, 3):
             made.wait_complete("m", 1, at=made[number], hosts=3)
         for number in (1, 2, 3):
-            set_marks(made[number], 2, 1)
+            set_marks(made[number], *NEARLY_EMPTY)
 
         def states() -> list[str]:
             return sorted(host["state"] for host in shown(made[1])["hosts"])
