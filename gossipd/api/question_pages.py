@@ -17,7 +17,7 @@ from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest
+from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest, refuse_strangers
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
@@ -147,6 +147,8 @@ class QuestionPages:
             except (NotFoundError, NotReadyError) as error:
                 why = self._view.newcomer()
                 if not why:
+                    if isinstance(error, NotReadyError):
+                        refuse_strangers(where, rows, self._view.names())
                     raise
                 if trio.current_time() >= until_s:
                     raise NotReadyError(f"{error}; {why}, and may not have heard of it") from None

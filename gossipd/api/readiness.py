@@ -23,6 +23,7 @@ from gossipd.core.units import part_words, percent_words
 
 HERE, ANYWHERE, EVERYWHERE, RECOVERABLE = "here", "anywhere", "everywhere", "recoverable"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
+NAMES_TOLD = 10  # of a refusal that says which hosts there are
 _AWAY = ("dead", "left")
 _OVER = ("failed", "expired", "removed", "evicted")
 _TAKEN_BACK = ("roll_back", "remove")
@@ -234,6 +235,30 @@ def newest(
     place = "or recoverable" if where == RECOVERABLE else place
     missing = _missing(first, where, names, here)
     raise NotReadyError(f"no version of {name} is complete {place}: {first.name}@{first.version} lacks {missing}")
+
+
+def refuse_strangers(where: str, rows: Iterable[DeploymentRow], known: Iterable[tuple[str, str]]) -> None:
+    """Whether ``where`` names only hosts that there are: a name that is misspelt would be waited for without end.
+
+    Args:
+        rows: of the model that is asked for.
+        known: pairs of ``name`` or ``rack``, and what is called so; others do not count.
+    Raises:
+        UsageError: no host is called so. Fault: the caller. It says which there are.
+    """
+    called: dict[str, set[str]] = {"name": {host.name for row in rows for host in row.hosts}, "rack": set()}
+    for kind, word in known:
+        called.get(kind, set()).add(word)
+    strangers = sorted(_named(where) - called["name"])
+    if not strangers:
+        return
+    word = strangers[0]
+    racks = f"{word} is a rack, and no host is called so" if word in called["rack"] else f"no host is called {word}"
+    hosts = sorted(called["name"])
+    told = ", ".join(hosts[:NAMES_TOLD]) + (f" and {len(hosts) - NAMES_TOLD} more" if len(hosts) > NAMES_TOLD else "")
+    raise UsageError(
+        f"where: {racks}; name hosts (there are {told or 'none'}), or here, anywhere, everywhere, recoverable"
+    )
 
 
 def is_wanted(row: DeploymentRow) -> bool:

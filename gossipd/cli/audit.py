@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import click
 
-from gossipd.cli.options import echo_json, examples
-from gossipd.core.errors import ExitCode, GossipdError, UsageError
+from gossipd.cli.options import GivenFile, config_of_host, echo_json, examples, file_of_host
+from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
 
 
 class AuditBrokenError(GossipdError):
@@ -18,7 +18,7 @@ class AuditBrokenError(GossipdError):
     exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
 
 
-@click.group(epilog=examples("gossipd audit verify /srv/gossipd/audit.jsonl"))
+@click.group(epilog=examples("gossipd audit verify", "gossipd audit verify /srv/gossipd/audit.jsonl"))
 def audit() -> None:
     """Check the audit log: a hash chain of what was accepted, refused, elected and published."""
 
@@ -26,27 +26,38 @@ def audit() -> None:
 @audit.command(
     "verify",
     epilog=examples(
-        "gossipd audit verify /srv/gossipd/audit.jsonl",
+        "gossipd audit verify --config /srv/gossipd/gossipd.toml",
         "gossipd audit verify audit.jsonl --head $(cat head-of-yesterday) --json",
         "gossipd audit verify audit.jsonl --witness witness-of-node-2 --host node-1",
     ),
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=GivenFile(path_type=Path))
+@config_of_host
 @click.option("--head", help="A hash that 'status --json' once showed: it must be in the chain. Finds a cut-off end.")
 @click.option(
     "--witness",
-    type=click.Path(path_type=Path),
+    type=GivenFile(path_type=Path),
     help="A copy of state/witness of another host: what it heard must be in the log. Finds an end that was rewritten.",
 )
 @click.option("--host", help="With --witness: the name of the host whose log this is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def audit_verify(*, file: Path, head: str | None, witness: Path | None, host: str | None, as_json: bool) -> int:
+def audit_verify(
+    *, file: Path | None, config_file: str | None, head: str | None, witness: Path | None, host: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Check every record's hash and that each follows the one before it.
 
-    FILE.1, the file before it, is checked together with it if it exists. Exits with 6 when the chain is broken.
+    FILE.1, the file before it, is checked together with it if it exists. Without FILE it is the log beside this host's
+    configuration. Exits with 3 when there is no log, 6 when the chain is broken.
     """
     from gossipd.audit.chain_file import verify_audit
 
+    if file is not None and config_file is not None:
+        raise UsageError("give FILE or --config, not both")
+    if file is None:
+        file = file_of_host(config_file).parent / "audit.jsonl"
+        if not file.exists():
+            raise NotFoundError(f"{file}: no such file; a daemon writes it with its first record")
     report = verify_audit(file, head=head)
     if report.problem is not None:
         raise AuditBrokenError(f"{file}: {report.problem}; {report.records} records before it are good")

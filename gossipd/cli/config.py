@@ -16,8 +16,7 @@ from typing import Any
 
 import click
 
-from gossipd.api.client import PACKAGE_HOME
-from gossipd.cli.options import echo_json, examples
+from gossipd.cli.options import echo_json, examples, file_of_host
 
 _FILE = click.argument("file", required=False, type=click.Path(path_type=Path))
 _CONFIG = click.option("--config", "named", metavar="FILE", type=click.Path(path_type=Path), help="The same as FILE.")
@@ -47,7 +46,7 @@ def check(file: Path | None, named: Path | None, as_json: bool) -> int:
     from gossipd.config.check import load_checked
     from gossipd.config.load import ConfigError
 
-    path, warnings = _found(file or named), _warnings()
+    path, warnings = file or named or file_of_host(None), _warnings()
     try:
         with _as_the_owner_of(path):
             load_checked(path.absolute())
@@ -76,7 +75,7 @@ def show(file: Path | None, named: Path | None, origin: bool, as_json: bool) -> 
     from gossipd.config.sections import SECTIONS
     from gossipd.config.template import shown
 
-    path, warnings = _found(file or named), _warnings()
+    path, warnings = file or named or file_of_host(None), _warnings()
     found, origins = load_with_origins(path.absolute())
     values = {
         f"{name}.{item.name}": shown(item, getattr(getattr(found, name), item.name))
@@ -115,11 +114,6 @@ def _plain(text: str) -> Any:
     from gossipd.config.environment import parsed_toml
 
     return parsed_toml(f"value = {text}")["value"]
-
-
-def _found(file: Path | None) -> Path:
-    here = Path("gossipd.toml")
-    return file or (here if here.exists() or not (PACKAGE_HOME / here).exists() else PACKAGE_HOME / here)
 
 
 def _warnings() -> list[str]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gossipd.cli.options import examples, parsed, time_words
-from gossipd.core.errors import UsageError
+from gossipd.cli.options import NewFile, examples, parsed, time_words
 from gossipd.core.units import parse_bytes, show_bytes
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ _EXAMPLES = (
 @click.option("--keep", is_flag=True, help="Leave the files, and say where.")
 @click.option("--web", is_flag=True, help="Show it in a browser, too; the daemons then run until Ctrl-C.")
 @click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--report", type=NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="What gossipd report says of it: NAME.html with a replay, else JSON.",
 )  # fmt: skip
 def demo(*, size: str, as_json: bool, web: bool, report: Path | None, **options: Any) -> None:
@@ -60,8 +59,6 @@ def demo(*, size: str, as_json: bool, web: bool, report: Path | None, **options:
     from gossipd.demo.play import DemoOrder, play
 
     size_bytes = parsed("--size", parse_bytes, size)
-    if report is not None and not report.absolute().parent.is_dir():
-        raise UsageError(f"--report {report}: name a file in a directory that exists")
     with _Audience(live=sys.stderr.isatty(), web=web, as_json=as_json, report=report) as audience:
         play(DemoOrder(size_bytes=size_bytes, **options), audience)
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import Duration, daemon_options, echo_json, examples, label_words, table, tell, time_words
+from gossipd.cli.options import (
+    Duration,
+    GivenFile,
+    daemon_options,
+    echo_json,
+    examples,
+    label_words,
+    table,
+    tell,
+    time_words,
+)
 from gossipd.cli.simulate_options import RateParam
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.core.units import show_bytes
@@ -31,7 +41,7 @@ _SURE = "would take it"
         "gossipd deploy qwen-3.manifest --budget 600GB",
     )
 )
-@click.argument("manifest", metavar="MANIFEST", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("manifest", metavar="MANIFEST", type=GivenFile(path_type=Path, dir_okay=False))
 @click.option("--dry-run", is_flag=True, help="Deploy nothing: who would take it, and how long it would last at least.")
 @click.option("--link", type=RateParam(), default="10Gbit", show_default=True, help="Of each host, for --dry-run.")
 @click.option("--external", type=RateParam(), help="Of storage, for --dry-run. Default: as one host's link.")
@@ -64,12 +74,14 @@ def deploy(
         return _dry_run(answer, client.status(), link, external or link, as_json=as_json)
     if not waits:
         return tell(answer, as_json=as_json)
-    from gossipd.cli.wait import wait_for
+    from gossipd.cli.wait import ready_words, wait_for
 
     click.echo(answer["sentence"], err=as_json)
     row = wait_for(client, (answer["manifest"]["name"], answer["manifest"]["version"]), "100%", timeout_s)
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
+    else:
+        click.echo(ready_words(label_words(row), row))
     return 0
 
 

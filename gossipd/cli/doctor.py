@@ -5,12 +5,10 @@ What lives here: display and exit code. What does not: reading (``host_readings`
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from gossipd.api.client import StatusClient, find_sockets
-from gossipd.cli.options import echo_json, examples, table
+from gossipd.cli.options import config_of_host, echo_json, examples, file_of_host, table
 from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
 
 
@@ -20,11 +18,11 @@ from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
         "gossipd doctor --as jobs --json | jq '.checks[] | select(.verdict == \"fail\")'",
     )
 )  # fmt: skip
-@click.option("--config", "config_file", default="gossipd.toml", metavar="FILE", help="This host's configuration.")
+@config_of_host
 @click.option("--peers", is_flag=True, help="Also try three other members: UDP small and large, both TCP ports.")
 @click.option("--as", "as_user", metavar="USER", help="Also whether this user can read the models.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def doctor(*, config_file: str, peers: bool, as_user: str | None, as_json: bool) -> int:
+def doctor(*, config_file: str | None, peers: bool, as_user: str | None, as_json: bool) -> int:
     """Look at everything that is often wrong on a host, whether its daemon runs or not.
 
     Each check is ok, warn or fail, with what was found and the cure. Exits with 1 when one fails, else with 0. Run it
@@ -33,8 +31,7 @@ def doctor(*, config_file: str, peers: bool, as_user: str | None, as_json: bool)
     """
     from gossipd.cli.host_readings import DAEMON_TIMEOUT_S, read_host
 
-    file = Path(config_file).absolute()
-    file = file / "gossipd.toml" if file.is_dir() else file
+    file = file_of_host(config_file).absolute()
     path, questions = find_sockets(None, str(file)) if file.is_file() else find_sockets(None, None)
     client = StatusClient(path, questions=questions, timeout_s=DAEMON_TIMEOUT_S)
     found = examine(read_host(file, client=client, with_peers=peers, as_user=as_user))

@@ -7,12 +7,14 @@ What lives here: parsing user input and formatting output. What does not: sizes 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from gossipd.core.errors import UsageError
+from gossipd.core.errors import NotFoundError, UsageError
 from gossipd.core.reasons import told_reason
 from gossipd.core.units import parse_seconds, show_bytes
 from gossipd.core.versions import parse_version
@@ -49,6 +51,12 @@ def reason_words(host: dict[str, Any]) -> str:
     return told_reason(host["reason"], subject=host.get("subject", ""), file=host.get("file", ""))
 
 
+config_of_host = click.option(
+    "--config", "config_file", metavar="FILE",
+    help="This host's configuration.  [default: ./gossipd.toml, then /var/lib/gossipd/gossipd.toml]",
+)  # fmt: skip
+
+
 def examples(*lines: str) -> str:
     """An epilog for ``--help``."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -78,6 +86,44 @@ class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only si
             what = "where VERSION is a non-negative integer, or STEP.ATTEMPT"
             self.fail(f"{value!r} is not NAME@VERSION, {what}", param, ctx)
         return name, number
+
+
+class GivenFile(click.Path):
+    """A file or directory that the command reads. Raises NotFoundError where nothing is, before anything is done."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not os.path.exists(value):
+            raise NotFoundError(f"{_called(param)}{value}: no such file or directory")
+        return super().convert(value, param, ctx)
+
+
+class NewFile(click.Path):
+    """A file that the command writes, in a directory that is there; wrong usage before hours of work else."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not os.path.isdir(os.path.dirname(value) or "."):
+            raise UsageError(f"{_called(param)}{value}: name a file in a directory that exists")
+        return super().convert(value, param, ctx)
+
+
+def file_of_host(named: str | Path | None) -> Path:
+    """This host's gossipd.toml: what was named, a file or its directory, else ./gossipd.toml or the packages' one.
+    Raises UsageError where a file that was named is not there."""
+    if named is None:
+        from gossipd.api.client import PACKAGE_HOME
+
+        here = Path("gossipd.toml")
+        return here if os.path.exists(here) or not os.path.exists(PACKAGE_HOME / here) else PACKAGE_HOME / here
+    file = Path(named)
+    file = file / "gossipd.toml" if file.is_dir() else file
+    if not os.path.exists(file):
+        raise UsageError(f"cannot read {file}: No such file or directory")
+    return file
+
+
+def _called(parameter: click.Parameter | None) -> str:
+    """The option in front of what is said of its value."""
+    return f"{parameter.opts[0]} " if isinstance(parameter, click.Option) else ""
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.completion import KnownTargets
-from gossipd.cli.options import parsed
+from gossipd.cli.options import GivenFile, NewFile, parsed
 from gossipd.cli.simulate_options import RateParam
 
 if TYPE_CHECKING:
@@ -30,14 +30,21 @@ WARNINGS_MAX = 20  # what a person reads
 EXPIRES_S_MAX = 100 * 365 * 86400
 
 
+class _Source(GivenFile):
+    """An address, or what is on this machine."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in value else super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("source")
+@click.argument("source", type=_Source())
 @click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
 @click.option("--version", type=click.IntRange(0), help="Higher versions replace lower ones.")
 @click.option("--step", type=click.IntRange(0), help="Instead of --version: a step of a training run.")
 @click.option("--attempt", type=click.IntRange(0), help="With --step: one more for each time that the run went back.")
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
-@click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
+@click.option("--out", required=True, type=NewFile(dir_okay=False), help="Where the signed manifest goes.")
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
 @click.option(
     "--chunk-size", metavar="SIZE",
@@ -64,7 +71,7 @@ EXPIRES_S_MAX = 100 * 365 * 86400
     "--chunk-borders", type=click.Choice(["tensors", "plain"]), default="tensors", show_default=True,
     help="tensors: a new version shares what is equal with the old one; hosts with gossipd 0.1 refuse it.",
 )  # fmt: skip
-@click.option("--about", metavar="FILE", type=click.Path(dir_okay=False), help="Lineage: a JSON object, no secrets.")
+@click.option("--about", metavar="FILE", type=GivenFile(dir_okay=False), help="Lineage: a JSON object, no secrets.")
 @click.option("--about-git", is_flag=True, help="Add the commit of the working directory to the lineage.")
 @click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N versions live on every host.")
 @click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
@@ -72,14 +79,14 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option(
-    "--require-model-signature", metavar="PEM", type=click.Path(dir_okay=False),
+    "--require-model-signature", metavar="PEM", type=GivenFile(dir_okay=False),
     help="SOURCE/model.sig must be an OpenSSF model signature of this public key, and right.",
 )  # fmt: skip
 @click.option(
-    "--model-sig", metavar="PEM", type=click.Path(dir_okay=False), help="Also make an OpenSSF model signature with it."
+    "--model-sig", metavar="PEM", type=GivenFile(dir_okay=False), help="Also make an OpenSSF model signature with it."
 )
 @click.option(
-    "--model-sig-out", metavar="FILE", type=click.Path(dir_okay=False), default="model.sig", show_default=True,
+    "--model-sig-out", metavar="FILE", type=NewFile(dir_okay=False), default="model.sig", show_default=True,
     help="Where --model-sig writes it, outside of SOURCE.",
 )  # fmt: skip
 @click.option(

@@ -15,7 +15,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
+from gossipd.cli.options import NewFile, daemon_options, echo_json, examples, table, time_words
 from gossipd.cli.simulate_options import FiniteRange, RateParam
 from gossipd.core.units import show_bytes
 
@@ -34,7 +34,7 @@ REASONS_NAMED = 3
 )  # fmt: skip
 @click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
 @click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--out", type=NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="Write it: NAME.html as a page with the course of the deployment, else as JSON.",
 )  # fmt: skip
 @click.option("--price-per-gb", type=FiniteRange(0, 1e9), help="Of external bytes. Default: sources.money_per_gb.")

@@ -15,7 +15,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, label_words
+from gossipd.cli.options import GivenFile, NameVersion, daemon_options, echo_json, examples, label_words
 from gossipd.client.lineage import ancestors
 from gossipd.core.errors import UsageError
 from gossipd.core.units import show_bytes
@@ -104,6 +104,9 @@ def in_toto_statement(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row_of(manifest: str, client: StatusClient) -> dict[str, Any]:
+    """Raises NotFoundError where a path leads to nothing: no model is called so."""
+    if manifest.startswith((".", "/")) or manifest.endswith(".manifest"):
+        GivenFile().convert(manifest, None, None)
     return _row_of_file(Path(manifest)) if Path(manifest).is_file() else _row_of_name(manifest, client)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gossipd.cli.options import echo_json, examples
+from gossipd.cli.options import GivenFile, NewFile, echo_json, examples
 
 
 @click.command(
@@ -22,12 +22,14 @@ from gossipd.cli.options import echo_json, examples
     )
     + "\n\nExit codes: 0 written; 2 wrong arguments; 7 a signature or a key is not good."
 )
-@click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("manifest", type=GivenFile(dir_okay=False, path_type=Path))
 @click.option("--key", required=True, metavar="FILE", help="The secret key that signs from now on.")
 @click.option(
     "--trust", required=True, multiple=True, metavar="FILE.pub", help="The key that signed it; may be repeated."
 )
-@click.option("--out", metavar="FILE", help="Where it goes.  [default: MANIFEST is replaced]")
+@click.option(
+    "--out", metavar="FILE", type=NewFile(dir_okay=False), help="Where it goes.  [default: MANIFEST is replaced]"
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def sign(*, manifest: Path, key: str, trust: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """Sign MANIFEST, which a key of --trust has signed, with another key.

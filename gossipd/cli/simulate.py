@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gossipd.cli.options import echo_json, examples, time_words
+from gossipd.cli.options import NewFile, echo_json, examples, time_words
 from gossipd.cli.simulate_options import FiniteRange, RateParam, Share, SizeParam
 from gossipd.core.errors import ExitCode, UsageError
 
@@ -70,7 +70,7 @@ _CHUNKS_HELP = (
     help="Completion per rack, and chunk by host. Needs matplotlib.",
 )  # fmt: skip
 @click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--report", type=NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="What gossipd report says of a deployment: NAME.html with a replay, else JSON.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
@@ -96,8 +96,6 @@ def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy:
             from gossipd.sim.plot import check
 
             check(plot)
-        if report is not None and not report.absolute().parent.is_dir():
-            raise UsageError(f"--report {report}: name a file in a directory that exists")
         _say_how_long(scenario.hosts * scenario.chunks, is_compiled=not simulator.__file__.endswith(".py"))
         with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
             world = simulator.World(

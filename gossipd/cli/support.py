@@ -26,7 +26,7 @@ import click
 from gossipd import __version__
 from gossipd.api.client import StatusClient, find_sockets
 from gossipd.cli.daemon_environment import UNIT_ENVIRONMENT, unit_environment
-from gossipd.cli.options import echo_json, examples
+from gossipd.cli.options import GivenFile, NewFile, config_of_host, echo_json, examples, file_of_host
 from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
 
@@ -39,26 +39,31 @@ _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "
 
 
 @click.command(epilog=examples("gossipd support --config /var/lib/gossipd/gossipd.toml --out support.tar.gz"))
-@click.option("--config", "config_file", default="gossipd.toml", metavar="FILE", help="This host's configuration.")
-@click.option("--out", required=True, metavar="FILE", help="The archive to write; must not be there.")
+@config_of_host
 @click.option(
-    "--log", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=NewFile(path_type=Path, dir_okay=False),
+    help="The archive to write; must not be there.",
+)
+@click.option(
+    "--log", metavar="FILE", type=GivenFile(path_type=Path, dir_okay=False),
     help="The daemon's log. Default: the last 5,000 lines of the journal of the unit gossipd, else of the daemon.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
-def support(*, config_file: str, out: str, log: Path | None, as_json: bool) -> int:
+def support(*, config_file: str | None, out: Path, log: Path | None, as_json: bool) -> int:
     """Gather what somebody who helps needs: status, events, causes, checks, settings, limits, log, audit log, versions,
     and what the daemon's tasks wait for.
 
     Keys, tokens and credentials of this host, of the daemon's unit and of this command's environment are taken out,
     every piece of eight characters of one. Run it as root, or as the daemon's user, who may read the journal perhaps.
     """
-    file = Path(config_file).absolute()
-    file = file / "gossipd.toml" if file.is_dir() else file
+    file = file_of_host(config_file).absolute()
     secrets, parts = secrets_of_host(file, {**unit_environment(UNIT_ENVIRONMENT), **os.environ}), gather(file, log)
-    written = write_bundle(Path(out), parts, Redactor(secrets))
+    written = write_bundle(out, parts, Redactor(secrets))
     if as_json:
-        echo_json({"schema_version": 1, "file": out, "parts": written})
+        echo_json({"schema_version": 1, "file": str(out), "parts": written})
     else:
         click.echo(f"{out}: {', '.join(written)}")
     return 0

@@ -87,6 +87,8 @@ def wait(
     row = wait_for(client, model, hosts, timeout_s, goal=goal)
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
+    else:
+        click.echo(ready_words(f"{model[0]}@{model[1]}", row, goal, hosts))
     return 0
 
 
@@ -99,6 +101,14 @@ def wait_for(
         return _until_enough(client, model, hosts, timeout_s, line)
     finally:
         line.end()
+
+
+def ready_words(label: str, row: dict[str, Any], goal: str = "complete", hosts: str = "100%") -> str:
+    """What has come: ``qwen@3 complete on 512 of 512 hosts``, or on which host where only this one was waited for."""
+    here = next((host["name"] for host in row["hosts"] if host.get("here")), None) if hosts == HERE else None
+    count = row["hosts_complete"] if goal == "complete" else _count(row, goal)
+    where = f"{here}, this host" if here is not None else f"{count} of {row['hosts_total']} hosts"
+    return f"{label} {WORDS[goal]} {where}"
 
 
 def _until_enough(

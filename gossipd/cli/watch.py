@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from gossipd.cli.options import examples
+from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
 
@@ -22,7 +22,7 @@ LOOK_S = 0.5
 @click.command(
     epilog=examples("gossipd watch /scratch/run-7 --name train/run-7", "gossipd watch . --name m --marker DONE")
 )
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=GivenFile(path_type=Path))
 @click.option("--name", required=True, help="The model's name; steps become its versions.")
 @click.option("--pattern", default="*", show_default=True, help="Only directories of such names; digits must end them.")
 @click.option("--marker", metavar="FILE", help="The file that is written last.  [default: .metadata, or safetensors]")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gossipd.api.client import find_sockets
-from gossipd.cli.options import examples, parsed
+from gossipd.cli.options import GivenFile, examples, parsed
 
 LISTEN = "127.0.0.1:7980"
 _EXAMPLES = (
@@ -21,9 +21,9 @@ _EXAMPLES = (
 @click.option("--socket", metavar="PATH", help="The daemon's socket; the one of questions beside it is asked.")
 @click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its read socket is asked.")
 @click.option("--listen", default=LISTEN, show_default=True, metavar="ADDRESS:PORT", help="Where browsers come to.")
-@click.option("--tls-cert", type=click.Path(path_type=Path), help="A certificate in PEM that names this host.")
-@click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="Ask browsers for the word in this file (0600).")
+@click.option("--tls-cert", type=GivenFile(path_type=Path), help="A certificate in PEM that names this host.")
+@click.option("--tls-key", type=GivenFile(path_type=Path), help="The certificate's key.")
+@click.option("--token-file", type=GivenFile(path_type=Path), help="Ask browsers for the word in this file (0600).")
 def web(
     *, socket: str | None, config: str | None, listen: str, tls_cert: Path | None, tls_key: Path | None,
     token_file: Path | None,

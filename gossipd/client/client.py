@@ -248,7 +248,7 @@ class Client:
 
         Raises:
             NotThereError: no version is known. EndedError, ``E_NOT_READY``: none is complete there (the sentence says
-                what the newest one lacks), or none is below ``before``. UsageError: ``where`` is an empty list.
+                what the newest one lacks), or none is below ``before``. UsageError: ``where`` names none or a stranger.
         """
         with typed_refusals():
             return _version(self._daemon.latest(name, _place(where), before))

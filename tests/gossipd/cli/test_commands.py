@@ -208,6 +208,11 @@ def test_wait_ends_when_enough_hosts_are_complete_or_the_time_is_up(
         assert ended.err.startswith("E_TIMEOUT: after 0 s org/toy@3 is complete on ")
 
 
+def test_a_wait_that_ends_well_says_so_in_a_line(shell: Shell) -> None:
+    shell.daemon.rows = [toy_row(2)]
+    assert shell("wait", "org/toy@3", "--hosts", "2") == (0, "org/toy@3 complete on 2 of 4 hosts\n", "")
+
+
 def test_wait_json_gives_the_deployment(shell: Shell) -> None:
     assert shell("wait", "org/toy@3", "--hosts", "1", "--json").object["deployment"]["hosts_complete"] == 2
 
@@ -405,6 +410,16 @@ def test_latest_prints_the_version_that_a_job_resumes_from(shell: Shell) -> None
     ended = shell("latest", "org/toy")
     assert ended.code == ExitCode.PARTIAL
     assert ended.err.startswith("E_NOT_READY: no version of org/toy is complete everywhere: org/toy@3 lacks node-3")
+
+
+def test_latest_refuses_a_word_that_no_host_is_called(shell: Shell) -> None:
+    for where, told in (("node-l", "no host is called node-l"), ("r1", "r1 is a rack, and no host is called so")):
+        ended = shell("latest", "org/toy", "--where", f"node-3,{where}")
+        assert ended.code == ExitCode.USAGE
+        assert ended.err == (
+            f"E_USAGE: where: {told}; name hosts (there are node-1, node-2, node-3, node-4), or here, anywhere, "
+            "everywhere, recoverable\n"
+        )
 
 
 def test_hold_runs_a_command_and_ends_with_its_code(shell: Shell, tmp_path: Path) -> None:
@@ -617,7 +632,24 @@ def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path)
     ended = shell("audit", "verify", str(path), socket=False)
     assert ended.code == ExitCode.VERIFICATION
     assert ended.err.startswith(f"E_AUDIT_BROKEN: {path}: line 2: the record does not match its hash")
-    assert shell("audit", "verify", str(tmp_path / "none"), socket=False).code == 1
+    assert shell("audit", "verify", str(tmp_path / "none"), socket=False).code == 3
+
+
+def test_audit_verify_finds_the_log_of_a_configuration(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gossipd.audit.chain_file import AuditFile
+
+    (tmp_path / "gossipd.toml").touch()
+    ended = shell("audit", "verify", "--config", str(tmp_path / "gossipd.toml"), socket=False)
+    assert (ended.code, ended.out) == (3, "")
+    AuditFile(tmp_path / "audit.jsonl").append([{"event": "start"}], "2026-07-26T12:00:00.000Z")
+    for words in (["--config", str(tmp_path)], ["--config", str(tmp_path / "gossipd.toml")]):
+        assert f"{tmp_path}/audit.jsonl: 1 records" in shell("audit", "verify", *words, socket=False).out
+    monkeypatch.chdir(tmp_path)
+    assert shell("audit", "verify", socket=False).out.startswith("audit.jsonl: 1 records")
+    both = shell("audit", "verify", "audit.jsonl", "--config", str(tmp_path), socket=False)
+    assert both.err == "E_USAGE: give FILE or --config, not both\n"
 
 
 def test_options_of_hold_behind_the_model_are_refused_as_a_command(shell: Shell) -> None:

@@ -33,7 +33,7 @@ def test_a_dry_run_orders_nothing_else_and_exits_by_what_targets_lack(
         assert main(["deploy", str(file), "--dry-run", "--json", "--socket", str(path)]) == ExitCode.PARTIAL
         told = json.loads(capsys.readouterr().out)
         assert main(["deploy", str(file), "--socket", str(path)]) == 0
-        assert main(["deploy", str(tmp_path / "nothing"), "--socket", str(path)]) == ExitCode.USAGE
+        assert main(["deploy", str(tmp_path / "nothing"), "--socket", str(path)]) == ExitCode.NOT_FOUND
     assert daemon.orders == [("deploy", str(file), True), ("deploy", str(file), False)]
     assert [one["name"] for one in told["hosts"] if not one["takes"]] == ["node-4"]
     assert told["external_bytes"] == ROW["bytes_total"] - 120, "what some host has is not read"

@@ -67,8 +67,8 @@ def test_what_is_not_known_is_not_found_and_an_unwritable_file_is_told(
 ) -> None:
     assert main(["report", "other"]) == 3
     assert "no deployment other is known here" in capsys.readouterr().err
-    assert main(["report", "org/toy", "--out", str(tmp_path / "no" / "toy.html")]) == 1
-    assert "E_OS" in capsys.readouterr().err
+    assert main(["report", "org/toy", "--out", str(tmp_path / "no" / "toy.html")]) == 2
+    assert "name a file in a directory that exists" in capsys.readouterr().err
 
 
 def test_many_racks_and_readers_are_cut_and_counted() -> None:

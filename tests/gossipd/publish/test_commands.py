@@ -162,7 +162,7 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--label", "a"], (2, "KEY=VALUE")),
         (["--label", "a=1", "--label", "a=2"], (2, "each KEY once")),
         (["--label", "a b=1"], (7, "E_NAME")),
-        (["--about", "/nowhere"], (2, "--about /nowhere")),
+        (["--about", "/nowhere"], (3, "--about /nowhere")),
         (["--chunk-borders", "other"], (2, "E_USAGE")),
     ],
 )
