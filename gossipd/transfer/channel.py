@@ -161,6 +161,14 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
+    def expect(self, want: int, patience_s: float) -> None:
+        """Sleep until so many bytes are here, or the end, at most ``patience_s``, and less after ``hurry``: one wake-up
+        for several heads and bodies. Under TLS, and for what comes in one burst, it returns at once.
+        """
+        if not self._tls and want >= _LOW_WATER_MIN:
+            self._set_low_water(want, is_piece=True)
+            self._arrived.poll(1000 * patience_s)
+
     def _await_at_least(self, want: int, *, is_piece: bool = False) -> int:
         """Sleep until so many bytes are here, or the end; the kernel lowers what its buffer cannot hold, and ``hurry``
         what is asked of a piece. Returns the flags to receive with. Under TLS only OpenSSL sleeps, and may then have

@@ -45,6 +45,8 @@ _REFUSALS = {
     wire.Status.BAD_REQUEST: "E_DECODE",
     wire.Status.NOT_A_TARGET: "E_NOT_A_TARGET",
 }
+# No more than a host receives at once (``IncomingChunk.piece_bytes``); then what is here is passed on.
+_PIECES_PATIENCE_S = 0.25
 # After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
 _CONVERSATION_GOES_ON = (
     wire.Status.BUSY,
@@ -279,13 +281,17 @@ class BulkClient:
         )
 
     def _receive_relayed(self, channel: Channel, incoming: IncomingChunk, advance: Callable[[int], None]) -> None:
-        """Receive a chunk that the peer is receiving itself, piece by piece."""
+        """Receive a chunk that the peer is receiving itself, piece by piece. Where this host has to tell nothing of it
+        meanwhile, it sleeps until several pieces are here."""
         head = bytearray(wire.PIECE_HEAD_BYTES)
-        at, began = 0, time.monotonic()
+        at, due, began = 0, 0, time.monotonic()
+        incoming.on_relay(channel.hurry)
         while at < incoming.length:
             # The watchdog does not blame the peer for waiting.
             channel.is_waiting = True
             try:
+                if at >= due and self._throttle.rate is None:
+                    due = at + _expect_pieces(channel, incoming, at, time.monotonic() - began)
                 channel.receive(memoryview(head))
             finally:
                 channel.is_waiting = False
@@ -405,6 +411,17 @@ class BulkClient:
         finally:
             with self._lock:
                 self._probing.discard(peer)
+
+
+def _expect_pieces(channel: Channel, incoming: IncomingChunk, at: int, elapsed_s: float) -> int:
+    """Sleep until as much is here as is to be received next, in pieces with their heads. Returns the bytes without
+    heads. The last byte is not among them: the peer sends it when it has stored the chunk. Nor are heads but one: the
+    peer sends what is left as one piece when it has all, so that no more may come.
+    """
+    most = incoming.piece_bytes(elapsed_s, is_duplex=channel.is_duplex)
+    expected = min(most, incoming.length - at - 1)
+    channel.expect(expected + wire.PIECE_HEAD_BYTES, _PIECES_PATIENCE_S)
+    return expected
 
 
 class _StaleConnectionError(Exception):

@@ -64,6 +64,9 @@ class _Channel:
     def hurry(self, at_least: int) -> None:
         """See Channel."""
 
+    def expect(self, want: int, patience_s: float) -> None:
+        """See Channel."""
+
     def try_send(self, data: bytes) -> bool:
         """See Channel."""
         self.send(data)

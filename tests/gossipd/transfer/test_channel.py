@@ -158,6 +158,34 @@ def test_a_wait_that_ends_early_takes_what_is_here_and_waits_for_the_rest(here: 
     assert channel.cut_by is None, "it was asleep until then"
 
 
+def test_one_wait_is_for_several_heads_and_bodies() -> None:
+    parts = [bytes(8), bytes(64 * 1024)] * 4
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        sender = threading.Thread(target=in_bursts, args=(theirs, parts, 4096))
+        sender.start()
+        channel.expect(sum(map(len, parts)), 20.0)
+        unread = int.from_bytes(fcntl.ioctl(ours, termios.FIONREAD, bytes(4)), sys.byteorder)
+        sender.join()
+        theirs.close()
+    assert unread == sum(map(len, parts))
+
+
+@pytest.mark.parametrize("end", ["closed", "cut", "patience"])
+def test_a_wait_for_several_pieces_ends_though_they_do_not_come(end: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        theirs = door.accept()[0]
+        theirs.sendall(bytes(1000))
+        channel = Channel(ours, BulkSettings(), sends_bodies=False)
+        ends = {"closed": theirs.close, "cut": lambda: channel.cut(Cut.CANCELLED), "patience": lambda: None}[end]
+        timer = threading.Timer(0.05, ends)
+        timer.start()
+        channel.expect(100_000, 0.1 if end == "patience" else 3600.0)
+        timer.join()
+        theirs.close()
+
+
 def test_a_piece_ends_early_when_a_relay_hurries() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
         theirs = door.accept()[0]

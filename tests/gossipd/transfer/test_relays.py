@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import pytest
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.transfer.channel import Channel
 from gossipd.transfer.errors import (
     FetchCancelledError,
     PeerNotHoldingError,
@@ -20,7 +23,9 @@ from gossipd.transfer.errors import (
     TransferError,
 )
 from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.wire.transfer import PIECE_HEAD_BYTES, Reply, Status, piece_head
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
+from tests.gossipd.transfer.scripted import client_of, read_request, scripted_server
 
 both_modes = pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
 UPSTREAM = node_of(SecretKey(b"\x03" * 32))
@@ -190,6 +195,43 @@ def test_too_little_of_a_chunk_and_all_of_it_are_not_found() -> None:
         for filled in (0, CHUNK_BYTES // 8 - 1, CHUNK_BYTES):
             with chunk_on_its_way(running, filled):
                 assert running.arriving.find(MODEL, CHUNK) is None
+
+
+@pytest.mark.parametrize("pieces", [[128 * 1024] * 8, [64 * 1024, 960 * 1024], [256 * 1024, 100, 786332]], ids=str)
+def test_a_receiver_sleeps_until_several_pieces_of_a_relay_are_here(
+    pieces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not for the last byte, which comes when the peer has stored the chunk, nor for heads that may not come."""
+    length, body, waits = sum(pieces), random.Random(1).randbytes(sum(pieces)), list[int]()
+    real = Channel.expect
+
+    def expect(channel: Channel, want: int, patience_s: float) -> None:
+        assert 0 < patience_s < 1
+        waits.append(want)
+        began = time.monotonic()
+        real(channel, want, 10.0)
+        assert time.monotonic() - began < 10.0, "it was awaited in vain"
+
+    monkeypatch.setattr(Channel, "expect", expect)
+
+    def serve(sock: socket.socket) -> None:
+        request = read_request(sock, with_hello=True)
+        sock.sendall(Reply(Status.RELAYED, request.chunk, length, free_slots=1).to_wire())
+        at = 0
+        for piece in pieces:
+            part = body[at : min(at + piece, length - 1)]
+            sock.sendall(piece_head(len(part)) + part)
+            at += len(part)
+        sock.sendall(piece_head(1) + body[-1:])
+        sock.recv(1)  # an end would wake the receiver
+
+    with (
+        scripted_server(serve) as endpoint,
+        client_of() as client,
+        client.fetch_chunk(SERVER, endpoint, MODEL, CHUNK, length, timeout_s=WAIT_S) as incoming,
+    ):
+        assert incoming.view == body
+    assert len([want for want in waits if want > PIECE_HEAD_BYTES]) <= 4, "told, ending, end"
 
 
 def test_a_relay_ends_soon_after_its_peer_has_gone() -> None:
