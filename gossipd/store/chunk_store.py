@@ -26,12 +26,12 @@ from gossipd.parts.want import EVERYTHING, Want
 from gossipd.runtime.memory_room import memory_room
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
-from gossipd.store.disk.condition import ConditionTracker, StoreCondition
+from gossipd.store.disk.condition import ConditionTracker, StoreCondition, fault_of_path
 from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.whole_sync import WholeSync
-from gossipd.store.errors import StoreError
+from gossipd.store.errors import StoreError, StorePathError
 from gossipd.store.journal.windows import commit, write_chunk
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
@@ -92,6 +92,8 @@ class ChunkStore:
                 self._posix.shut()
             if isinstance(error, StoreError):
                 raise
+            if (fault := fault_of_path(error)) is not None:
+                raise StorePathError(fault[1], code=fault[0]) from error
             raise tracker.refused(error, clock.monotonic(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):

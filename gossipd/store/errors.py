@@ -36,7 +36,7 @@ class StoreModeError(StoreError):
 
 class StorePathError(StoreError):
     """Something else stands where a file or directory of ours belongs, or a path leads outside the store or through a
-    symbolic link. Fault: the user who put it there."""
+    symbolic link; ``E_PATH_KIND`` for what is neither file nor link. Fault: the user who put it there."""
 
     code = "E_PATH_SYMLINK"
     exit_code = ExitCode.USAGE

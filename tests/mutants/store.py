@@ -10,6 +10,22 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "waits-for-the-other-end-of-a-pipe",
+        "A pipe in the place of a file of the store is opened as a file is, and holds the daemon for ever.",
+        "gossipd/store/disk/posix_disk.py",
+        "flags | os.O_NONBLOCK | os.O_NOCTTY, mode)",
+        "flags | os.O_NONBLOCK | os.O_NOCTTY, mode)\n            return descriptor",
+        (f"{_STORE}/disk/test_posix_disk.py",),
+    ),
+    Mutant(
+        "a-link-among-the-books-hides-every-model",
+        "A symbolic link in the place of one model's books ends the start of the daemon.",
+        "gossipd/store/models/catalogue.py",
+        "        if error.errno != errno.ELOOP:\n",
+        "        if True:\n",
+        (f"{_STORE}/test_chunk_store.py",),
+    ),
+    Mutant(
         "warms-while-others-wait-for-memory",
         "Versions are read into memory though a task of the host waits for memory.",
         "gossipd/store/models/warming.py",

@@ -23,7 +23,7 @@ from threading import Lock
 
 from gossipd.core.ids import DeploymentId
 from gossipd.runtime.ports import StoreWriteError
-from gossipd.store.disk.disk import Disk, Space
+from gossipd.store.disk.disk import Disk, NotAFileError, Space
 from gossipd.store.errors import NoSpaceError
 
 PROBE_INTERVAL_S = 1.0  # a full disk must go on within 10 s of being freed
@@ -65,6 +65,19 @@ _NAMES = {
 _OTHER = (StoreHealth.FAILING, "E_STORE_IO", "the disk failed")
 
 
+def fault_of_path(error: OSError) -> tuple[str, str] | None:
+    """The code and the sentence, with its cure, of an error that says nothing about the disk: somebody has put
+    something else in the place of a file or directory of ours. None for the disk's own."""
+    path = error.filename or "a path"
+    if error.errno == errno.ELOOP:
+        return "E_PATH_SYMLINK", f"{path} is a symlink; remove it"
+    if isinstance(error, NotAFileError):
+        return "E_PATH_KIND", f"{path} is {error.strerror}; move it away"
+    if error.errno == errno.ENOTDIR:
+        return "E_PATH_KIND", f"{path} is no directory, or lies under what is none; move that away"
+    return None
+
+
 def room_words(error: OSError, space: Space, need_bytes: int) -> str:
     """The end of a sentence about a disk that is full: of what."""
     if error.errno == errno.EDQUOT:
@@ -104,6 +117,8 @@ class ConditionTracker:
         if error.errno == errno.ENOSPC and space.free_files == 0:
             code = "E_NO_INODES"
         detail = f" ({error.strerror or error}{', ' + path if path else ''})"
+        if (fault := fault_of_path(error)) is not None:  # in the way of the store's own books
+            code, words, detail = *fault, ""
         if health is StoreHealth.FULL:
             detail += room_words(error, space, need_bytes)
         self._set(StoreCondition(health, code, words + detail, need_bytes, space.free_bytes), now)

@@ -26,6 +26,11 @@ class FileKind(Enum):
     OTHER = "other"
 
 
+class NotAFileError(OSError):
+    """A directory, pipe, socket or device stands where a file belongs. Fault: the user who put it there. State:
+    unchanged; nothing was read from it or written to it. ``filename``: where; ``strerror``: what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """Bytes of the file system: what we may still take, and its size. ``free_files``: how many more it can hold, None
@@ -40,7 +45,8 @@ class Disk(Protocol):
     """One directory and everything beneath it."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
-        """Open a file. A symbolic link anywhere in the path is ELOOP. ``create`` accepts an existing file."""
+        """Open a file, without waiting. A symbolic link anywhere in the path is ELOOP. ``create`` accepts an existing
+        file. Raises NotAFileError for what is none."""
 
     def close(self, descriptor: int) -> None: ...
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gossipd.store.disk import syscalls
-from gossipd.store.disk.disk import FileKind, Space, parent
+from gossipd.store.disk.disk import FileKind, NotAFileError, Space, parent
 from gossipd.store.errors import StoreModeError, StorePathError
 
 _RWF_DONTCACHE = 0x80
@@ -82,11 +82,29 @@ class PosixDisk:
     def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
         if not write and not create:
             try:  # what the daemon reads says nothing about the model's use
-                return syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_NOATIME)
+                return self._open_file(path, os.O_RDONLY | os.O_NOATIME)
             except PermissionError:
                 pass  # another user's file
         flags = os.O_RDWR if write else os.O_RDONLY
-        return syscalls.open_beneath(self._root, path, flags | (os.O_CREAT if create else 0), mode)
+        return self._open_file(path, flags | (os.O_CREAT if create else 0), mode)
+
+    def _open_file(self, path: str, flags: int, mode: int = 0) -> int:
+        try:  # O_NONBLOCK: a pipe in the file's place would keep us waiting for its other end
+            descriptor = syscalls.open_beneath(self._root, path, flags | os.O_NONBLOCK | os.O_NOCTTY, mode)
+        except BlockingIOError:  # a lease, which only files have, as by ``is_open_elsewhere``: it ends at once
+            descriptor = syscalls.open_beneath(self._root, path, flags, mode)
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.EISDIR):  # a socket; a directory, to be written
+                raise
+            found = self.kind(path)
+            if found in (None, FileKind.FILE):
+                raise  # the device under the file system is gone
+            raise _not_a_file(found is FileKind.DIRECTORY, path) from None
+        found_mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(found_mode):
+            os.close(descriptor)
+            raise _not_a_file(stat.S_ISDIR(found_mode), path)
+        return descriptor
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -227,7 +245,7 @@ class PosixDisk:
                 _set_directory_mode(name, at, 0o755)  # the umask took bits away, and jobs of other users read here
             except FileExistsError:
                 if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-                    raise
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
 
     def remove_file(self, path: str) -> None:
         with self._parent(path) as (at, name):
@@ -274,6 +292,11 @@ class PosixDisk:
             yield descriptor, path.rpartition("/")[2]
         finally:
             os.close(descriptor)
+
+
+def _not_a_file(is_directory: bool, path: str) -> NotAFileError:
+    what = "a directory" if is_directory else "a pipe, socket or device"
+    return NotAFileError(errno.EINVAL, f"{what} where a file belongs", path)
 
 
 def _set_directory_mode(name: str, at: int, mode: int) -> None:

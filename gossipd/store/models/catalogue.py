@@ -6,6 +6,7 @@ models, which needs their manifests and the trusted keys.
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -85,9 +86,19 @@ def list_models(disk: Disk) -> list[StoredModel]:
     found = []
     for entry in disk.names(layout.MANIFESTS):
         deployment = _deployment(entry)
-        if deployment is not None and disk.kind(layout.envelope(deployment)) is FileKind.FILE:
+        if deployment is not None and _kind_of_envelope(disk, deployment) is FileKind.FILE:
             found.append(_describe(disk, deployment))
     return found
+
+
+def _kind_of_envelope(disk: Disk, deployment: DeploymentId) -> FileKind | None:
+    """LINK also where its directory is one: opening that model says so, and the others are there all the same."""
+    try:
+        return disk.kind(layout.envelope(deployment))
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return FileKind.LINK
 
 
 def _deployment(entry: str) -> DeploymentId | None:
@@ -106,7 +117,7 @@ def forsaken_trees(disk: Disk) -> list[str]:
     found = []
     for entry in disk.names(layout.INCOMING):
         deployment = _deployment(entry)
-        if deployment is None or disk.kind(layout.envelope(deployment)) is not None:
+        if deployment is None or _kind_of_envelope(disk, deployment) is not None:
             continue
         if _is_unwritten(disk, layout.incoming(deployment)):
             found.append(layout.incoming(deployment))

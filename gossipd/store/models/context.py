@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, field
 from threading import Event
 
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.clock import Clock
-from gossipd.store.disk.condition import ConditionTracker
+from gossipd.store.disk.condition import ConditionTracker, fault_of_path
 from gossipd.store.disk.disk import Disk
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.whole_sync import WholeSync
@@ -33,9 +32,11 @@ class Context:
     """The store is closing: no thread commits windows, and long work is left to the next start."""
 
     def refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
-        """Turns an OSError, and the bytes that were needed, into the error to raise; the disk is probed soon."""
-        if error.errno == errno.ELOOP:  # a fault of one path, not of the disk
-            return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
+        """Turns an OSError, and the bytes that were needed, into the error to raise; the disk is probed soon, unless
+        the fault is of one path."""
+        if (fault := fault_of_path(error)) is not None:
+            code, sentence = fault
+            return StoreWriteError(sentence, code=code)
         refusal = self.tracker.refused(error, self.clock.monotonic(), need_bytes=need_bytes)
         self.due.set()
         return refusal

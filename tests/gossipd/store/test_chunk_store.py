@@ -24,6 +24,7 @@ from gossipd.store.errors import (
     StoreFormatError,
     StoreLockedError,
     StoreModeError,
+    StorePathError,
     VersionTakenError,
 )
 from gossipd.store.notices import ModelEvicted, StoreEvent
@@ -350,6 +351,47 @@ def test_what_stands_in_a_models_place_is_named_and_stops_only_that_model(
     assert not again.store.condition().code, "it says nothing about the disk"
     again.deliver(small(name="other"))
     again.store.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+@pytest.mark.parametrize("path", ["journal", "m/1/shards/one.bin", "m/1/shards", "books"])
+def test_what_is_no_file_stops_only_its_model_with_the_cure(tmp_path: Path, path: str, kind: str) -> None:
+    (tmp_path / "store").mkdir()
+    opened = Opened(tmp_path / "store")
+    opened.deliver(ONE)
+    opened.store.close()
+    books = opened.root / ".manifests" / ONE.manifest.id.hex()
+    at = {"journal": books / "journal", "books": books}.get(path, opened.root / path)
+    if kind == "directory" and at.is_dir():
+        return
+    aside = tmp_path / "aside"
+    if at.exists():
+        at.rename(aside)
+    if kind == "link":
+        at.symlink_to(aside)
+    else:
+        os.mkfifo(at) if kind == "pipe" else at.mkdir()
+    again = Opened(opened.root)
+    again.store.models()
+    with pytest.raises(GossipdError, match=rf"{at.name}.* is .*(move (it|that) away|remove it)$") as caught:
+        again.store.open(ONE.manifest)
+    assert caught.value.code == ("E_PATH_SYMLINK" if kind == "link" else "E_PATH_KIND")
+    assert not again.store.condition().code, "it says nothing about the disk"
+    again.deliver(small(name="other"))
+    at.rmdir() if kind == "directory" else at.unlink()
+    if aside.exists():
+        aside.rename(at)
+    assert len(again.store.open(ONE.manifest)) == len(ONE.chunks)
+    again.store.close()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+@pytest.mark.parametrize("path", [".lock", ".store.part"])
+def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str, kind: str) -> None:
+    os.mkfifo(tmp_path / path) if kind == "pipe" else (tmp_path / path).mkdir()
+    with pytest.raises(StorePathError, match=rf"^\{path} is a .* where a file belongs; move it away$") as caught:
+        Opened(tmp_path)
+    assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 16], ids=["empty", "zeroed"])

@@ -7,14 +7,19 @@ import errno
 import fcntl
 import mmap
 import os
+import signal
+import socket
+import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from gossipd.store.disk import syscalls
-from gossipd.store.disk.disk import FileKind, read_file, write_new_file
+from gossipd.store.disk.disk import FileKind, NotAFileError, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
 
 
@@ -54,6 +59,51 @@ def test_nothing_is_opened_outside_or_through_a_link(disk: PosixDisk, tmp_path: 
     with pytest.raises(OSError) as caught:
         disk.open(path)
     assert caught.value.errno == number
+
+
+def _plant(path: Path, kind: str) -> None:
+    """Something that is no file."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as one, chdir(path.parent):
+            one.bind(path.name)
+    elif kind == "device":
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        path.mkdir()
+
+
+@pytest.mark.usefixtures("opener")
+@pytest.mark.parametrize("how", [{}, {"write": True}, {"write": True, "create": True}], ids=["read", "write", "create"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "directory"])
+def test_what_is_no_file_is_refused_without_a_wait(
+    disk: PosixDisk, tmp_path: Path, kind: str, how: dict[str, bool]
+) -> None:
+    if kind == "device" and os.geteuid():
+        pytest.skip("only root makes devices")
+    disk.make_directory("a")
+    _plant(tmp_path / "root" / "a" / "f", kind)
+    with pytest.raises(NotAFileError, match=kind) as caught:
+        disk.open("a/f", **how)
+    assert caught.value.filename == "a/f"
+
+
+def test_a_file_under_a_lease_is_opened_when_that_ends(disk: PosixDisk, tmp_path: Path) -> None:
+    """As by a thread that serves the file while another asks who has it open."""
+    (tmp_path / "root" / "f").write_bytes(b"x")
+    asking = disk.open("f")
+    fcntl.fcntl(asking, 10, signal.SIGURG)
+    fcntl.fcntl(asking, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    opened: list[int] = []
+    serving = Thread(target=lambda: opened.append(disk.open("f")))
+    serving.start()
+    serving.join(0.2)
+    fcntl.fcntl(asking, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    serving.join(30)
+    assert len(opened) == 1
+    for descriptor in (asking, *opened):
+        disk.close(descriptor)
 
 
 @pytest.mark.usefixtures("opener")
