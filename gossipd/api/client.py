@@ -23,6 +23,7 @@ READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
 MODELS_VARIABLE = "GOSSIPD_MODELS"
 PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
+_CONFIG_BYTES_MAX = 64 * 1024  # as ``config.load`` reads
 _WANT_BYTES_MAX = 3_000  # a request has 4,096 at most
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
@@ -58,8 +59,10 @@ def _sockets_of(config: Path) -> tuple[Path, Path]:
         config = config / "gossipd.toml"
     import tomllib  # most callers name a socket
 
+    from gossipd.runtime.regular_file import read_regular
+
     try:
-        tables = tomllib.loads(config.read_text(encoding="utf-8-sig"))
+        tables = tomllib.loads(read_regular(config, bytes_max=_CONFIG_BYTES_MAX).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"cannot read {config}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

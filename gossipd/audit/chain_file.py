@@ -32,11 +32,14 @@ from typing import Any
 from blake3 import blake3
 
 from gossipd.core.errors import LocalError
+from gossipd.runtime.regular_file import open_regular
 
 GENESIS = "0" * 64
 FILE_BYTES_MAX = 16 * 1024 * 1024  # about 50,000 records
 FILES_MAX = 8  # with the present one: 128 MiB at most
 LINE_BYTES_MAX = 16_384  # a record has a few hundred bytes; fields are cut
+# O_NONBLOCK: a pipe that was put in the log's place must not hold its thread.
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Scalar = str | int | float | bool | None
 
@@ -92,7 +95,7 @@ class AuditFile:
         self.head, self.records = head, seq
 
     def _write(self, data: bytes) -> None:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(self.path, _FLAGS, 0o640)
         try:
             # A failed attempt may have left unacknowledged bytes.
             os.ftruncate(descriptor, self._size)
@@ -145,7 +148,10 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
     time. It must be in the chain, or the end was cut off since. Raises AuditError when the file cannot be read."""
     if not path.exists():
         raise AuditError(f"{path}: no such file")
-    previous = _last_record(_content(_numbered(path, 1))) if not path.name.endswith(".1") else None
+    try:
+        previous = _last_record(_content(_numbered(path, 1))) if not path.name.endswith(".1") else None
+    except OSError as error:
+        raise AuditError(f"{_numbered(path, 1)}: {error.strerror}") from None
     expected = str(previous["hash"]) if previous is not None else None
     first_at: str | None = None
     last_at: str | None = None
@@ -237,7 +243,7 @@ def _last_record(content: bytes) -> dict[str, Any] | None:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as lines:
+        with open_regular(path) as lines:
             while line := lines.readline(LINE_BYTES_MAX + 1):
                 yield line
     except OSError as error:
@@ -246,7 +252,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()  # bounded by rotation
+        with open_regular(path) as file:
+            return file.read()  # bounded by rotation
     except FileNotFoundError:
         return b""
 

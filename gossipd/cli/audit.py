@@ -75,9 +75,11 @@ def audit_verify(
 def _check_witness(file: Path, witness: Path, host: str | None) -> None:
     from gossipd.audit.chain_file import check_witnessed
     from gossipd.audit.witness import Witness
+    from gossipd.daemon.state_dir import FILE_BYTES_MAX
+    from gossipd.runtime.regular_file import read_regular
 
     try:
-        heard = Witness.from_bytes(witness.read_bytes())
+        heard = Witness.from_bytes(read_regular(witness, bytes_max=FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         raise UsageError(f"--witness: {witness}: {error}") from None
     heads = heard.heads_of(host or "")

@@ -135,7 +135,8 @@ def sockets_of(config: str) -> list[str]:
     try:
         import tomllib
 
-        with open(config, encoding="utf-8-sig") as file:
+        # A pipe in its place must not hold the shell.
+        with open(os.open(config, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8-sig") as file:
             status = tomllib.loads(file.read()).get("status")
     except (ImportError, OSError, ValueError):
         return []

@@ -24,10 +24,12 @@ from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError
 from gossipd.daemon.state_dir import MANIFESTS
 from gossipd.diagnosis.checks import SourceReading
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl, parse_source_url
+from gossipd.runtime.regular_file import read_regular
 from gossipd.sources.credential_expiry import credential_found
 from gossipd.sources.errors import SourceSlowError
 from gossipd.sources.settings import SourceSettings
@@ -69,7 +71,7 @@ def kept_manifests(directory: Path, trusted: Collection[bytes]) -> list[Manifest
     kept: list[Manifest] = []
     for _, path in sorted(found, reverse=True):
         with suppress(OSError, ManifestError):
-            kept.append(open_manifest(path.read_bytes(), trusted))
+            kept.append(open_manifest(read_regular(path, bytes_max=ENVELOPE_BYTES_MAX), trusted))
         if len(kept) == MANIFESTS_MAX:
             break
     return kept

@@ -29,6 +29,7 @@ from gossipd.cli.daemon_environment import UNIT_ENVIRONMENT, unit_environment
 from gossipd.cli.options import GivenFile, NewFile, config_of_host, echo_json, examples, file_of_host
 from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
+from gossipd.runtime.regular_file import open_regular, read_regular
 
 AUDIT_LINES, LOG_LINES = 2000, 5000
 TEXT_BYTES_MAX = 4 << 20  # of each part; twelve parts stay under 20 MiB by far, packed
@@ -75,7 +76,7 @@ def secrets_of_host(config_file: Path, environment: Mapping[str, str]) -> list[s
     named = [Path(environment[name]) for name in _SECRET_FILES if name in environment]
     for path in (*sorted(config_file.parent.glob("*.key")), *named):
         try:
-            found += secrets_of_file(path.read_text(errors="replace")[:TEXT_BYTES_MAX])
+            found += secrets_of_file(_beginning(path))
         except OSError:
             continue  # nothing of it can be in the archive by this command either
     return found
@@ -94,7 +95,7 @@ def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:
         "metrics.txt": _try(client.metrics),
         "why.json": _try(lambda: _causes(client.status())),
         "doctor.json": _try(lambda: _checks(config_file, client)),
-        "gossipd.toml": _try(lambda: config_file.read_text(errors="replace")),
+        "gossipd.toml": _try(lambda: _beginning(config_file)),
         "log.txt": _try((lambda: _journal_or_daemon(client)) if log is None else lambda: _tail(log, LOG_LINES)),
         "audit.jsonl": _try(lambda: _tail(config_file.parent / "audit.jsonl", AUDIT_LINES)),
         "host.json": _try(_host),
@@ -133,8 +134,12 @@ def _checks(config_file: Path, client: StatusClient) -> str:
 
 
 def _tail(path: Path, count: int) -> str:
-    with path.open(errors="replace") as lines:
-        return "".join(deque(lines, maxlen=count))
+    with open_regular(path) as lines:
+        return b"".join(deque(lines, maxlen=count)).decode(errors="replace")
+
+
+def _beginning(path: Path) -> str:
+    return read_regular(path, bytes_max=TEXT_BYTES_MAX).decode(errors="replace")
 
 
 def _journal_or_daemon(client: StatusClient) -> str:

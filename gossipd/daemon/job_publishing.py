@@ -55,6 +55,7 @@ from gossipd.publish.permits import ROOT, check_permit, signing_key
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.regular_file import read_regular
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
@@ -428,8 +429,7 @@ def _check_reflink(files: AdoptableFiles, models: Path) -> None:
 def read_envelope(path: Path) -> bytes:
     """The bytes of a manifest's file. Raises PublishError."""
     try:
-        with path.open("rb") as file:
-            envelope = file.read(ENVELOPE_BYTES_MAX + 1)
+        envelope = read_regular(path, bytes_max=ENVELOPE_BYTES_MAX + 1)
     except OSError as error:
         raise PublishError(f"{path}: {error.strerror}") from None
     if len(envelope) > ENVELOPE_BYTES_MAX:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from gossipd.runtime.regular_file import read_regular
 from gossipd.sources.credential_places import GCP_FILE, aws_files, has_boto
 from gossipd.sources.location import family
 
@@ -167,8 +168,7 @@ def _inside(entry: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(FILE_BYTES_MAX).decode(errors="replace")
+        return read_regular(path, bytes_max=FILE_BYTES_MAX).decode(errors="replace")
     except OSError:
         return ""
 

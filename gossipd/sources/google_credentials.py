@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossipd.runtime.regular_file import read_regular
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
@@ -43,8 +44,7 @@ def kind_of_file(environ: Mapping[str, str]) -> str | None:
     """The ``type`` in the file of application default credentials, or None."""
     path = Path(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE)).expanduser()
     try:
-        with path.open("rb") as file:
-            entry = json.loads(file.read(FILE_BYTES_MAX))
+        entry = json.loads(read_regular(path, bytes_max=FILE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return None
     kind = entry.get("type") if isinstance(entry, dict) else None

@@ -12,6 +12,14 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "takes-a-pipe-for-an-empty-file",
+        "What is no file is read as one, where a path leads to it.",
+        "gossipd/runtime/regular_file.py",
+        "    if not stat.S_ISREG(os.fstat(descriptor).st_mode):\n",
+        "    if False:\n",
+        ("tests/gossipd/runtime/test_regular_file.py",),
+    ),
+    Mutant(
         "what-is-read-never-lands",
         "Relays of a chunk from storage end though the store has it.",
         "gossipd/sources/assembly.py",

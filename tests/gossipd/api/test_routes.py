@@ -561,6 +561,9 @@ def test_a_configuration_names_both_sockets_and_a_path_its_neighbour(tmp_path: P
     (tmp_path / "gossipd.toml").write_bytes(b'\xef\xbb\xbf[status]\r\nsocket = "a"\nread_socket = "b"\n')
     assert find_sockets(None, str(tmp_path)) == (tmp_path / "a", tmp_path / "b")
     assert find_sockets("/run/x.sock", str(tmp_path)) == (Path("/run/x.sock"), Path("/run/gossipd-read.sock"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="pipe: is not a file; move it away"):
+        find_sockets(None, str(tmp_path / "pipe"))
 
 
 async def test_publishing_is_for_the_user_that_the_kernel_names(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ def test_an_untouched_log_is_whole_and_ends_at_the_head_that_status_shows(path: 
     assert (first["prev"], first["seq"], first["event"]) == (GENESIS, 0, "manifest_accepted")
 
 
+@pytest.mark.parametrize("number", ["", ".1"])
+def test_a_pipe_in_the_place_of_the_log_holds_no_thread(path: Path, number: str) -> None:
+    file = write(path) if not number else AuditFile(path)
+    path.unlink(missing_ok=True)
+    os.mkfifo(f"{path}{number}")
+    with pytest.raises(OSError, match=r"is not a file|No such device or address"):
+        file.append([{"event": "published"}], AT)
+    path.touch() if number else None
+    with pytest.raises(AuditError, match="is not a file; move it away"):
+        verify_audit(path)
+
+
 def test_records_of_one_batch_follow_one_another_as_those_of_several_do(path: Path) -> None:
     file = AuditFile(path)
     for batch in (3, 1, 2):

@@ -147,6 +147,11 @@ def test_the_program_looks_for_the_sockets_where_commands_do(
     )
 
 
+def test_a_pipe_in_the_place_of_a_configuration_holds_no_shell(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gossipd.toml")
+    assert len(completion_program.sockets({"--config": str(tmp_path)})) == 2
+
+
 def test_names_that_a_shell_would_run_are_not_offered(tmp_path: Path) -> None:
     class Hostile(FakeDaemon):
         def names(self) -> Iterator[tuple[str, str]]:

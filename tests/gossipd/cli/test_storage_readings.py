@@ -51,6 +51,7 @@ def test_each_source_of_a_kept_manifest_is_read_at_its_largest_file(tmp_path: Pa
     home = Home(tmp_path)
     home.keep(sign(FILES, server.url, f"file://{tmp_path}/store"))
     (home.kept / "broken").write_bytes(b"no manifest")
+    os.mkfifo(home.kept / "pipe")
     assert [(one.model, one.code) for one in home.read()] == [("toy@1", "")] * 2
     assert [(seen.path, seen.range) for seen in server.gets()] == [("/large.bin", "bytes=0-0")]
 

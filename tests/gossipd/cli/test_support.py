@@ -112,6 +112,15 @@ def test_a_bundle_of_a_real_host_has_every_part_and_none_of_its_keys(
     assert main(["support", "--config", str(home), "--out", str(tmp_path / "s.tar.gz")]) == 1
 
 
+def test_pipes_in_the_places_of_its_files_hold_nobody_up(tmp_path: Path) -> None:
+    for name in ("gossipd.toml", "node.key", "audit.jsonl"):
+        os.mkfifo(tmp_path / name)
+    assert secrets_of_host(tmp_path / "gossipd.toml", {}) == []
+    told = gather(tmp_path / "gossipd.toml", tmp_path / "none")
+    for part in ("gossipd.toml", "audit.jsonl"):
+        assert "is not a file; move it away" in told[part]
+
+
 def test_a_log_may_be_a_file_and_one_that_cannot_be_had_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
