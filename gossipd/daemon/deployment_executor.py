@@ -9,7 +9,7 @@ models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +27,10 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
+from gossipd.manifest.envelope import open_envelope
 from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest, deployment_id
+from gossipd.manifest.manifest import ENVELOPE_TYPE, Manifest, deployment_id
 from gossipd.parts.part import bytes_of, choose_part
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
@@ -124,8 +125,8 @@ class DeploymentExecutor:
 
     async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
         match work:
-            case commands.ReadManifest(number, deployment):
-                return events.EnvelopeFound(number, await run_blocking(self._kept_envelope, deployment))
+            case commands.ReadManifest(number):
+                return events.EnvelopeFound(number, await run_blocking(self._kept_envelope, work))
             case commands.PullManifest(number, deployment, peer, size):
                 return events.EnvelopeFound(number, await self.client.pull(peer, deployment, size))
             case commands.OpenManifest():
@@ -151,17 +152,17 @@ class DeploymentExecutor:
                 await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)
 
-    def _kept_envelope(self, deployment: DeploymentId) -> bytes | None:
-        """The manifest as it was kept, else the copy beside the model's chunks, which takes its place: a torn or lost
-        file must not make a model unusable that is here."""
+    def _kept_envelope(self, work: commands.ReadManifest) -> bytes | None:
+        """The manifest as it was kept, else the copy beside the model's chunks, which takes its place: a torn, rotted
+        or lost file must not make a model unusable that is here."""
+        deployment = work.deployment
         kept = self.state.envelope(deployment)
-        if kept is not None and _id_of(kept) == deployment:
-            return kept
         try:
             copy = self.store.manifest_bytes(deployment)
         except NotHeldError:
             return kept
-        if _id_of(copy) != deployment:
+        keys = {*self.swarm.trusted(), work.accepted_signer}
+        if kept == copy or _soundness(kept or b"", deployment, keys) >= _soundness(copy, deployment, keys):
             return kept
         log.warning("kept manifest is damaged", deployment=short(deployment), cure="written again, from the store")
         with suppress(StateWriteError):  # the copy is good for as long as it stays
@@ -211,6 +212,17 @@ async def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str
 
 def _is_of(work: commands.OpenManifest) -> bool:
     return work.announced is not None and _id_of(work.envelope) == work.announced
+
+
+def _soundness(envelope: bytes, deployment: DeploymentId, keys: Collection[bytes]) -> int:
+    """2: of this deployment and signed by one of these keys; 1: of this deployment; 0: neither."""
+    if _id_of(envelope) != deployment:
+        return 0
+    try:
+        open_envelope(ENVELOPE_TYPE, envelope, keys)
+    except ManifestError:
+        return 1
+    return 2
 
 
 def _id_of(envelope: bytes) -> DeploymentId | None:

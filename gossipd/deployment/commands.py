@@ -28,10 +28,11 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class ReadManifest(Struct, frozen=True):
-    """Look for the envelope among our own files; ends in EnvelopeFound."""
+    """Look for the envelope among our own files; ends in EnvelopeFound. ``accepted_signer``: as of OpenManifest."""
 
     work: WorkNumber
     deployment: DeploymentId
+    accepted_signer: bytes = b""
 
 
 class PullManifest(Struct, frozen=True):

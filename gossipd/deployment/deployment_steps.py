@@ -206,7 +206,7 @@ class DeploymentSteps:
             if given is not None:
                 self._accepted(given)
             else:
-                self._ask(Step.READ, self.id)
+                self._ask(Step.READ, self.id, self._accepted_signer)
 
     @property
     def _is_removed_everywhere(self) -> bool:
@@ -301,8 +301,12 @@ class DeploymentSteps:
         if envelope is None:
             self._look_further(now)
         else:
-            accepted = self._context.statements.accepted(self.id)
-            self._ask(Step.OPEN, envelope, self.id, accepted.signer if accepted is not None else b"")
+            self._ask(Step.OPEN, envelope, self.id, self._accepted_signer)
+
+    @property
+    def _accepted_signer(self) -> bytes:
+        accepted = self._context.statements.accepted(self.id)
+        return accepted.signer if accepted is not None else b""
 
     def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
         if manifest.id != self.id:

@@ -10,6 +10,22 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "keeps-a-rotted-manifest-in-the-store",
+        "The copy of a manifest beside the chunks is not compared with the one that was verified.",
+        "gossipd/store/journal/recovery.py",
+        "        if read_file(context.disk, path, bytes_max=len(envelope)) == envelope:\n",
+        "        if read_file(context.disk, path, bytes_max=1 << 30) is not None:\n",
+        (f"{_STORE}/test_chunk_store.py",),
+    ),
+    Mutant(
+        "takes-a-kept-manifest-whose-signature-has-rotted",
+        "Of two copies of a manifest the content is compared, and not whether a known key has signed it.",
+        "gossipd/daemon/deployment_executor.py",
+        "    except ManifestError:\n        return 1\n",
+        "    except ManifestError:\n        return 2\n",
+        ("tests/gossipd/daemon/test_deployment_driver.py",),
+    ),
+    Mutant(
         "waits-for-the-other-end-of-a-pipe",
         "A pipe in the place of a file of the store is opened as a file is, and holds the daemon for ever.",
         "gossipd/store/disk/posix_disk.py",

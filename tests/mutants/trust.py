@@ -402,8 +402,8 @@ MUTANTS = (
         "asks-again-whether-an-accepted-model-is-trusted",
         "What was accepted is judged by the keys that are trusted today.",
         "gossipd/deployment/deployment_steps.py",
-        'accepted.signer if accepted is not None else b"")\n',
-        'accepted.signer[:0] if accepted is not None else b"")\n',
+        'accepted.signer if accepted is not None else b""\n',
+        'accepted.signer[:0] if accepted is not None else b""\n',
         (_ORDERS,),
     ),
     Mutant(

@@ -27,7 +27,7 @@ from blake3 import blake3
 from gossipd.core.bits import Bits
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.part import Part
-from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file
+from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file, write_new_file
 from gossipd.store.errors import CaseFoldedError, NoSpaceError, StoreClosingError, StoreFormatError, VersionTakenError
 from gossipd.store.journal.claims import make_books, start_journal
 from gossipd.store.journal.journal import Header, Replay, replay
@@ -86,6 +86,7 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
     manifest = replica.manifest
     make_directories(context, replica)  # before the books: books without a tree mean a published model
     make_books(context, replica)
+    _mend_manifest(context, replica)
     wrong = wrong_sizes(context, replica)
     suspects = [one for one in _suspects(manifest, said, context.clock.boot) if one in replica.wanted]
     _believe(context, replica, said, wrong, suspects)
@@ -105,6 +106,17 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
         # Full or read-only: serve what is here all the same. The next successful probe starts the journal before any
         # write.
         context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
+
+
+def _mend_manifest(context: Context, replica: ModelReplica) -> None:
+    """Write the manifest again that is kept with the books, unless it is, byte for byte, the one that was verified. A
+    disk that refuses it can serve all the same: what is in memory is right, and the next opening tries again."""
+    path, envelope = layout.envelope(replica.deployment), replica.manifest.envelope
+    with suppress(OSError):
+        if read_file(context.disk, path, bytes_max=len(envelope)) == envelope:
+            return
+    with suppress(OSError):
+        write_new_file(context.disk, path, envelope)
 
 
 def _believe(

@@ -259,7 +259,10 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         await node.until_in(HostState.DOWNLOADING)
 
 
-@pytest.mark.parametrize("kept", [None, b"", b"torn", ONE.manifest.envelope[:60], "a directory"], ids=str)
+_FLIPPED = bytes(byte ^ (at in (20, 60)) for at, byte in enumerate(ONE.manifest.envelope))  # key and signature alone
+
+
+@pytest.mark.parametrize("kept", [None, b"", b"torn", ONE.manifest.envelope[:60], _FLIPPED, "a directory"], ids=str)
 async def test_a_manifest_that_is_damaged_is_written_again_from_the_store(
     tmp_path: Path, kept: bytes | str | None
 ) -> None:
@@ -273,6 +276,20 @@ async def test_a_manifest_that_is_damaged_is_written_again_from_the_store(
         node.say(1, Verb.DEPLOY)
         await node.until_in(HostState.COMPLETE)
         assert place.is_dir() or place.read_bytes() == ONE.manifest.envelope
+
+
+async def test_of_two_manifests_that_differ_the_one_that_an_accepted_key_has_signed_is_read(tmp_path: Path) -> None:
+    """Also where that key is no longer trusted; else the kept one, which another host can replace."""
+    async with living(tmp_path, is_complete=True) as node:
+        node.state.keep_envelope(ONE.manifest.id, _FLIPPED)
+        node.swarm.trusted = dict  # type: ignore[method-assign]
+        executor = DeploymentExecutor(
+            state=node.state, store=node.store, client=cast(Any, node.client), swarm=cast(Any, node.swarm),
+            audit=cast(Any, None),
+        )  # fmt: skip
+        for signer, found in ((b"", _FLIPPED), (SECRET.public.ed25519, ONE.manifest.envelope)):
+            ended = await executor.carry_out(commands.ReadManifest(1, ONE.manifest.id, signer))
+            assert isinstance(ended, events.EnvelopeFound) and ended.envelope == found
 
 
 async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Path) -> None:

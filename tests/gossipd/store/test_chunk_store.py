@@ -394,6 +394,18 @@ def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str
     assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
 
 
+@pytest.mark.parametrize("left", ["", "half", "signature", "more"])
+def test_a_manifest_that_has_rotted_in_the_store_is_written_again(opened: Opened, left: str) -> None:
+    opened.deliver(ONE)
+    opened.store.close()
+    path, right = opened.root / ".manifests" / ONE.manifest.id.hex() / "manifest", ONE.manifest.envelope
+    rotted = bytes(byte ^ (at == 60) for at, byte in enumerate(right))
+    path.write_bytes({"": b"", "half": right[:50], "signature": rotted, "more": right + b"x"}[left])
+    opened.store = Opened(opened.root).store
+    assert len(opened.store.open(ONE.manifest)) == len(ONE.chunks)
+    assert path.read_bytes() == right
+
+
 @pytest.mark.parametrize("left", [b"", b"\0" * 16], ids=["empty", "zeroed"])
 def test_a_marker_that_a_power_failure_left_is_written_again(tmp_path: Path, left: bytes) -> None:
     (tmp_path / ".store").write_bytes(left)
