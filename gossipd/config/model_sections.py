@@ -82,7 +82,8 @@ class StoreSection:
     )
     scrub_bytes_per_s: int = setting(
         RATE,
-        "Rate of reading and comparing published models to find rot; 0 is never. 500 GB take 9 hours at 16MiB.",
+        "Rate of reading and comparing published models to find rot; 0 is never. 500 GB take 9 hours at 16MiB; what\n"
+        "takes less than a minute is read once a minute.",
         16 * MIB,
     )
     warm: bool = setting(

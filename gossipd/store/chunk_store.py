@@ -43,14 +43,12 @@ from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_equal
-from gossipd.store.models.scrub import Checked, recheck
+from gossipd.store.models.scrub import PASS_S_MIN, Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.models.warming import Warmer, Warmth
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
-
-_SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 
 
 class ChunkStore:
@@ -109,7 +107,7 @@ class ChunkStore:
             threads.append(BackgroundThread("gossipd-commit", self.upkeep.step, woken=self._context.due))
         if background and settings.scrub_bytes_per_s > 0:
             step = self.scrubber.paced_step
-            threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
+            threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=PASS_S_MIN))
         self._warmer = Warmer(self._context, self._models.published, memory_room)
         self._warming = BackgroundThread("gossipd-warm", self._warmer.step, woken=self._warmer.woken)
         self._background_threads = [*threads, self._warming]

@@ -40,6 +40,8 @@ from gossipd.store.models.showing import show_beginning
 
 _MAGIC = b"gossipdC\x01"
 SAVE_INTERVAL_S = 600
+# A model that is read in less is read once in this time: without a pause it would never let its host rest.
+PASS_S_MIN = 60.0
 _TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 
 
@@ -227,9 +229,18 @@ class Scrubber:
         return found
 
     def paced_step(self) -> float | None:
-        """Check one chunk. Returns the seconds that it takes at the set rate, None when there is nothing to read."""
+        """Check one chunk. Returns the seconds that it takes at the set rate, None when there is nothing to read, or
+        all of it was found right a moment ago.
+        """
+        chosen = self._choose()
+        if chosen is None or self._is_new(chosen[1], chosen[2]):
+            return None
         done = self.step(1)
         return done / self._context.settings.scrub_bytes_per_s if done else None
+
+    def _is_new(self, times: CheckTimes, chunk: int) -> bool:
+        """A time that is still to come was noted by a clock that was set back since: it says nothing."""
+        return 0 <= int(self._context.clock.wall()) - times.times[chunk] < PASS_S_MIN
 
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
         """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""

@@ -13,6 +13,7 @@ from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models.scrub import PASS_S_MIN
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.set_clock import SetClock
@@ -163,6 +164,22 @@ def test_the_scrub_walks_over_everything_and_says_how_long_ago_the_oldest_check_
     while published.store.statistics().oldest_unchecked_age_s:
         published.store.scrubber.step(1)
     assert published.store.statistics().scrubbed_bytes == ONE.manifest.bytes_total
+
+
+def test_a_small_model_is_read_once_in_a_minute_and_not_without_a_pause(published: Published) -> None:
+    paced_step = published.store.scrubber.paced_step
+    assert paced_step() is None, "it was verified when it came"
+    published.wall += PASS_S_MIN
+    for _ in range(6):
+        assert paced_step()
+    assert paced_step() is None
+    published.wall += PASS_S_MIN
+    assert paced_step()
+
+
+def test_a_clock_that_is_set_back_does_not_end_the_scrub(published: Published) -> None:
+    published.wall -= 1000 * PASS_S_MIN
+    assert published.store.scrubber.paced_step()
 
 
 def test_the_scrub_goes_on_after_a_restart_where_it_was(published: Published) -> None:
