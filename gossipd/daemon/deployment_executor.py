@@ -39,7 +39,6 @@ from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, NotWholeError
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
-from membership.member import NodeId
 
 STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
 PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
@@ -65,19 +64,22 @@ class ManifestClient:
         self._directory = directory
         self._pulling = trio.CapacityLimiter(PULL_THREADS)
 
-    async def pull(self, peer: NodeId, deployment: DeploymentId, manifest_bytes: int) -> bytes | None:
+    async def pull(self, work: commands.PullManifest) -> bytes | None:
         """The envelope; None when this peer does not give it. Cut short by cancelling, its thread ends by itself."""
-        endpoint = self._directory.bulk_endpoint(peer)
+        endpoint = self._directory.bulk_endpoint(work.peer)
         if endpoint is None:
             return None
 
         def fetch() -> bytes:
-            return self._client.fetch_manifest(peer, endpoint, deployment, manifest_bytes, timeout_s=PULL_TIMEOUT_S)
+            return self._client.fetch_manifest(
+                work.peer, endpoint, work.deployment, work.manifest_bytes,
+                timeout_s=PULL_TIMEOUT_S, answer_s=work.answer_s,
+            )  # fmt: skip
 
         try:
             return await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
-            log.debug("manifest not to be had", deployment=short(deployment), code=error.code)
+            log.debug("manifest not to be had", deployment=short(work.deployment), code=error.code)
             return None
 
 
@@ -127,8 +129,8 @@ class DeploymentExecutor:
         match work:
             case commands.ReadManifest(number):
                 return events.EnvelopeFound(number, await run_blocking(self._kept_envelope, work))
-            case commands.PullManifest(number, deployment, peer, size):
-                return events.EnvelopeFound(number, await self.client.pull(peer, deployment, size))
+            case commands.PullManifest(number):
+                return events.EnvelopeFound(number, await self.client.pull(work))
             case commands.OpenManifest():
                 return await _open(work, self.swarm.trusted())
             case commands.ReserveSpace():

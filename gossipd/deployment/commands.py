@@ -36,12 +36,16 @@ class ReadManifest(Struct, frozen=True):
 
 
 class PullManifest(Struct, frozen=True):
-    """Ask this peer for the envelope; ends in EnvelopeFound. It may be abandoned at any time."""
+    """Ask this peer for the envelope; ends in EnvelopeFound. It may be abandoned at any time.
+
+    ``answer_s``: until the peer has begun to answer, in seconds; a body that has begun has longer.
+    """
 
     work: WorkNumber
     deployment: DeploymentId
     peer: NodeId
     manifest_bytes: int
+    answer_s: float
 
 
 @dataclass(frozen=True, slots=True)

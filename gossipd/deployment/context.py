@@ -13,6 +13,7 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
+from gossipd.deployment.manifest_holders import ManifestGivers
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement
@@ -100,6 +101,13 @@ class DeploymentSettings:
     space_retry_s: float = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
     pull_retry_first_s: float = 0.05  # doubled in between: holders multiply as fast as we wait
     pull_retry_max_s: float = 5.0
+    pull_answer_first_s: float = 1.0
+    """For which the first peer that is asked for a manifest may be silent; doubled with each that is asked next, as all
+    may be slow. A silent one would else cost as long as connecting and the handshake may take, some 3 s."""
+    pull_answer_stranger_s: float = 0.25
+    """The same where that peer never gave this host a manifest and others did."""
+    pull_answer_max_s: float = 20.0
+    givers_max: int = 64  # more than the hosts that tell one host of a deployment first
     pulls_refused_max: int = 3
     """Manifests with the announced content and a signature that does not verify: the signature was altered on the way,
     or no trusted key is among the signers. Other content is always its sender's fault and another holder is asked."""
@@ -154,6 +162,7 @@ class BrainContext:
     At most as many as there are deployments."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)
+    givers: ManifestGivers = field(init=False)
     _works: WorkNumber = field(default=0, init=False)
     _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
     _kept_revision: int = field(default=0, init=False)
@@ -169,6 +178,7 @@ class BrainContext:
             in_all_max=settings.pulls_max, per_signer_max=settings.pulls_per_signer_max,
             per_peer_max=settings.pulls_per_peer_max,
         )  # fmt: skip
+        self.givers = ManifestGivers(settings.givers_max)
 
     def next_work(self, owner: WorkOwner) -> WorkNumber:
         """A number that no other piece of work has. ``owner`` hears how it ended."""

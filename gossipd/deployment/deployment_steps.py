@@ -312,6 +312,7 @@ class DeploymentSteps:
         if manifest.id != self.id:
             self._look_further(now)
             return
+        self._pull_turns.verified()
         was_unproven = not self.record.is_proven
         self._prove(manifest.signer)
         if not self.record.is_proven:

@@ -1,16 +1,44 @@
 """Which hosts are asked for one deployment's manifest, and in which order.
 
-What lives here: the choice. What does not: asking, and trying again (``deployment_steps``).
+What lives here: the choice, and which hosts have given a manifest before. What does not: asking, and trying again
+(``pull_turns``).
 
 A manifest takes the way of its statement. The host that brought the statement is asked first: it answers when it has
-the body itself. So each host is asked by the few that it told, and the body follows the gossip.
+the body itself. So each host is asked by the few that it told, and the body follows the gossip. A member that says much
+and gives nothing would be asked first by all: of those that brought the statement one that has given a manifest before
+goes first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from membership.member import NodeId
+
+
+class ManifestGivers:
+    """Members of which the last manifest that this host asked for came, and was a publisher's. At most ``most``; the
+    one that gave longest ago is forgotten."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._nodes: dict[NodeId, None] = {}
+
+    def gave(self, node: NodeId) -> None:
+        """Its manifest was verified."""
+        self._nodes.pop(node, None)
+        self._nodes[node] = None
+        if len(self._nodes) > self._most:
+            del self._nodes[next(iter(self._nodes))]
+
+    def failed(self, node: NodeId) -> None:
+        """It was silent, did not have it, or what it gave was wrong."""
+        self._nodes.pop(node, None)
+
+    def among(self, nodes: Collection[NodeId]) -> set[NodeId]:
+        """Those of ``nodes`` that are givers."""
+        return {node for node in self._nodes if node in nodes}
 
 
 class Holders:
@@ -35,14 +63,17 @@ class Holders:
         """The manifest is here."""
         self._known.clear()
 
-    def choose(self, live: set[NodeId], answered: set[NodeId]) -> NodeId | None:
-        """The next host to ask; None when there is none.
+    def choose(self, live: set[NodeId], answered: set[NodeId], givers: Collection[NodeId] = ()) -> NodeId | None:
+        """The next host to ask; None when there is none. ``givers``: those of ``live`` that gave a manifest before.
 
         Mostly one that has spoken to this host: each question to a host that some other has made up costs a time-out.
         """
         known = [node for node in self._known if node in live]
+        proven = [node for node in known if node in givers]
         heard = [node for node in known if node in answered]
         is_first, self._choices = not self._choices, self._choices + 1
+        if proven:
+            return proven[0]
         if known and is_first:
             return (heard or known)[0]
         is_any = self._rng.random() < self._any_share

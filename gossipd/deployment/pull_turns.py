@@ -1,8 +1,8 @@
 """When the manifest of one deployment is asked for, and of whom: turns, growing pauses, and an end of refusals.
 
-What lives here: the next host and size to ask for, and the time of the next turn. What does not: the order of hosts
-(``manifest_holders``), each signer's share of pulls (``unproven.PullShares``), and what is done with a manifest that
-has come (``deployment_steps``).
+What lives here: the next host and size to ask for, how long it may be silent, and the time of the next turn. What does
+not: the order of hosts (``manifest_holders``), each signer's share of pulls (``unproven.PullShares``), and what is done
+with a manifest that has come (``deployment_steps``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from gossipd.deployment.statement import Statement
 from gossipd.deployment.unproven import PullShare
 from membership.member import NodeId
 
+_PATIENCE_MAX = 1 << 10  # longer than any answer may take
+
 
 class PullTurns:
     """Of one deployment. The time of the next turn is kept among the context's ``retries``."""
@@ -23,6 +25,8 @@ class PullTurns:
         self._deployment = deployment
         self._holders = holders
         self._delay_s = 0.0
+        self._patience = 1
+        """How many times the first peer's time the next one has to begin its answer."""
         self._begun = 0
         self._asked: NodeId | None = None
         self._counted_as: PullShare | None = None
@@ -32,9 +36,12 @@ class PullTurns:
     def begin(self) -> None:
         """A new life: short pauses, nothing refused."""
         self._delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
+        self._patience = 1
+        self._asked = None
 
-    def take(self, last: Statement, now: float) -> tuple[NodeId, int] | None:
-        """The host to ask now, and the bytes that its manifest may have; None when that must wait.
+    def take(self, last: Statement, now: float) -> tuple[NodeId, int, float] | None:
+        """The host to ask now, the bytes that its manifest may have, and the seconds that it has to begin its answer;
+        None when that must wait.
 
         Args:
             last: the deployment's last statement that is believed or told, for when none is unproven.
@@ -43,7 +50,9 @@ class PullTurns:
         unproven = context.unproven
         words = unproven.of(self._deployment) or [last]
         busy = context.pulls.busy()
-        peer = self._holders.choose(context.roster.live() - busy, context.roster.answered() - busy)
+        live = context.roster.live() - busy
+        givers = context.givers.among(live)
+        peer = self._holders.choose(live, context.roster.answered() - busy, givers)
         if peer is None:
             self.wait(now)
             return None
@@ -54,12 +63,27 @@ class PullTurns:
             return None
         self._asked = peer
         self._begun += 1  # signers may differ about the size, and one of them lie
-        return peer, words[self._begun % len(words)].manifest_bytes
+        answer_s = self._answer_s(is_stranger=bool(givers) and peer not in givers)
+        return peer, words[self._begun % len(words)].manifest_bytes, answer_s
+
+    def _answer_s(self, *, is_stranger: bool) -> float:
+        settings = self._context.settings
+        first_s = settings.pull_answer_stranger_s if is_stranger else settings.pull_answer_first_s
+        answer_s = min(self._patience * first_s, settings.pull_answer_max_s)
+        self._patience = min(2 * self._patience, _PATIENCE_MAX)
+        return answer_s
+
+    def verified(self) -> None:
+        """What was asked for, if anything was, has come and is a publisher's."""
+        if self._asked is not None:
+            self._context.givers.gave(self._asked)
+            self._asked = None
 
     def wait(self, now: float) -> None:
         """Nobody has it: another turn after a pause, which doubles."""
         if self._asked is not None:
             self._context.unproven.not_had(self._deployment, self._asked)
+            self._context.givers.failed(self._asked)
         self._asked = None
         self._context.retries[self._deployment] = now + self._delay_s
         self._delay_s = min(2 * self._delay_s, self._context.settings.pull_retry_max_s)

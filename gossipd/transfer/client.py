@@ -14,6 +14,7 @@ The path of a call: ``_exchange`` gets a connection, ``_converse`` sends the req
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -106,13 +107,15 @@ class BulkClient:
         return incoming
 
     def fetch_manifest(
-        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
-    ) -> bytes:
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float,
+        answer_s: float = math.inf,
+    ) -> bytes:  # fmt: skip
         """Fetch a signed envelope, unchecked. ``size`` is only what gossip told, and a member may tell what it likes:
-        a peer that has the envelope in another size is asked again for that. Raises TransferError."""
+        a peer that has the envelope in another size is asked again for that. ``answer_s``: until the answer begins,
+        connecting included. Raises TransferError."""
         deadline = time.monotonic() + timeout_s
         try:
-            return self._fetch_envelope(node, endpoint, deployment, size, timeout_s=timeout_s)
+            return self._fetch_envelope(node, endpoint, deployment, size, timeout_s=timeout_s, answer_s=answer_s)
         except errors.OtherLengthError as error:
             if not error.length:
                 raise
@@ -120,12 +123,14 @@ class BulkClient:
             return self._fetch_envelope(node, endpoint, deployment, error.length, timeout_s=left_s)
 
     def _fetch_envelope(
-        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
-    ) -> bytes:
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float,
+        answer_s: float = math.inf,
+    ) -> bytes:  # fmt: skip
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise errors.PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
         request = wire.Request(wire.BulkVerb.MANIFEST, deployment, 0, size)
-        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
+        wanted = Fetch(BulkPeer(node, endpoint), request, timeout_s, answer_s=answer_s)
+        with self._running(wanted) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
         self._traffic.add(node, bytes_in=size)
@@ -225,6 +230,7 @@ class BulkClient:
             head = bytearray(wire.REPLY_BYTES)
             channel.receive(memoryview(head))
             answered = True
+            channel.deadline = fetch.answered()
             reply = wire.Reply.from_wire(head)
             # Only these replies leave the stream at the start of a reply; all others end the connection, unless a body
             # follows and is read to its end.

@@ -113,6 +113,8 @@ class Dialer:
             if channel.cut_by is not None:
                 raise cut_error(channel.cut_by, "while connecting") from None
             if isinstance(error, TimeoutError):
+                if timeout_s < self._bulk_settings.connect_s:
+                    raise errors.PeerSlowError(f"not connected to {endpoint} in {timeout_s:.1f} s") from None
                 raise UnreachableError(f"no answer from {endpoint} in {timeout_s:.1f} s", is_certain=False) from None
             raise _not_connected(endpoint, error) from None
 

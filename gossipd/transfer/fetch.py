@@ -6,6 +6,7 @@ not: the protocol (``client``), and the wait itself (``pipelined_fetch``).
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -21,10 +22,12 @@ from membership.member import NodeId
 class Fetch:
     """One fetch in progress. ``stop`` ends it, whatever it is blocked on."""
 
-    def __init__(self, peer: BulkPeer, request: Request, timeout_s: float) -> None:
+    def __init__(self, peer: BulkPeer, request: Request, timeout_s: float, *, answer_s: float = math.inf) -> None:
         self.peer = peer
         self.request = request
-        self.deadline = time.monotonic() + timeout_s
+        self._end_s = time.monotonic() + timeout_s
+        self.deadline = min(self._end_s, time.monotonic() + answer_s)
+        """Of the answer's first byte, then of its last."""
         self.cut_by: Cut | None = None
         self._lock = threading.Lock()
         self.channel: Channel | None = None  # on which it blocks
@@ -73,6 +76,11 @@ class Fetch:
             if place.is_asked and self.channel is not None:
                 place.is_asked = self.channel.try_send(place.request)
             return True
+
+    def answered(self) -> float:
+        """The peer has begun its answer; returns the deadline of its end."""
+        self.deadline = self._end_s
+        return self.deadline
 
     def receives(self) -> None:
         """Our chunk has begun to arrive: from now on another fetch may follow."""

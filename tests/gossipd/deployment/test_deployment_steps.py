@@ -21,10 +21,12 @@ from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import WantError, parse_want
+from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import STRANGER, draft, manifest
 
 FULL = set(range(ONE.chunk_count))
+LIAR = NodeId(bytes(15) + b"1")
 REFUSED = LocalError("Input/output error", code="E_STORE_IO")
 
 
@@ -101,6 +103,34 @@ def test_pulls_are_repeated_with_pauses_that_double() -> None:
     asked_s = [when for one, when in pulls if isinstance(one, commands.PullManifest)]
     pauses_s = [round(later - earlier, 2) for earlier, later in itertools.pairwise(asked_s)]
     assert pauses_s == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def test_each_further_peer_may_be_silent_for_twice_as_long() -> None:
+    host = ScriptedHost()
+    host.peers_have.clear()
+    host.hear(said())
+    host.wait(25.0)
+    assert [one.answer_s for one in host.all_of(commands.PullManifest)[:6]] == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0]
+
+
+def test_a_peer_that_never_gave_a_manifest_may_be_silent_for_less_than_one_that_did() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.roster.peers[LIAR] = "rack-2"
+    first, second, third = (manifest(version=version) for version in (2, 3, 4))
+    host.hear(said(first.id), LIAR)
+    host.peers_have |= {one.id: one.envelope for one in (second, third)}
+    host.hear(said(second.id), PEER)
+    host.held_back.add(commands.PullManifest)
+    host.hear(said(third.id), LIAR)
+    asked = [(one.peer, one.answer_s) for one in host.all_of(commands.PullManifest)]
+    assert asked == [(PEER, 1.0), (LIAR, 0.25), (PEER, 1.0), (LIAR, 0.25)]
+    host.peers_have.pop(third.id)
+    host.hear(said(third.id), PEER)
+    host.release(commands.PullManifest)
+    host.wait(0.06)
+    last = host.all_of(commands.PullManifest)[-1]
+    assert (last.peer, last.deployment, last.answer_s) == (PEER, third.id, 2.0)
 
 
 def test_nobody_to_ask_is_asked_again_later() -> None:

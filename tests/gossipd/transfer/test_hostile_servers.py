@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,7 @@ from gossipd.core.events import FailReason
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.connections import Endpoint
-from gossipd.transfer.errors import PeerProtocolError, PeerRefusedError, TransferError
+from gossipd.transfer.errors import PeerProtocolError, PeerRefusedError, PeerSlowError, TransferError
 from gossipd.transfer.settings import BulkSettings
 from gossipd.wire.transfer import Reply, Request, Status, piece_head
 from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, SERVER_KEY, WAIT_S
@@ -116,6 +118,37 @@ def test_a_manifest_is_never_relayed() -> None:
 
     with scripted_server(script) as endpoint, client_of() as client, pytest.raises(PeerProtocolError):
         client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S)
+
+
+def test_a_silent_peer_has_less_time_to_begin_a_manifest_than_to_end_it() -> None:
+    def drip(sock: socket.socket, request: Request) -> None:
+        sock.sendall(ok(request))
+        for _ in range(request.length):
+            time.sleep(0.1)
+            sock.sendall(b"x")
+
+    def serve(script: Callable[[socket.socket, Request], None]) -> Callable[[socket.socket], None]:
+        return lambda sock: script(sock, read_request(sock, with_hello=True))
+
+    with scripted_server(serve(say_nothing)) as endpoint, client_of() as client:
+        began_s = time.monotonic()
+        with pytest.raises(PeerSlowError):
+            client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S, answer_s=0.3)
+        assert time.monotonic() - began_s < WAIT_S / 2
+    with scripted_server(serve(drip)) as endpoint, client_of() as client:
+        found = client.fetch_manifest(SERVER, endpoint, MODEL, 20, timeout_s=WAIT_S, answer_s=1.5)
+        assert found == b"x" * 20
+
+
+def test_a_host_is_not_given_up_for_a_connection_that_had_little_time() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        endpoint = full.getsockname()
+        for _ in range(4):  # more than the queue takes: the kernel answers no further one
+            sock = waiting.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(endpoint)
+        with client_of() as client, pytest.raises(PeerSlowError):
+            client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S, answer_s=0.2)
 
 
 @pytest.mark.parametrize(
