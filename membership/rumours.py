@@ -7,7 +7,9 @@ item from another node counts as half a sending, because fewer nodes lack it the
 
 A writer that fills a queue waits behind the others: each of its items gives way to as many sendings as it has
 ``_EACH`` items in the queue already, and a full queue drops the oldest item of the writer that has most in it. Else one
-member that writes faster than the budget would always be the newest, and nothing else would go out.
+member that writes faster than the budget would always be the newest, and nothing else would go out. Half of what a
+budget holds at most is kept for writers that have taken little of it lately, and their items go before those of a
+*loud* one, which has taken more: what one member writes must not use up what others need to be heard at once.
 
 Budgets fill with time and hold half a second's worth, so that the worst second of one node stays bounded too; the
 membership class also pays the cost of a datagram of nothing but rumours (``overhead``). A membership backlog above
@@ -25,6 +27,9 @@ _BURST_S = 0.5
 _BACKLOG = 5000  # thirteen crashes at once, with four accusations each
 _URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late, and liars could cause that
 _EACH = 16  # items of one writer that wait side by side: a host with as many deployments is no flood
+_LOUD_LAG = 16  # above the sendings of any item, so that a loud writer's come after all others
+_RESERVE = 0.5  # of what a budget holds at most, for writers that are not loud; one is that has taken as much
+_QUIET = 0.25  # the same, below which it is loud no longer
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 
@@ -40,10 +45,43 @@ class Rumour:
     lag: int
     sent: float
 
-    @property
-    def turn(self) -> float:
-        """Lower goes first."""
-        return self.sent + self.lag
+
+class _Spending:
+    """Bytes of the budget that each writer has taken lately: they come back at half of the rate."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._back_per_s = bytes_per_s / 2
+        self._loud_bytes = bytes_per_s * _BURST_S * _RESERVE
+        self._quiet_bytes = bytes_per_s * _BURST_S * _QUIET
+        self._taken: dict[Hashable, tuple[float, float]] = {}  # bytes, and when that was; those above 0
+        self._loud: set[Hashable] = set()
+
+    def take(self, writer: Hashable, count: int, now: float) -> None:
+        """A writer's item is sent."""
+        taken = min(self._left(writer, now) + count, 2 * self._loud_bytes)
+        self._taken[writer] = (taken, now)
+        if taken > self._loud_bytes:
+            self._loud.add(writer)
+
+    def settle(self, now: float) -> bool:
+        """Forget what has come back. Whether a writer is loud no longer."""
+        is_one_quiet = False
+        for writer in list(self._taken):
+            left = self._left(writer, now)
+            if left < self._quiet_bytes and writer in self._loud:
+                self._loud.remove(writer)
+                is_one_quiet = True
+            if not left:
+                del self._taken[writer]
+        return is_one_quiet
+
+    def is_loud(self, writer: Hashable) -> bool:
+        """Whether it has taken more than its part; as of the last ``settle``."""
+        return writer in self._loud
+
+    def _left(self, writer: Hashable, now: float) -> float:
+        taken, at = self._taken.get(writer, (0.0, now))
+        return max(0.0, taken - (now - at) * self._back_per_s)
 
 
 class RumourClass:
@@ -59,6 +97,8 @@ class RumourClass:
         self._heap: list[tuple[float, int, Rumour]] = []
         self._number = 0
         self._budget = bytes_per_s * _BURST_S
+        self._reserve = int(self._budget * _RESERVE)
+        self._spending = _Spending(bytes_per_s)
         self._at = 0.0
         self._backlog = 0
         self.dropped = 0
@@ -83,8 +123,7 @@ class RumourClass:
         self._backlog += len(data)
         self._push(rumour)
         if len(self._heap) > 4 * self._length_max:
-            self._heap = [(rumour.turn, rumour.number, rumour) for rumour in self._by_key.values()]
-            heapq.heapify(self._heap)
+            self._sort()
         return lag == 0
 
     def item_of(self, key: Hashable) -> bytes | None:
@@ -116,35 +155,56 @@ class RumourClass:
         rate = self._rate * 2 if self._doubles and self._backlog > _BACKLOG else self._rate
         self._budget = min(self._rate * _BURST_S, self._budget + (now - self._at) * rate)
         self._at = now
-        room = min(room, int(self._budget) - overhead)
+        if self._spending.settle(now):
+            self._sort()
+        left = int(self._budget) - overhead
+        taken = self._choose(min(room, left), left - self._reserve)
+        if taken:
+            self._budget -= overhead
+        for rumour in taken:
+            self._budget -= len(rumour.data)
+            self._spending.take(rumour.writer, len(rumour.data), now)
+            rumour.sent += 1.0
+            if rumour.sent >= limit:
+                self.discard(rumour.key)
+            else:
+                self._push(rumour)
+        return [rumour.data for rumour in taken]
+
+    def _choose(self, room: int, spare: int) -> list[Rumour]:
+        """Those that go first of what fits into ``room`` bytes; off the heap. A loud writer's fit into ``spare``."""
         taken: list[Rumour] = []
         too_large: list[Rumour] = []
         while self._heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
             turn, _, rumour = heapq.heappop(self._heap)
             if self._by_key.get(rumour.key) is not rumour:
                 continue
-            if rumour.turn != turn:
+            if self._turn(rumour) != turn:
                 self._push(rumour)
+            elif len(rumour.data) > spare and self._spending.is_loud(rumour.writer):
+                too_large.append(rumour)
+                break  # only such writers' items come after it
             elif len(rumour.data) > room:
                 too_large.append(rumour)
             else:
                 room -= len(rumour.data)
+                spare -= len(rumour.data)
                 taken.append(rumour)
-        if taken:
-            self._budget -= overhead
-        for rumour in taken:
-            self._budget -= len(rumour.data)
-            rumour.sent += 1.0
-            if rumour.sent >= limit:
-                self.discard(rumour.key)
-            else:
-                self._push(rumour)
         for rumour in too_large:
             self._push(rumour)
-        return [rumour.data for rumour in taken]
+        return taken
+
+    def _turn(self, rumour: Rumour) -> float:
+        """Lower goes first."""
+        return rumour.sent + rumour.lag + (_LOUD_LAG if self._spending.is_loud(rumour.writer) else 0)
+
+    def _sort(self) -> None:
+        """Drop stale entries, and move up what has an earlier turn than it had."""
+        self._heap = [(self._turn(rumour), rumour.number, rumour) for rumour in self._by_key.values()]
+        heapq.heapify(self._heap)
 
     def _push(self, rumour: Rumour) -> None:
-        heapq.heappush(self._heap, (rumour.turn, rumour.number, rumour))
+        heapq.heappush(self._heap, (self._turn(rumour), rumour.number, rumour))
 
 
 class Rumours:

@@ -325,6 +325,34 @@ def test_a_writer_of_many_waits_behind_those_of_few() -> None:
     assert len(sent) == 60  # and the liar has what is left
 
 
+def test_one_writer_leaves_half_of_the_budget_for_what_others_say_next() -> None:
+    queue = RumourClass(1000, 1000)
+    for number in range(200):
+        queue.add(number, b"l" * 50, "liar", urgent=True)
+    for tick in range(100):  # it takes all that comes back, and no more
+        taken = sum(len(item) for item in queue.take(1000, 99, 1.0 + tick / 20))
+        assert taken <= (500 if tick == 0 else 100)
+        queue.add("news", b"l" * 50, "liar", urgent=True)
+    queue.add("honest", b"h" * 80, "honest", urgent=True)
+    heard = [queue.take(100, 99, 6.0)[:1] for _ in range(3)]
+    assert heard == [[b"h" * 80]] * 3, "at once, to three members"
+
+
+def test_a_writer_that_paused_is_heard_like_any_other_again() -> None:
+    queue = RumourClass(1000, 1000)
+    for number in range(10):
+        queue.add(number, b"l" * 50, "loud", urgent=True)
+    while queue.take(1000, 2, 1.0):
+        pass
+    queue.add("more", b"m" * 50, "loud", urgent=True)
+    queue.add("honest", b"h" * 50, "honest")
+    assert queue.take(50, 9, 1.1) == [b"h" * 50], "it has taken more than half of the budget"
+    for number in range(10):
+        queue.discard(number)
+    queue.add("even more", b"e" * 50, "loud", urgent=True)
+    assert queue.take(50, 9, 3.0) == [b"e" * 50]
+
+
 def test_a_full_queue_drops_what_its_loudest_writer_said_first() -> None:
     queue = RumourClass(1e9, 20)
     queue.add("honest", b"h" * 40, "honest")
