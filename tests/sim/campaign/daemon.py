@@ -267,7 +267,7 @@ class Daemon:
         storage = self.world.storage
         storage.reads += 1
         self._reads += 1
-        took_s = storage.read_s(len(command.chunks))
+        took_s = storage.read_s(len(command.chunks), self.world.now)
         for chunk in command.chunks:
             self.bulk.arriving_in(took_s, command.deployment, chunk, SOURCE)
         self.after(took_s, self._read_ended, command, self.world.now)

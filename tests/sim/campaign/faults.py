@@ -326,9 +326,11 @@ class Faults:
                 return
 
     def _source(self, fault: Fault) -> None:
-        ailments = self._world.storage.ailments
-        ailments.add(fault.kind)
-        fault.undo = lambda: ailments.discard(fault.kind)
+        storage = self._world.storage
+        storage.ailments.add(fault.kind)
+        if fault.kind == "source_slow":
+            storage.slow_until_s = max(storage.slow_until_s, fault.end_s)
+        fault.undo = lambda: storage.ailments.discard(fault.kind)
 
 
 _BEGINNINGS: dict[str, Callable[[Faults, Fault], None]] = {

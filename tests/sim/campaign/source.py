@@ -18,7 +18,8 @@ _LIE_SHARE = 0.4
 
 
 class Storage:
-    """``ailments`` are kinds of faults in force now, of all storage; ``struck`` hears of each read that met one."""
+    """``ailments`` are kinds of faults in force now, of all storage; ``slow_until_s``: when it is quick again.
+    ``struck`` hears of each read that met a fault."""
 
     def __init__(self, random: Random, struck: Callable[[str], None], *, chunk_s: float, flows: int) -> None:
         self._random = random
@@ -26,6 +27,7 @@ class Storage:
         self._chunk_s = chunk_s
         self._flows = flows
         self.ailments: set[str] = set()
+        self.slow_until_s = 0.0
         self.reads = 0
         self.chunks_given = 0
 
@@ -37,16 +39,17 @@ class Storage:
                 return False
         return True
 
-    def read_s(self, chunk_count: int) -> float:
-        """How long a read that begins now takes."""
+    def read_s(self, chunk_count: int, now: float) -> float:
+        """How long a read that begins now takes. One that is under way when storage is quick again goes on quickly."""
         if "source_failing" in self.ailments or "source_changed" in self.ailments:
             return self._random.uniform(*_FAIL_S)
-        slow = 1.0
-        if "source_slow" in self.ailments:
-            self._struck("source_slow")
-            slow = _SLOW_FACTOR
         share = max(1.0, self.reads / self._flows)
-        return chunk_count * self._chunk_s * share * slow * self._random.uniform(0.9, 1.1)
+        quick_s = chunk_count * self._chunk_s * share * self._random.uniform(0.9, 1.1)
+        if "source_slow" not in self.ailments:
+            return quick_s
+        self._struck("source_slow")
+        slow_s = max(0.0, self.slow_until_s - now)
+        return min(_SLOW_FACTOR * quick_s, slow_s + max(0.0, quick_s - slow_s / _SLOW_FACTOR))
 
     def give(self, model: Model, chunk: int) -> tuple[bytes, FailReason | None]:
         """The bytes of a chunk as they come, or why none come."""
