@@ -6,7 +6,9 @@ report makes of it.
 
 from __future__ import annotations
 
-from gossipd.deployment.history import History, Told
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.sketch import sketch
+from gossipd.deployment.history import History, Told, column_at
 from gossipd.sim.host import SimHost, Transfer
 
 
@@ -18,7 +20,10 @@ class Course:
         self.moved = [[0, 0, 0] for _ in range(hosts)]
         """Of each host the bytes from storage, from its rack, from other racks."""
         self._told = [(0, 0, 0)] * hosts
+        self._sketched = [-1] * hosts
+        """Of each host the column in which its chunks were looked at last."""
         self._chunks, self._chunk_bytes = chunks, chunk_bytes
+        self._all = ChunkSet.full(chunks)
 
     def carried(self, transfer: Transfer) -> None:
         """All bytes of a transfer have come."""
@@ -37,3 +42,8 @@ class Course:
             "" if host.alive else "dead", is_open=not is_complete, is_final=is_complete or not host.alive,
         )  # fmt: skip
         self.history.heard(host.node, now, told)
+        column = column_at(now)
+        if column != self._sketched[host.index]:
+            self._sketched[host.index] = column
+            shares = sketch(ChunkSet(self._chunks, host.held), self._all)
+            self.history.sketched(host.node, now, host.held_count, shares)

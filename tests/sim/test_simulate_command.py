@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import struct
 import sys
 from base64 import b64decode
 from pathlib import Path
@@ -207,6 +208,21 @@ def test_a_report_of_a_run_has_its_bytes_hosts_and_dead(tmp_path: Path) -> None:
     last = {b64decode(shares)[-1] for shares in told["timeline"]["shares"].values()}
     assert 254 in last
     assert len(last) == 2, "all but the dead one have all"
+
+
+def test_a_report_of_a_run_has_which_chunks_came_when(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    output_of(
+        "--hosts", "4", "--racks", "2", "--size", "64MiB", "--chunks", "32", "--link", "10Mbit", "--report", str(out)
+    )
+    timeline = json.loads(out.read_text())["report"]["timeline"]
+    assert timeline["sketches"].keys() == timeline["shares"].keys()
+    assert timeline["silences"] == {}, "a host that waits for a chunk is not silent"
+    for text in timeline["sketches"].values():
+        marks = [column for (column,) in struct.iter_unpack(">H", b64decode(text))]
+        assert len(marks) == 4 * 32, "a quarter, a half, three quarters and all of each chunk"
+        assert max(marks) < len(timeline["moved"]), "all have come"
+        assert len(set(marks)) > 8, "one after the other"
 
 
 def test_a_report_changes_nothing_about_a_run_and_may_be_a_page(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ export class ReportView {
       ["Between racks", `${bytes(sum.cross_rack_bytes)} (${times(sum.cross_rack_ratio)})`],
       ["Fetched twice", bytes(sum.duplicate_bytes)], ["Corrupt chunks", String(sum.corrupt_chunks)]];
     root.replaceChildren(el("h1", {}, `Report of ${sum.label}`),
-      note(`${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it, ${this.report.told_at}`),
+      note(`${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it${this.report.told_at && `, ${this.report.told_at}`}`),
       el("dl", { class: "figures" }, figures(pairs)), ...(bound ? [note(this.allowed(sum, bound))] : []),
       part("Late hosts", this.late(sum.stragglers)), part("By rack", this.moved("Racks", sum.racks, true)),
       el("details", {}, el("summary", {}, "By host"), this.moved("Hosts of the report", sum.hosts, false)));
