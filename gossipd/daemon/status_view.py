@@ -52,8 +52,10 @@ from gossipd.swarm.capabilities import NodeCapabilities, free_bytes
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.statistics import SwarmStatistics
 from gossipd.transfer.traffic import PeerTraffic
+from membership.member import MemberState
 from membership.swim import Swim
 
+_MAY_READ = (MemberState.ALIVE, MemberState.SUSPECT)
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
@@ -199,7 +201,7 @@ class DaemonStatus:
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                     address=f"{record.host}:{record.port}", state=member.state.value,
-                    seed=record.node in seeds or capable.seed_term > 0,
+                    seed=record.node in seeds or (capable.seed_term > 0 and member.state in _MAY_READ),
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                     clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),

@@ -69,6 +69,7 @@ def test_a_seed_that_is_killed_half_way_is_replaced_and_costs_no_second_copy(
     (victim, *_) = until("another seed", lambda: [name for name in seeds(slow_eight[1]) if name != "node-1"])
     slow_eight.daemons[victim].kill()
     row = slow_eight.wait_complete("seedless", 1, at=slow_eight[1], hosts=HOSTS - 1)
+    until("the dead one is no seed", lambda: victim not in seeds(slow_eight[1]))
     for daemon in slow_eight.daemons.values():
         if daemon.name != victim:
             until("its directory", daemon.tree("seedless", 1).exists)
