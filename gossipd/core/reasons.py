@@ -128,7 +128,7 @@ class HostReason(Enum):
     )  # fmt: skip
     SOURCE_FORBIDDEN = (
         "source_forbidden", 15, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
-        "`sources.allow` does not name the storage", "add it to `sources.allow`, then `SIGHUP`",
+        "`sources.allow` does not name the storage", "add it to `sources.allow`, then `gossipd reload`",
     )  # fmt: skip
     REMOVED = (
         "removed", 16, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
@@ -155,12 +155,12 @@ class HostReason(Enum):
     REFUSED_KEY = (
         "refused_key", 21, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,
         "the publisher's key is not trusted on this host, or not for this name",
-        "add the key to `security.trust` there, then `SIGHUP`", 18,
+        "add the key to `security.trust` there, then `gossipd reload`", 18,
     )  # fmt: skip
     REFUSED_EXPIRED = (
         "refused_expired", 22, CuredBy.PUBLISHER, Heals.ON_RELOAD, ExitCode.TRUST,
         "the manifest had expired before this host heard of it",
-        "publish again; if this host's clock is wrong, set it, then `SIGHUP`", 1,
+        "publish again; if this host's clock is wrong, set it, then `gossipd reload`", 1,
     )  # fmt: skip
     REFUSED_OPERATOR = (
         "refused_operator", 23, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,
@@ -291,12 +291,12 @@ class HostReason(Enum):
     VERSION_TAKEN = (
         "version_taken", 53, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
         "something else stands in this host's store where the model would be",
-        "move it away there, then `SIGHUP`", 18,
+        "move it away there, then `gossipd reload`", 18,
     )  # fmt: skip
     STORE_DAMAGED = (
         "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
         "a file of this host's store is not as gossipd left it, or of a later version",
-        "the log of that host names it: move it away, then `SIGHUP`", 18,
+        "the log of that host names it: move it away, then `gossipd reload`", 18,
     )  # fmt: skip
     EVICTED = (
         "evicted", 55, CuredBy.HOST, Heals.NEVER, ExitCode.PARTIAL,
@@ -307,7 +307,7 @@ class HostReason(Enum):
         "source_budget", 56, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
         "the budget for reads of storage is spent, and no living host holds the rest",
         "deploy it again with a higher `--budget`; or raise `sources.budget_bytes` or `sources.budget_money` on every "
-        "host, then `SIGHUP`", 5,
+        "host, then `gossipd reload`", 5,
     )  # fmt: skip
     WANT = (
         "want", 57, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.USAGE,

@@ -35,7 +35,8 @@ _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _NAME = rf"{_PART}(?:/{_PART})?"
 _HOST = "[A-Za-z0-9._-]{1,64}"
 _QUESTION = re.compile(
-    rf"{PAGE_STATUS}|(?:{PAGE_REPORT}|{PAGE_BOUND})\?name={_NAME}&version=[0-9]{{1,16}}"
+    rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
+    rf"|{PAGE_BOUND}\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST})?"
     rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST}(?:&bins=256)?)?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
     re.ASCII,
@@ -95,9 +96,11 @@ class Forwarder:
             status, body = self._client.answer_to("/v1/status")
             return answer(status, _without_ids(body) if status == 200 else body)
         if target.startswith((PAGE_REPORT, PAGE_BOUND)):
-            status, body = self._client.answer_to(f"/v1/report{target[target.index('?') :]}")
-            shown = _summed_up if target.startswith(PAGE_REPORT) else _bound
-            return answer(status, shown(body) if status == 200 else body)
+            which, _, host = target[target.index("?") :].partition("&host=")
+            status, body = self._client.answer_to(f"/v1/report{which}")
+            if status != 200:
+                return answer(status, body)
+            return answer(status, _summed_up(body) if target.startswith(PAGE_REPORT) else _bound(body, host))
         return answer(*self._client.answer_to(target))
 
 
@@ -117,12 +120,13 @@ def _summed_up(body: bytes) -> bytes:
     return _of_report(body, lambda told: {"summary": asdict(summarise(told)), "report": told})
 
 
-def _bound(body: bytes) -> bytes:
-    """What limits a deployment so far, as its report says it."""
+def _bound(body: bytes, host: str) -> bytes:
+    """What limits a deployment so far, as its report says it; of ``host``, where it is given, the reasons over time."""
 
     def shown(told: dict[str, Any]) -> dict[str, Any]:
         found, row = fluid_bound(told), told["deployment"]
-        return {"name": row["name"], "version": row["version"], "bound": None if found is None else asdict(found)}
+        shown = {"name": row["name"], "version": row["version"], "bound": None if found is None else asdict(found)}
+        return shown | ({"reasons": ((told["timeline"] or {}).get("reasons") or {}).get(host, [])} if host else {})
 
     return _of_report(body, shown)
 

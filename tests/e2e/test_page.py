@@ -140,7 +140,7 @@ def read_real_pages(page: Page, server: PageServer) -> None:
     refused = slowest.get_by_role("row").filter(has_text="node-3").inner_text()
     assert "failed" in refused
     assert "refused_key" in refused
-    assert "add the key to security.trust there, then SIGHUP" in refused
+    assert "add the key to security.trust there, then gossipd reload" in refused
     dead = slowest.get_by_role("row").filter(has_text="node-4").inner_text()
     assert "dead: the host is dead" in dead
     page.get_by_text(re.compile("oldest row [0-9]+ s")).wait_for()
@@ -164,6 +164,12 @@ def read_real_pages(page: Page, server: PageServer) -> None:
     peers.get_by_role("link", name="node-2").wait_for()
     assert fits(page)
     picture(page, "host")
+    page.goto(f"{server.url}#/host/node-3")
+    over_time = page.get_by_role("table", name="Reasons over time")
+    over_time.get_by_role("row").filter(has_text="refused_key").wait_for()
+    page.get_by_text("It declines: it has not accepted this model").wait_for()
+    assert fits(page)
+    picture(page, "host-refused")
 
 
 @contextmanager
@@ -387,8 +393,9 @@ def test_a_hosts_page_shows_the_256_bins_that_the_host_tells_or_why_not(
         host |= {"state": "downloading", "chunks_verified": 2000, "age_s": 1.0, "reason": ""}
     asked = "/v1/sketch?name=org/llama&version=3&host=gpu-0001&bins=256"
     told = sketch_of([254] * 64 + [254, 0] * 32 + [0] * 128, "answer", "answered")
+    report = {"/v1/report?name=org/llama&version=3": {"report": report_of_many(2, 1)}}
     with (
-        unix_daemon(tmp_path / "s", {"/v1/status": status, asked: told}) as daemon,
+        unix_daemon(tmp_path / "s", {"/v1/status": status, asked: told, **report}) as daemon,
         page_server(tmp_path / "s") as server,
         watched(browser, server, size) as page,
     ):
@@ -402,10 +409,35 @@ def test_a_hosts_page_shows_the_256_bins_that_the_host_tells_or_why_not(
         picture(page, "host-bins")
         daemon.answers[asked] = sketch_of([0] * 64, asked="silent")
         page.get_by_text("in 64 columns").wait_for()
-        assert page.get_by_text("gossipd 0.1 does not know the question").count() == 1
+        assert page.get_by_text("It does not answer, as gossipd 0.1").count() == 1
         until("one row is left", lambda: pixel(page, inside, 10) == GREY)
         daemon.answers[asked] = {**sketch_of([]), "asked": "declined", "hosts": []}
         page.get_by_text("it is not known here which. It declines").wait_for()
+
+
+def test_a_hosts_page_shows_its_reasons_over_time_and_its_own_alarms(tmp_path: Path, browser: Browser) -> None:
+    status, report = status_of(2, 1), report_of_many(2, 1)
+    status["alarms"] = [{"code": "E_ALONE", "sentence": "hears nobody", "since": "2027-01-15T08:00:00Z"}]
+    status["node"]["name"] = "gpu-0000"
+    report["timeline"]["reasons"] = {"gpu-0001": [[3.0, "all_busy"], [95.0, HOSTILE]], "gpu-0000": []}
+    answers = {"/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
+    for name in ("gpu-0000", "gpu-0001"):
+        answers[f"/v1/sketch?name=org/llama&version=3&host={name}&bins=256"] = sketch_of([0] * 64)
+    answers |= {"/v1/status": status, "/v1/report?name=org/llama&version=3": {"report": report}}
+    with (
+        unix_daemon(tmp_path / "s", answers),
+        page_server(tmp_path / "s") as server,
+        watched(browser, server) as page,
+    ):
+        page.goto(f"{server.url}#/host/gpu-0001")
+        told = page.get_by_role("table", name="Reasons over time").get_by_role("row")
+        told.filter(has_text="3 s").filter(has_text="all_busy").wait_for()
+        assert told.filter(has_text="1m 35s").filter(has_text=HOSTILE).count() == 1, "as text"
+        assert page.get_by_text("hears nobody").count() == 0, "another host's"
+        page.goto(f"{server.url}#/host/gpu-0000")
+        page.get_by_text("hears nobody").wait_for()
+        page.get_by_text(re.compile("org/llama@3.*: none")).wait_for()
+        assert fits(page)
 
 
 def test_a_row_that_is_old_is_hatched_and_said(tmp_path: Path, browser: Browser) -> None:

@@ -14,6 +14,8 @@ export function el(tag, given = {}, ...children) {
 
 export const note = (...children) => el("p", { class: "note" }, ...children);
 
+export const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+
 // Replaces what is in a node when the signature has changed; a link that had the focus gets it back.
 const signatures = new WeakMap();
 export function fill(node, signature, build) {
@@ -22,10 +24,7 @@ export function fill(node, signature, build) {
   signatures.set(node, text);
   const focused = node.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   node.replaceChildren(...[build()].flat().filter((one) => one !== null));
-  if (focused === null) return;
-  for (const link of node.querySelectorAll("a")) {
-    if (link.getAttribute("href") === focused) return link.focus();
-  }
+  if (focused) [...node.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
 }
 
 export function table(caption, heads, rows) {
@@ -90,6 +89,8 @@ export function mark(state) {
     el("span", { class: "mark", "aria-hidden": "true" }, shape(state)), state);
 }
 
+export const heard = (host) => (host.age_s === null ? "never" : `${seconds(host.age_s)} ago`);
+export const done = (host, row) => percent(host.chunks_verified, wanted(host, row));
 export const wanted = (host, row) => Math.max(1, host.chunks_wanted || row.chunks_total);
 const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
 export const byName = (a, b) => order(a.name, b.name);

@@ -1,6 +1,6 @@
 // Which page is shown, and the questions to the daemon: once a second while the page is in sight.
 
-import { el, fill, seconds } from "./dom.js";
+import { el, fill, say, seconds } from "./dom.js";
 import { ClusterPage, DeploymentPage, HostPage } from "./pages.js";
 import { ReportPage } from "./report.js";
 import { sample } from "./samples.js";
@@ -59,7 +59,7 @@ function paint(more) {
 }
 
 function tell(sentence) {
-  if (trouble.textContent !== sentence) trouble.textContent = sentence;
+  say(trouble, sentence);
   trouble.hidden = sentence === "";
 }
 

@@ -1,6 +1,6 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { byName, byRack, bytes, el, figure, figures, fill, head, isBad, isOld, OLD_S, long, mark, note, own, percent, seconds, spare, spareFigure, table, toDeployment, wanted,
+import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
@@ -9,8 +9,8 @@ const SLOWEST = 10;
 const PLAIN = /^[A-Za-z0-9._-]{1,64}$/;  // a host's name that the question may have
 const RACKS_OPEN_UP_TO = 100;
 // What became of asking a host.
-const ASKED = { waiting: "It is being asked.", declined: "It declines: asked too often, or not for this host to know.",
-  silent: "It does not answer: gossipd 0.1 does not know the question.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
+const ASKED = { waiting: "It is being asked.", declined: "It declines: it has not accepted this model, or is asked too often.",
+  silent: "It does not answer, as gossipd 0.1.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
 export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
 
 export class ClusterPage {
@@ -31,11 +31,8 @@ export class ClusterPage {
       [`Disk free on ${status.node.name}`, bytes(store.free_bytes)], ["Versions", versions(status.members)],
       ["Model bytes", status.security.bulk_encryption === "tls" ? "encrypted" : "not encrypted"]];
     fill(this.figures, shown, () => figures(shown));
-    const problems = problemsOf(status, words);
-    fill(this.problems, problems, () => problems.map((one) => problem(one)));
-    const rows = status.deployments.map((row) => [row.name, row.version, row.state, row.hosts_complete, row.hosts_total,
-      row.hosts_failed, row.cluster_bytes_verified, row.eta_s, row.source_bytes]);
-    fill(this.deployments, rows, () => deploymentTable(status.deployments));
+    showProblems(this.problems, problemsOf(status, words));
+    fill(this.deployments, status.deployments.map(({ hosts, ...row }) => row), () => deploymentTable(status.deployments));
     const signature = status.members.map((one) => [one.name, one.rack, one.state, one.version, one.seed, one.prints,
       one.since_s && Math.floor(one.since_s / 10)]);
     fill(this.members, signature, () => this.racks(status.members, usual(status.members)));
@@ -95,16 +92,17 @@ function deploymentTable(rows) {
 
 function problemsOf(status, words) {
   const found = status.alarms.map((one) => ({ title: `${one.code} since ${one.since}`, text: one.sentence,
-    cure: (own(words.alarms, one.code) || { cure: "" }).cure, code: one.code }));
+    cure: own(words.alarms, one.code)?.cure, code: one.code }));
   const said = new Set(status.alarms.map((one) => one.sentence));
-  for (const text of status.security.reasons) if (!said.has(text)) found.push({ title: "Security is degraded", text, cure: "" });
-  if (status.store.condition !== "ok") {
-    found.push({ title: `Disk of ${status.node.name}: ${status.store.condition}`, text: status.store.detail, cure: "" });
-  }
-  if (status.inbox.trouble) found.push({ title: `Inbox of ${status.node.name}`, text: status.inbox.trouble, cure: "" });
-  if (status.audit.trouble) found.push({ title: `Audit log of ${status.node.name}`, text: status.audit.trouble, cure: "" });
+  const name = status.node.name, add = (title, text) => found.push({ title, text });
+  for (const text of status.security.reasons) if (!said.has(text)) add("Security is degraded", text);
+  if (status.store.condition !== "ok") add(`Disk of ${name}: ${status.store.condition}`, status.store.detail);
+  if (status.inbox.trouble) add(`Inbox of ${name}`, status.inbox.trouble);
+  if (status.audit.trouble) add(`Audit log of ${name}`, status.audit.trouble);
   return found;
 }
+
+const showProblems = (list, problems) => fill(list, problems, () => problems.map(problem));
 
 function problem(one) {
   const more = one.code ? el("a", { href: `/manual/runbook#${encodeURIComponent(one.code.toLowerCase())}` }, "runbook") : null;
@@ -117,20 +115,11 @@ const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total
 
 export class DeploymentPage {
   constructor(root, name, version) {
-    this.name = name;
-    this.version = version;
-    this.opened = new Set();
-    this.since = "this browser began to look";
-    this.state = note();
-    this.report = note();
+    Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: null, bound: null,
+      state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div") });
     this.figures = el("dl", { class: "figures" });
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
-    this.about = note();
-    this.mode = 0;
-    this.looks = 0;
-    this.sketches = null;
-    this.bound = null;
     this.modes = ["Over time", "By chunk", "Time it came"].map((name, mode) => {
       const made = el("button", { type: "button", "aria-pressed": String(mode === 0) }, name);
       made.addEventListener("click", () => this.draw(mode));
@@ -139,10 +128,8 @@ export class DeploymentPage {
     this.chooser = el("p", { class: "player", role: "group", "aria-label": "What the columns are" }, this.modes);
     this.chart = el("canvas", { class: "chart", role: "img" });
     this.legend = el("ul", { class: "legend" });
-    this.slowest = el("div");
     this.egress = el("dl", { class: "figures" });
     this.all = el("details", {}, el("summary", {}, "All hosts as a table"));
-    this.allRows = el("div");
     this.all.append(this.allRows);
     this.all.addEventListener("toggle", () => this.showAll());
     root.replaceChildren(el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
@@ -152,8 +139,10 @@ export class DeploymentPage {
     this.grid = new Grid(this.box, this.said, (row) => this.open(row));
   }
 
+  mine(status) { return status.deployments.find((one) => one.name === this.name && one.version === this.version); }
+
   wants(status) {
-    const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
+    const row = this.mine(status);
     const which = `?name=${this.name}&version=${this.version}`;
     if (!row || !/^[\w./-]+$/.test(this.name)) return [];
     const isSketched = this.mode || (row.hosts_complete < row.hosts_total && this.looks++ % 5 === 0);  // for the times
@@ -167,7 +156,7 @@ export class DeploymentPage {
   }
 
   show({ status, words, more }) {
-    const row = status.deployments.find((one) => one.name === this.name && one.version === this.version);
+    const row = this.mine(status);
     if (row === undefined) {
       this.state.textContent = `${status.node.name} does not know this deployment.`;
       return;
@@ -211,7 +200,7 @@ export class DeploymentPage {
       if (!behind.length) return note("Every target has what it wants.");
       const made = [table("The slowest hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), wide("Why, and the cure")],
         first.map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
-          percent(host.chunks_verified, wanted(host, row)), why(host, words) || "no hindrance told"] })))];
+          done(host, row), why(host, words) || "no hindrance told"] })))];
       if (behind.length > SLOWEST) made.push(note(`${behind.length - SLOWEST} more are not complete.`));
       return made;
     });
@@ -221,14 +210,14 @@ export class DeploymentPage {
     const seen = samplesOf(row);
     if (seen === undefined) return;
     const samples = [() => seen, () => seen.sketches || sketchesOf(this.sketches || []), () => seen.arrivals()][this.mode]();
-    const how = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack opens by a click or Enter." : "A host's page opens by a click or Enter.";
+    const what = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack" : "A host's page";
     const left = this.mode
       ? `${row.chunks_total} chunks, from the first to the last, in ${samples.used} columns; a bar where this daemon knows only how many a host has: ${row.hosts.length - samples.hosts.size} of ${row.hosts.length}`
       : `${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column`;
     const shade = ["more of the model a host has", "more of these chunks a host has",
       `later these chunks came: the darkest ${seconds(samples.span)} after the lightest; grey: not yet; white: not seen. A diagonal is a chain of hosts`][this.mode];
-    const text = `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${how}`;
-    if (this.about.textContent !== text) this.about.textContent = text;
+    const text = `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${what} opens by a click or Enter.`;
+    say(this.about, text);
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
   }
 
@@ -239,7 +228,7 @@ export class DeploymentPage {
     this.chart.hidden = !rates.some((rate) => rate && rate[0] + rate[1] + rate[2] > 0);
     const most = drawRates(this.chart, rates, samples.used);
     const last = rates.filter((one) => one).pop() || [0, 0, 0];
-    const now = row.hosts_complete === row.hosts_total ? [0, 0, 0] : last;
+    const now = row.hosts_complete < row.hosts_total ? last : [0, 0, 0];
     const parts = [["From storage", COLOURS.storage], ["Inside racks", COLOURS.same], ["Between racks", COLOURS.cross]];
     const words = parts.map(([name], at) => `${name} ${bytes(now[at])}/s`);
     const top = this.chart.hidden ? `Nothing has come since ${this.since}.` : `Highest of all: ${bytes(most)}/s`;
@@ -270,46 +259,46 @@ export class DeploymentPage {
     const row = this.row;
     fill(this.allRows, row.hosts.map((host) => [host.name, host.state, host.reason, host.subject, host.chunks_verified, host.age_s && Math.floor(host.age_s / 5)]), () =>
       table("All hosts", [head("Host"), spare("Rack"), head("State"), figure("Share"), figure("Heard"), long("Reason")],
-        [...row.hosts].sort(byName).map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)),
-          percent(host.chunks_verified, wanted(host, row)), host.age_s === null ? "never" : seconds(host.age_s),
+        [...row.hosts].sort(byName).map((host) => ({ old: isOld(host), cells: [toHost(host.name), host.rack, mark(lot(host)), done(host, row), heard(host),
           host.reason + (host.subject ? ` (${host.subject})` : "")] }))));
   }
 }
 
 export class HostPage {
   constructor(root, name) {
-    this.name = name;
-    this.member = el("div");
-    this.deployments = el("div");
-    this.peers = el("div");
+    const [member, deployments, peers, reasons] = ["div", "div", "div", "div"].map((tag) => el(tag));
+    Object.assign(this, { name, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
     this.about = el("p", { class: "note", role: "status" });
     const box = el("div", { class: "grid" });
     this.chunks = part("Its chunks", this.about, box);
     this.chunks.hidden = true;
-    root.replaceChildren(el("h1", {}, name), this.member, part("Deployments on this host", this.deployments),
-      this.chunks, part("Traffic with each peer", this.peers));
+    root.replaceChildren(el("h1", {}, name), this.member, this.problems, part("Deployments on this host", this.deployments),
+      part("Reasons over time", this.reasons), this.chunks, part("Traffic with each peer", this.peers));
     this.grid = new Grid(box, el("p"), () => {});
   }
 
-  // Of the first deployment that is not complete here.
+  // Of the first deployment that is not complete here, else of the first.
   wants(status) {
-    const open = status.deployments.find((row) => row.hosts.some((one) => one.name === this.name && one.state !== "complete"));
-    const isAsked = open && PLAIN.test(this.name);
+    const of = (row) => row.hosts.find((one) => one.name === this.name), isOpen = (row) => of(row) && of(row).state !== "complete";
+    const row = PLAIN.test(this.name) && (status.deployments.find(isOpen) || status.deployments.find(of));
+    const which = row && `?name=${row.name}&version=${row.version}&host=${this.name}`;
     return [...(status.node.name === this.name ? ["/v1/peers", "/v1/members"] : []),
-      ...(isAsked ? [`/v1/sketch?name=${open.name}&version=${open.version}&host=${this.name}&bins=256`] : [])];
+      ...(row ? [`/page/bound${which}`] : []), ...(row && isOpen(row) ? [`/v1/sketch${which}&bins=256`] : [])];
   }
 
   showChunks(status, more) {
     if (!more) return;
     const row = status.deployments.find((one) => one.name === more.name && one.version === more.version);
-    const host = row && row.hosts.find((one) => one.name === this.name), [sketch] = more.hosts || [];
-    this.chunks.hidden = !host;
-    if (!host) return;
+    const host = row && row.hosts.find((one) => one.name === this.name), [sketch] = more.hosts || [], told = more.reasons;
+    if (row && told) fill(this.reasons, [row.id, told], () => [note(toDeployment(row), told.length ? "" : ": none"), told.length
+      ? table("Reasons over time", [head("After"), long("Reason")], told.map(([at, word]) => ({ cells: [seconds(at), word || "none"] }))) : null]);
+    this.chunks.hidden = !host || !more.hosts;
+    if (this.chunks.hidden) return;
     const bins = sketch ? binsOf(sketch.shares) : [], total = row.chunks_total, first = (bin) => Math.floor(bin * total / bins.length);
     const said = sketch ? `${sketch.chunks_held} of ${row.name}@${row.version}, in ${bins.length} columns from the first of its ${total} chunks to the last; by ${sketch.known_by === "answer" ? "its own answer" : sketch.known_by}, ${seconds(sketch.age_s)} ago.`
       : `Of ${row.name}@${row.version} it is not known here which.`;
     const text = `${said} ${own(ASKED, more.asked) || ""}`;
-    if (this.about.textContent !== text) this.about.textContent = text;
+    say(this.about, text);
     const rows = [];
     for (let at = 0; at < bins.length; at += COLUMNS) {
       const cells = cellsOf(bins.slice(at, at + COLUMNS)), known = cells.filter((one) => one !== NOTHING);
@@ -321,6 +310,7 @@ export class HostPage {
 
   show({ status, words, more }) {
     this.showChunks(status, more);
+    showProblems(this.problems, status.node.name === this.name ? problemsOf(status, words) : []);
     const found = status.members.filter((one) => one.name === this.name);
     fill(this.member, found.map((one) => [one.state, one.since_s && Math.floor(one.since_s / 10), one.address, one.version]), () =>
       (found.length ? table("This host", [head("State"), figure("For"), head("Rack"), spare("Zone"), head("Reads storage"), spare("Version"), long("Address")],
@@ -329,8 +319,8 @@ export class HostPage {
     const rows = status.deployments.flatMap((row) => row.hosts.filter((host) => host.name === this.name).map((host) => ({ row, host })));
     fill(this.deployments, rows.map(({ row, host }) => [row.id, host.state, host.chunks_verified, host.reason, host.subject, host.age_s && Math.floor(host.age_s / 5)]), () =>
       (rows.length ? table("Deployments on this host", [head("Model"), head("State"), figure("Share"), spareFigure("Heard"), wide("Why, and the cure")],
-        rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), percent(host.chunks_verified, wanted(host, row)),
-          host.age_s === null ? "never" : `${seconds(host.age_s)} ago`, why(host, words) || "–"] })))
+        rows.map(({ row, host }) => ({ old: isOld(host), cells: [toDeployment(row), mark(host.state), done(host, row),
+          heard(host), why(host, words) || "–"] })))
         : note("It is a target of none.")));
     this.showPeers(status, more);
   }

@@ -50,11 +50,11 @@ export class ReportView {
   }
 
   moved(caption, rows, isRacks) {
-    const heads = [head(isRacks ? "Rack" : "Host"), isRacks ? figure("Complete") : head("State"), ...(isRacks ? [spareFigure("First")] : []), figure(isRacks ? "Last" : "After"),
-      figure("Storage"), figure("Same rack"), figure("Other racks"), spareFigure("Twice")];
-    return table(caption, heads, rows.map((one) => ({ cells: [one.name || "–", isRacks ? `${one.complete}/${one.hosts}` : one.state || "–",
-      ...(isRacks ? [seconds(one.first_seconds)] : []), seconds(one.seconds), bytes(one.source_bytes), bytes(one.peer_bytes_same_rack), bytes(one.peer_bytes_cross_rack),
-      bytes(one.duplicate_bytes)] })));
+    const heads = isRacks ? [head("Rack"), figure("Complete"), spareFigure("First"), figure("Last")] : [head("Host"), head("State"), figure("After")];
+    const counted = ["source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "duplicate_bytes"];
+    return table(caption, [...heads, figure("Storage"), figure("Same rack"), figure("Other racks"), spareFigure("Twice")], rows.map((one) => ({ cells: [
+      one.name || "–", ...(isRacks ? [`${one.complete}/${one.hosts}`, seconds(one.first_seconds)] : [one.state || "–"]),
+      seconds(one.seconds), ...counted.map((name) => bytes(one[name]))] })));
   }
 
   replay(sum) {

@@ -24,6 +24,7 @@ from tests.gossipd.web.unix_daemon import status_of, unix_daemon
         "/v1/status?name=org/toy&version=3", "/v1/deployments/org/toy/3", "/v1/deployments/toy/0",
         "/page/report?name=org/toy&version=3",
         "/page/bound?name=org/toy&version=3",
+        "/page/bound?name=org/toy&version=3&host=gpu-1.dc",
         "/v1/sketch?name=org/toy&version=3",
         "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc",
         "/v1/sketch?name=org/toy&version=3&host=gpu-1.dc&bins=256",
@@ -103,6 +104,18 @@ def test_a_report_is_passed_on_with_its_summary(tmp_path: Path) -> None:
         found = Forwarder(tmp_path / "s").ask("/page/report?name=org/m&version=1")
         assert json.loads(found.body)["summary"]["readers"] == ["a"]
         assert json.loads(found.body)["report"] == told
+
+
+def test_the_reasons_of_one_host_are_told_without_those_of_others(tmp_path: Path) -> None:
+    reasons = {"a": [[1.0, "no_space"]], "b": [[2.0, "all_busy"]]}
+    timeline = {"moved": [[GB, 0, 0]], "shares": {}, "step_s": 1.0, "reasons": reasons}
+    told = report([{"name": "a", "source_bytes": 7}], timeline=timeline)
+    with unix_daemon(tmp_path / "s", {"/v1/report?name=org/m&version=1": {"report": told}}):
+        forwarder = Forwarder(tmp_path / "s")
+        for host in ("a", "c"):
+            found = json.loads(forwarder.ask(f"/page/bound?name=org/m&version=1&host={host}").body)
+            assert found["reasons"] == reasons.get(host, [])
+        assert "reasons" not in json.loads(forwarder.ask("/page/bound?name=org/m&version=1").body)
 
 
 def test_what_limits_a_deployment_is_as_in_its_report_and_asked_more_rarely(
