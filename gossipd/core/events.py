@@ -307,6 +307,13 @@ class LimitUploads(Struct, frozen=True):
     slots: int
 
 
+class PreferFirstCopies(Struct, frozen=True):
+    """This host is the deployment's origin: let each chunk leave once before any leaves twice."""
+
+    deployment: DeploymentId
+    chunk_count: int
+
+
 class StallReason(Enum):
     """Why no chunk has arrived for three seconds, in the words of status."""
 
@@ -329,4 +336,5 @@ class ReportStall(Struct, frozen=True):
 Command: TypeAlias = (
     StartFetch | CancelFetch | StartSourceRead | ProbeSource | StartSubscription | EndSubscription
     | SendHoldings | SendDelta | ClaimSeed | FinishModel | ReportStall | LimitUploads
+    | PreferFirstCopies
 )  # fmt: skip

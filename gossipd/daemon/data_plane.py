@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from random import SystemRandom
+from threading import Lock
 
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
@@ -33,6 +34,7 @@ from gossipd.sources.assembly import Delivery
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.posix_disk import make_root
+from gossipd.swarm.first_copies import FirstCopies
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
@@ -66,6 +68,7 @@ class DataPlane:
         self.limits = LimitsSchedule(
             live, {"upload": self.upload, "download": self.download, "source": self.external}, reports.audit
         )
+        self._first_copies, self._first_copies_lock = FirstCopies(), Lock()
         self.pool = BufferPool(config.limits.pool_bytes)
         incoming_chunks = self.incoming_chunks = IncomingChunks(driver.post)
         self.server = BulkServer(
@@ -107,8 +110,25 @@ class DataPlane:
         """The planner wants to know."""
         self._driver.post(SlotsChanged(free))
 
-    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+    def prefer_first_copies(self, deployment: DeploymentId, chunk_count: int) -> None:
+        """This host is the origin of a deployment: each chunk leaves once before any leaves twice."""
+        with self._first_copies_lock:
+            self._first_copies.watch(deployment, chunk_count)
+
+    def may_send(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+        """See ServerPort: an origin's first copies go first."""
+        with self._first_copies_lock:
+            return self._first_copies.may_begin(deployment, chunk, time.monotonic())
+
+    def upload_ended(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """See ServerPort."""
+        with self._first_copies_lock:
+            self._first_copies.ended(deployment, chunk)
+
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex, byte_count: int) -> None:
         """See ServerPort: it is counted."""
+        with self._first_copies_lock:
+            self._first_copies.sent(deployment, chunk)
         self.chunk_access.sent(node, deployment, byte_count)
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:

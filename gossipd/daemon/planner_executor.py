@@ -84,6 +84,8 @@ class CommandExecutor:
                 self.deployments.post(command)
             case events.LimitUploads():
                 self.data_plane.server.limit_uploads(command.slots)
+            case events.PreferFirstCopies():
+                self.data_plane.prefer_first_copies(command.deployment, command.chunk_count)
 
     def _begin_reading(self, command: events.StartSourceRead | events.ProbeSource) -> None:
         """A budget that is spent is told as storage that refuses: it is asked again now and then."""

@@ -15,6 +15,7 @@ from gossipd.core.model import PeerView
 from gossipd.sim.fabric import FabricLink, Flow
 from gossipd.sim.scenario import Scenario
 from gossipd.sim.traffic_model import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
+from gossipd.swarm.first_copies import FirstCopies
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from membership.simulation import VirtualClock
@@ -37,6 +38,11 @@ class Transfer:
     is_over: bool = False  # all bytes have flowed; a relay still waits for the last bytes of its upstream
     upstream: Transfer | None = None
     relays: list[Transfer] = field(default_factory=list)
+
+    @property
+    def supplier(self) -> Supplier:
+        """Who sends it."""
+        return SOURCE if self.server is None else self.server.node
 
 
 class Network(Protocol):
@@ -89,23 +95,18 @@ class SimHost:
     ) -> None:
         self.world = world
         self.clock = world.clock
-        self.index = index
-        self.node = node
-        self.rack = rack
+        self.index, self.node, self.rack = index, node, rack
         self.planner = planner
         self.slots = world.scenario.upload_slots
+        self.first_copies = FirstCopies()
         self.up, self.down = up, down
         self.alive = True
-        self.held = 0
-        self.held_count = 0
+        self.held = self.held_count = 0
         self.events: list[events.Event] = []
-        self.plan_at = float("inf")
-        self.plan_earliest = 0.0
+        self.plan_at, self.plan_earliest = float("inf"), 0.0
         self.done_s: float | None = None
         self.died_s: float | None = None
-        self.control_bytes = 0
-        self.membership_bytes = 0
-        self.messages = 0
+        self.control_bytes = self.membership_bytes = self.messages = 0
         self.linked: set[NodeId] = set()  # peers to which a control connection was made
         self.duplicates = 0
         self.fetching: dict[tuple[int, NodeId], Transfer] = {}
@@ -179,6 +180,8 @@ class SimHost:
             case events.LimitUploads():
                 self.slots = command.slots
                 self.post(events.SlotsChanged(self.slots - len(self.serving)))
+            case events.PreferFirstCopies():
+                self.first_copies.watch(command.deployment, command.chunk_count)
 
     def _send(self, peer: NodeId, event: events.Event, size: int) -> None:
         self.control_bytes += size
@@ -227,6 +230,9 @@ class SimHost:
                 reason = events.FailReason.NOT_HELD
         if reason is None and len(self.serving) >= self.slots:
             reason = events.FailReason.BUSY
+        may_begin = self.first_copies.may_begin
+        if reason is None and not may_begin(self.world.deployment, transfer.chunks[0], self.clock.now):
+            reason = events.FailReason.BUSY
         if reason is not None:
             self.clock.after(self.world.delay(self, taker), taker._fail, transfer, reason)
             return
@@ -257,13 +263,11 @@ class SimHost:
         chunk = transfer.chunks[0]
         if not self.held >> chunk & 1 and chunk not in self.arrivals:
             self.arrivals[chunk] = transfer
-            supplier = SOURCE if transfer.server is None else transfer.server.node
-            self.post(events.ChunkArriving(self.world.deployment, chunk, supplier))
+            self.post(events.ChunkArriving(self.world.deployment, chunk, transfer.supplier))
 
     def ending(self, transfer: Transfer) -> None:
         """The rest of a fetch or read is about to come."""
-        supplier = SOURCE if transfer.server is None else transfer.server.node
-        self.post(events.ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
+        self.post(events.ChunkEnding(self.world.deployment, transfer.chunks[0], transfer.supplier))
 
     def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
         """A fetch or read has ended: with the chunk its relays may end, without it they must fail."""
@@ -298,6 +302,9 @@ class SimHost:
         """The last byte has left, or the taker is gone: the slot passes to the next request there, or is free."""
         following, transfer.next = transfer.next, None
         if self.serving.pop(transfer, self) is None and self.alive:
+            if transfer.taker.alive and (transfer.chunks[0], self.node) in transfer.taker.fetching:
+                self.first_copies.sent(self.world.deployment, transfer.chunks[0])
+            self.first_copies.ended(self.world.deployment, transfer.chunks[0])
             if following is not None:
                 self.asked(following)
             if following not in self.serving:
@@ -311,11 +318,8 @@ class SimHost:
         elapsed = self.clock.now - transfer.asked_s
         if transfer.server is None:
             self.reading.pop(transfer, None)
-            supplier: Supplier = SOURCE
-        else:
-            if self.fetching.pop((transfer.chunks[0], transfer.server.node), None) is None:
-                return
-            supplier = transfer.server.node
+        elif self.fetching.pop((transfer.chunks[0], transfer.server.node), None) is None:
+            return
         for chunk in transfer.chunks:
             if self.held >> chunk & 1:
                 self.duplicates += 1
@@ -323,7 +327,9 @@ class SimHost:
                 self.held |= 1 << chunk
                 self.held_count += 1
                 world.delivered(self, chunk)
-            self.post(events.ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
+            self.post(
+                events.ChunkStored(world.deployment, chunk, transfer.supplier, world.scenario.chunk_bytes, elapsed)
+            )
         self._let_relays_go(transfer, has_landed=True)
 
     def peer_died(self, node: NodeId) -> None:

@@ -97,6 +97,8 @@ class DeploymentSwarm:
         self._wanted_peers: set[NodeId] = set()
         self.upkeep_s = -math.inf
         self.upkeep_version = -1
+        if self.origins.is_own:
+            self.commands.append(events.PreferFirstCopies(self.deployment, size))
         if not self.replica.missing_count:
             self.commands.append(events.FinishModel(self.deployment))
 

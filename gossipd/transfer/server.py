@@ -50,13 +50,19 @@ class ServerPort(Protocol):
     def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
         """Whether a member is one of the deployment's targets, as far as its manifest is known here; quick."""
 
+    def may_send(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+        """Whether a chunk may be sent now, or others first; quick. ``upload_ended`` follows where it may."""
+
+    def upload_ended(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """An upload has ended, after ``chunk_sent`` if all of it has gone, or could not begin; quick."""
+
     def is_member_address(self, address: str) -> bool:
         """Whether a member's record names this address; quick."""
 
     def slots_changed(self, free: int) -> None:
         """The number of uploads that could begin now; quick."""
 
-    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex, byte_count: int) -> None:
         """A whole chunk has gone to a member; quick."""
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
@@ -208,22 +214,41 @@ class BulkServer:
             self._traffic.error("E_NOT_A_TARGET")
             channel.send(self._head(wire.Status.NOT_A_TARGET, request.chunk))
             return True
-        if not self._slots.acquire(node, request.length if request.verb is wire.BulkVerb.CHUNK else None):
+        if request.verb is wire.BulkVerb.CHUNK:
+            return self._answer_chunk(channel, node, request)
+        if not self._slots.acquire(node):
             return self._answer_busy(channel, node, request, self._slots)
+        with self._in_slot(channel, node):
+            self._port.complaint_received(node, request.deployment, request.chunk)
+        channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: one that does not read would keep it
+        return True
+
+    @contextlib.contextmanager
+    def _in_slot(self, channel: Channel, node: NodeId) -> Iterator[None]:
+        """What is done in a slot that was acquired."""
         self._listener.upload_began(channel)
         started = time.monotonic()
         try:
-            if request.verb is wire.BulkVerb.CHUNK:
-                return self._answer_chunk(channel, node, request)
-            self._port.complaint_received(node, request.deployment, request.chunk)
+            yield
         finally:
             channel.end()
             self._listener.upload_ended(channel)
             self._slots.release(node, started)
-        channel.send(self._head(wire.Status.OK, request.chunk))  # not in a slot: one that does not read would keep it
-        return True
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
+        """Send a chunk, unless every slot is busy or other chunks go first."""
+        if not self._port.may_send(request.deployment, request.chunk):
+            return self._answer_busy(channel, node, request, self._slots)
+        if not self._slots.acquire(node, request.length):
+            self._port.upload_ended(request.deployment, request.chunk)
+            return self._answer_busy(channel, node, request, self._slots)
+        try:
+            with self._in_slot(channel, node):
+                return self._send_chunk(channel, node, request)
+        finally:
+            self._port.upload_ended(request.deployment, request.chunk)
+
+    def _send_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: the chunk may land meanwhile
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
@@ -263,7 +288,7 @@ class BulkServer:
 
     def _count_sent(self, node: NodeId, request: wire.Request) -> None:
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
-        self._port.chunk_sent(node, request.deployment, request.length)
+        self._port.chunk_sent(node, request.deployment, request.chunk, request.length)
 
     @staticmethod
     def _may_relay(incoming: IncomingChunk, node: NodeId, request: wire.Request) -> bool:

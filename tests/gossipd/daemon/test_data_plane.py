@@ -128,3 +128,17 @@ def test_chunks_are_for_the_targets_of_a_manifest_and_others_are_written_down(tm
         assert not data_plane.may_have(OUTSIDER, MODEL)
         assert data_plane.may_have(record(2).node, DeploymentId(b"o" * 32)), "the reader says that it is not here"
     assert written[0] == (NOT_A_TARGET, {"subject": "cpu-1", "by": record(2).node.hex(), "deployment": MODEL.hex()})
+
+
+def test_an_origin_s_chunks_leave_once_before_any_leaves_twice(tmp_path: Path) -> None:
+    node = record(1).node
+    with data_plane_with(config_with(tmp_path)) as (data_plane, _live):
+        data_plane.chunk_access = cast(Any, SimpleNamespace(sent=lambda *_: None))
+        data_plane.prefer_first_copies(MODEL, 4)
+        assert all(data_plane.may_send(MODEL, chunk) for chunk in (0, 1, 2))
+        data_plane.chunk_sent(node, MODEL, 0, 100)
+        data_plane.upload_ended(MODEL, 0)
+        assert not data_plane.may_send(MODEL, 0)
+        data_plane.upload_ended(MODEL, 1)
+        assert data_plane.may_send(MODEL, 1), "its upload ended without its last byte"
+        assert data_plane.may_send(DeploymentId(b"o" * 32), 0)

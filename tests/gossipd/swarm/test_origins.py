@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import DeploymentOpened, LimitUploads, ProbeSource, ReportStall, StallReason, StartSourceRead
+from gossipd.core.events import (
+    DeploymentOpened,
+    LimitUploads,
+    PreferFirstCopies,
+    ProbeSource,
+    ReportStall,
+    StallReason,
+    StartSourceRead,
+)
 from gossipd.swarm.origins import Origins
 from tests.gossipd.swarm.planning import DEPLOYMENT, OWN, Driven, node, shape, view
 
@@ -46,3 +54,11 @@ def test_an_origin_offers_the_whole_cluster_more_uploads_than_a_host_that_has_fe
         commands = driven.tell(DeploymentOpened(DEPLOYMENT, one, ChunkSet.full(100))) + driven.wait(20.0)
         slots[one.has_sources] = [limit.slots for limit in commands if isinstance(limit, LimitUploads)][-1:]
     assert slots[False] > slots[True]
+
+
+def test_only_an_origin_sends_each_chunk_once_before_any_twice() -> None:
+    told = {}
+    for has_sources, held in ((False, ChunkSet.full(100)), (True, ChunkSet.full(100)), (False, ChunkSet(100))):
+        commands = Driven().tell(DeploymentOpened(DEPLOYMENT, replace(SAVED, has_sources=has_sources), held))
+        told[has_sources, held.is_full] = [one for one in commands if isinstance(one, PreferFirstCopies)]
+    assert told == {(False, True): [PreferFirstCopies(DEPLOYMENT, 100)], (True, True): [], (False, False): []}

@@ -81,6 +81,10 @@ class Pair:
     """Whom the client has asked for a token."""
     outsiders: set[tuple[NodeId, DeploymentId]] = field(default_factory=set)
     """Members that are no target of a deployment."""
+    held_back: set[ChunkIndex] = field(default_factory=set)
+    """Chunks that the server lets others go before."""
+    uploads_ended: list[tuple[ChunkIndex, int]] = field(default_factory=list)
+    """Each with the number of chunks that had been sent."""
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -129,12 +133,20 @@ class _Port:
         self.bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
         self.outsiders: set[tuple[NodeId, DeploymentId]] = set()
         self.sent: list[tuple[NodeId, DeploymentId, int]] = []
+        self.held_back: set[ChunkIndex] = set()
+        self.uploads_ended: list[tuple[ChunkIndex, int]] = []
 
     def is_member(self, node: NodeId) -> bool:
         return node in self._members
 
     def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
         return (node, deployment) not in self.outsiders
+
+    def may_send(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+        return chunk not in self.held_back
+
+    def upload_ended(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        self.uploads_ended.append((chunk, len(self.sent)))
 
     def is_member_address(self, address: str) -> bool:
         return address == "127.0.0.1"
@@ -144,7 +156,7 @@ class _Port:
             self.slots_seen.append(free)
             self.slots_changed_condition.notify_all()
 
-    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex, byte_count: int) -> None:
         self.sent.append((node, deployment, byte_count))
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
@@ -215,6 +227,7 @@ def pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
             port.slots_changed_condition, port.slots_seen, port.complaints, port.bad_reads, port.sent, arriving,
             received, listed_changed, listed, ended, received_tokens, asked, port.outsiders,
+            held_back=port.held_back, uploads_ended=port.uploads_ended,
         )  # fmt: skip
     finally:
         client.close()

@@ -15,13 +15,19 @@ class QuietPort:
     def may_have(self, node: NodeId, deployment: DeploymentId) -> bool:
         return True
 
+    def may_send(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+        return True
+
+    def upload_ended(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """Nobody asks."""
+
     def is_member_address(self, address: str) -> bool:
         return True
 
     def slots_changed(self, free: int) -> None:
         """Nobody asks."""
 
-    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex, byte_count: int) -> None:
         """Nobody asks."""
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:

@@ -162,6 +162,34 @@ def test_a_full_server_says_busy_at_once_and_frees_its_slots(encryption: Encrypt
 
 
 @both_modes
+def test_a_chunk_that_others_go_before_is_busy_until_its_time_and_each_upload_ends_once(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.held_back.add(0)
+        with pytest.raises(PeerBusyError):
+            running.fetch(0)
+        assert running.fetch(1) == running.bodies[1]
+        running.held_back.clear()
+        assert running.fetch(0) == running.bodies[0]
+        running.await_free_slots(BulkSettings().slots)
+        assert running.uploads_ended == [(1, 1), (0, 2)], "each after it was counted as sent"
+
+
+def test_a_chunk_that_finds_no_slot_is_told_as_not_sent() -> None:
+    def one_slot(mode: Encryption) -> BulkSettings:
+        return BulkSettings(encryption=mode, slots=1, slots_per_peer=1)
+
+    with pair(Encryption.NONE, settings=one_slot) as running, ThreadPoolExecutor(1) as threads:
+        running.upload.set_rate(64 * 1024)
+        first = threads.submit(running.fetch, 0, timeout_s=WAIT_S)
+        running.await_free_slots(0)
+        with pytest.raises(PeerBusyError):
+            running.fetch(1)
+        assert running.uploads_ended == [(1, 0)]
+        running.upload.set_rate(None)
+        assert first.result() == running.bodies[0]
+
+
+@both_modes
 def test_a_member_that_is_forgotten_is_served_no_more(encryption: Encryption) -> None:
     with pair(encryption) as running:
         running.fetch(0)

@@ -16,6 +16,7 @@ from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason, FetchFai
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.core.timing import ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.swarm.first_copies import FirstCopies
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.slots import UploadSlots
 from membership.member import NodeId
@@ -89,6 +90,7 @@ class Bulk:
         self.slot_count = _SETTINGS.slots
         self.slots_per_peer = _SETTINGS.slots_per_peer
         self.serving: dict[NodeId, int] = {}
+        self.first_copies = FirstCopies()
 
     # ---- the taker's side ----------------------------------------------------------------------
 
@@ -221,7 +223,10 @@ class Bulk:
         if not daemon.members.is_member(taker.node):
             taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.REFUSED)
             return
-        if not self.slots.acquire(taker.node, self.upload_bytes):
+        may_begin = self.first_copies.may_begin(fetch.deployment, fetch.chunk, world.now)
+        if not (may_begin and self.slots.acquire(taker.node, self.upload_bytes)):
+            if may_begin:
+                self.first_copies.ended(fetch.deployment, fetch.chunk)
             taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.BUSY)
             return
         world.oracle.upload_began(daemon, taker.node)
@@ -287,6 +292,7 @@ class Bulk:
             wait_s = 0.0 if daemon.is_powered else _PROBED_S
             taker.after(wait_s, taker.bulk._fail, fetch, FailReason.GONE)
         elif world.wires.is_whole(daemon.index, taker.index) and not daemon.is_stopped:
+            self.first_copies.sent(fetch.deployment, fetch.chunk)
             taker.after(0.0, taker.bulk.arrived, fetch)
         elif waited:
             stopped = daemon.is_stopped
@@ -305,6 +311,7 @@ class Bulk:
         else:
             del self.serving[node]
         self.slots.release(node, self.slot_began_s(fetch))
+        self.first_copies.ended(fetch.deployment, fetch.chunk)
 
     def slot_began_s(self, fetch: Fetch) -> float:
         """When its upload began, on the clock of the slots."""

@@ -247,6 +247,8 @@ class Daemon:
                 self.deployments.post(command)
             case events.LimitUploads():
                 self.bulk.limit_uploads(command.slots)
+            case events.PreferFirstCopies():
+                self.bulk.first_copies.watch(command.deployment, command.chunk_count)
             case events.ReportStall():
                 self.world.stalls += command.reason is not None
                 self.deployments.post(command)
