@@ -27,9 +27,13 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float, *, late_s: float = 0.0)
     at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
     late_wait = 1.5 if at_end else swarm.settings.hedge_after
     hedged, imports_room = 0, swarm.imports_room()
+    # Most fetches are younger than the least patience below: nothing else is looked at of those.
+    least_s = max(swarm.settings.hedge_s_min, late_wait * usual_s)
     for chunk, flights in list(replica.flights.items()):
         flight = flights[0]
         if len(flights) > 1 or hedged >= room:
+            continue
+        if now - flight.started_s < late_s + least_s * _factor(flight):
             continue
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         near = swarm.availability.near_holders(chunk)
