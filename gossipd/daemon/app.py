@@ -81,6 +81,7 @@ from gossipd.daemon.step_watches import StepWatches
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
+from gossipd.daemon.untold_models import UntoldModels
 from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
@@ -327,6 +328,9 @@ class App:
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
             self._credentials,
+            UntoldModels(
+                self._store, self._state, self._statements, self.reports.alarms, self.live.config.store.models
+            ),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -13,6 +13,14 @@ _RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 
 MUTANTS = (
     Mutant(
+        "says-nothing-of-a-lost-register",
+        "Models of the store of which no statement tells are no alarm.",
+        "gossipd/daemon/untold_models.py",
+        "        if lasting:\n",
+        "        if lasting and untold is None:\n",
+        ("tests/gossipd/daemon/test_untold_models.py",),
+    ),
+    Mutant(
         "a-removed-host-holds-its-chunks",
         "The chunks that a host had before an operator removed the model count as held.",
         "gossipd/deployment/progress_table.py",

@@ -1,0 +1,83 @@
+"""Looks whether the store has models of which no statement tells, and tells the operator.
+
+What lives here: the alarm ``E_REGISTER_LOST``. What does not: what a start deletes (``leftovers``).
+
+The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
+lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
+it within seconds, a host that is alone would never say why its models are no deployments any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.alarms import Alarms
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.runtime.logs import get_logger
+from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.worker_threads import run_blocking
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import layout
+from gossipd.store.models.catalogue import StoredModel
+
+ALARM = "E_REGISTER_LOST"
+LOOK_S = 10.0
+MODELS_NAMED = 3
+log = get_logger("node")
+
+
+@dataclass(slots=True, eq=False)
+class UntoldModels:
+    """One per daemon, on the trio loop."""
+
+    store: ChunkStore
+    state: StateDirectory
+    statements: StatementStore
+    alarms: Alarms
+    models: Path
+    """The store's directory, for the sentence."""
+    _seen: set[DeploymentId] = field(default_factory=set, init=False)
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            await until_next_look(LOOK_S)
+            try:
+                self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
+            except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
+                log.debug("the store's models cannot be listed", reason=str(error))
+
+    def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> None:
+        """Begin or end the alarm. Only what was untold at the look before counts: other hosts may be about to tell."""
+        untold = [one for one in models if one.deployment not in publications and not self._is_told(one.deployment)]
+        lasting = [one for one in untold if one.deployment in self._seen]
+        self._seen = {one.deployment for one in untold}
+        if lasting:
+            self.alarms.ring_as(ALARM, sentence(lasting, self.models))
+        else:
+            self.alarms.cured(ALARM)
+
+    def _is_told(self, deployment: DeploymentId) -> bool:
+        known = self.statements
+        return (
+            known.statement(deployment) is not None or known.is_removed(deployment) or known.is_superseded(deployment)
+        )
+
+
+def sentence(models: Sequence[StoredModel], directory: Path) -> str:
+    """What lies there, and how it becomes a deployment again."""
+    ordered = sorted(models, key=lambda one: (one.name, one.version))
+    named = ", ".join(f"{one.name}@{one.version}" if one.name else short(one.deployment) for one in ordered)
+    if len(ordered) > MODELS_NAMED:
+        named = f"{', '.join(named.split(', ')[:MODELS_NAMED])} and {len(ordered) - MODELS_NAMED} more"
+    manifest = directory / layout.envelope(ordered[0].deployment)
+    return (
+        f"the store has {named}, of which state/register does not tell: it was lost, and with it what is deployed here "
+        "and which versions were trusted; hosts that have the model tell this one; else, lowest version first: "
+        f"gossipd deploy {manifest}"
+    )

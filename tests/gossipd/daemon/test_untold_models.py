@@ -1,0 +1,83 @@
+"""Models in the store of which the register does not tell are an alarm, until something tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gossipd.audit.log import AuditLog
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.alarms import Alarms
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.untold_models import ALARM, UntoldModels, sentence
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models.catalogue import StoredModel
+from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.small_models import small
+
+KEY = SecretKey(b"k" * 32)
+ONE = small()
+
+
+class Host:
+    """A host whose store has one model, and whose register was lost."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        (tmp_path / "store").mkdir()
+        settings = StoreSettings(reserve_bytes=0)
+        self.store = ChunkStore(
+            tmp_path / "store", settings=settings, on_event=lambda event: None, background=False
+        )  # fmt: skip
+        self.state, self.statements = StateDirectory(tmp_path / "state"), StatementStore()
+        self.alarms = Alarms(AuditLog(tmp_path / "audit.jsonl"))
+        self.watch = UntoldModels(self.store, self.state, self.statements, self.alarms, tmp_path / "store")
+        self.store.open(ONE.manifest)
+
+    def look(self) -> list[str]:
+        self.watch.look(self.store.models(), self.state.publications())
+        return [row.sentence for row in self.alarms.rows.values() if row.code == ALARM]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    host.state.close()
+    host.store.close()
+
+
+def test_a_lost_register_is_an_alarm_with_the_manifest_to_deploy(host: Host, tmp_path: Path) -> None:
+    assert host.look() == [], "others may be about to tell"
+    [words] = host.look()
+    assert "m@1, of which state/register does not tell" in words
+    assert Path(words.rpartition("gossipd deploy ")[2]).read_bytes() == ONE.manifest.envelope
+
+
+def test_the_alarm_ends_when_something_tells_of_the_model(host: Host) -> None:
+    host.look()
+    assert host.look()
+    said = sign_statement(KEY, ONE.manifest.id, epoch=1, verb=Verb.DEPLOY, manifest_bytes=9, now_s=7)
+    host.statements.hear(said, [KEY.public.ed25519])
+    assert host.look() == []
+
+
+@pytest.mark.parametrize("kind", ["removed", "superseded", "being published"])
+def test_what_is_about_to_go_or_to_be_published_is_no_alarm(host: Host, kind: str) -> None:
+    if kind == "removed":
+        host.statements.mark_removed(ONE.manifest.id)
+    elif kind == "superseded":
+        host.statements.supersede(ONE.manifest.id)
+    else:
+        host.state.note_publication(ONE.manifest.id)
+    assert host.look() == host.look() == []
+
+
+def test_some_models_are_named_and_others_counted() -> None:
+    many = [StoredModel(DeploymentId(bytes([n]) * 32), "org/m", n) for n in range(5, 0, -1)]
+    assert "the store has org/m@1, org/m@2, org/m@3 and 2 more, of" in sentence(many, Path("/models"))
+    assert "the store has 010101010101, of" in sentence([StoredModel(DeploymentId(b"\1" * 32))], Path("/models"))
