@@ -118,8 +118,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
       gossipd publish ./step-300 --name run-7 --step 300 --about run.json --key p.key --out run.manifest
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
-    address; 6 refused by --strict, or a model signature is wrong; 7 a rule of manifests, or the key, is broken;
-    10 credentials refused; 11 storage unreachable.
+    address, or nothing selected; 6 refused by --strict, or a model signature is wrong; 7 a rule of manifests, or the
+    key, is broken; 10 credentials refused; 11 storage unreachable.
     """
     import time
     from pathlib import Path

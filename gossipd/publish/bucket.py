@@ -31,7 +31,14 @@ from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.paths import DIRECTORIES_MAX
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.manifest.source_url import SourceUrl
-from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
+from gossipd.publish.errors import (
+    NothingSelectedError,
+    PublishError,
+    StorageAuthError,
+    StorageError,
+    StorageNotFoundError,
+    TreeChangedError,
+)
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.odd_keys import listed_past, odd_key, refusal
@@ -95,7 +102,7 @@ def find_objects(
     store: Any, url: SourceUrl, selection: Selection, left_out: Counter[str] | None = None
 ) -> list[FoundObject]:
     """The selected objects below the prefix, in order of path. ``left_out``: as in ``tree.find_files``. Raises
-    StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
+    StorageError; NothingSelectedError; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
     try:
         try:
             files, counted = _collect(obstore.list(store), selection)
@@ -109,7 +116,7 @@ def find_objects(
     if left_out is not None:
         left_out.update(counted)
     if not files:
-        raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
+        raise NothingSelectedError(f"no object below {shown(url.text)} is selected, or there is none")
     return sorted(files, key=lambda one: one.path.encode())
 
 

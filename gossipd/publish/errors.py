@@ -11,9 +11,17 @@ from gossipd.publish.inspection import Finding
 class PublishError(LocalError):
     """The source or the output is unsuitable. Fault: the operator, or this host's disk. State: no manifest was written.
     Retry: after the remedy that the sentence names. Codes: ``E_FILE_TYPE``, ``E_SOURCE_LISTING``, ``E_SOURCE_READ``,
-    ``E_EMPTY``, ``E_OUTPUT``."""
+    ``E_OUTPUT``."""
 
     code = "E_SOURCE_READ"
+
+
+class NothingSelectedError(PublishError):
+    """Nothing is at the address, or the patterns leave out all of it. Fault: the operator. Retry: with another address
+    or other patterns."""
+
+    code = "E_EMPTY"
+    exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
 
 
 class TreeChangedError(PublishError):

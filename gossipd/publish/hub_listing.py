@@ -25,7 +25,13 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import shown
 from gossipd.manifest.source_url import SourceUrl, hub_repository, parse_source_url
 from gossipd.publish.bucket import FoundObject
-from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError
+from gossipd.publish.errors import (
+    NothingSelectedError,
+    PublishError,
+    StorageAuthError,
+    StorageError,
+    StorageNotFoundError,
+)
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
@@ -64,7 +70,7 @@ def list_repository(
     sleep: Callable[[float], None] = time.sleep,
 ) -> HubListing:  # fmt: skip
     """The selected files of a repository, in order of path, and its commit. ``left_out``: as in ``tree.find_files``.
-    Raises StorageError; PublishError ``E_SOURCE_LISTING`` without the hub's client, ``E_EMPTY``.
+    Raises StorageError; PublishError ``E_SOURCE_LISTING`` without the hub's client; NothingSelectedError.
     """
     repository = hub_repository(url)
     try:
@@ -91,7 +97,7 @@ def list_repository(
         if selection.admits(one.rfilename, left_out)
     ]
     if not files:
-        raise PublishError(f"no file of {shown(url.text)} is selected, or there is none", code="E_EMPTY")
+        raise NothingSelectedError(f"no file of {shown(url.text)} is selected, or there is none")
     name = found.id if "/" in found.id else repository.name  # which it is now, if it was renamed
     pinned = parse_source_url(f"hf://{name}@{found.sha}/", "SOURCE")
     return HubListing(pinned, sorted(files, key=lambda one: one.path.encode()), huggingface_hub.get_token() or "")

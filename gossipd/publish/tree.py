@@ -23,7 +23,7 @@ from pathlib import Path
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.paths import DEPTH_MAX
 from gossipd.manifest.payload import FILES_MAX
-from gossipd.publish.errors import PublishError
+from gossipd.publish.errors import NothingSelectedError, PublishError
 from gossipd.publish.selection import Selection, pattern_for
 
 _KINDS = (
@@ -61,7 +61,8 @@ def find_files(source: Path, selection: Selection, left_out: Counter[str] | None
     what only the default patterns exclude, by pattern.
 
     Raises:
-        PublishError: ``E_SOURCE_READ`` when something cannot be read, ``E_FILE_TYPE``, ``E_EMPTY``.
+        PublishError: ``E_SOURCE_READ`` when something cannot be read, ``E_FILE_TYPE``.
+        NothingSelectedError: there is none.
         ManifestError: ``E_LIMIT`` beyond 100,000 files, ``E_PATH_UNICODE`` for names that are not UTF-8.
     """
     try:
@@ -81,7 +82,7 @@ def find_files(source: Path, selection: Selection, left_out: Counter[str] | None
     except OSError as error:
         raise PublishError(f"{shown(str(error.filename or source))}: {error.strerror}") from None
     if not found:
-        raise PublishError(f"no file in {shown(str(source))} is selected", code="E_EMPTY")
+        raise NothingSelectedError(f"no file in {shown(str(source))} is selected, or there is none")
     return sorted(found, key=lambda file: file.path.encode())
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import obstore
 import pytest
 
-from gossipd.core.errors import GossipdError
+from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
@@ -81,8 +81,10 @@ def test_a_prefix_of_more_objects_than_one_page_of_a_listing_is_found_whole(
 
 def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: servers.S3Server) -> None:
     s3_environment.make_bucket("publish-empty")
-    assert code_of("s3://publish-empty/nothing", out) == "E_EMPTY"
-    assert code_of("s3://publish-missing/", out) == "E_SOURCE_NO_BUCKET"
+    for address, code in (("s3://publish-empty/nothing", "E_EMPTY"), ("s3://publish-missing/", "E_SOURCE_NO_BUCKET")):
+        with pytest.raises(GossipdError) as refused:
+            published(address, out)
+        assert (refused.value.code, refused.value.exit_code) == (code, ExitCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize("key", ["m/dir//x.bin", "m/../up.bin", "m/./dot.bin"])

@@ -151,7 +151,7 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--priority", "10"], (2, "E_USAGE")),
         (["--version", "-1"], (2, "E_USAGE")),
         (["--name", "../up"], (7, "E_NAME")),
-        (["--include", "nothing"], (1, "E_EMPTY")),
+        (["--include", "nothing"], (3, "E_EMPTY")),
         (["--source", "http://u:secret@h/"], (7, "E_SOURCE_FORBIDDEN")),
         (["--source", "ftp://h/m/"], (7, "hosts read http, https, hf, s3")),
         (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
