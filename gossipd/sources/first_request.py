@@ -24,6 +24,8 @@ from gossipd.sources.versions import ObjectVersion
 from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
 
 _PIECE_BYTES = 64 * 1024
+MORE_BYTES_MAX = 8 * 1024 * 1024  # before the wanted ones, as of a cache that keeps and sends segments of a fixed size
+LESS_BYTES_MIN = 64 * 1024  # from a server that gives less than it is asked for; fewer are not worth their request
 RANGE_REFUSED = 416
 _ACCESS_REFUSED = (401, 403)
 _BAD_REQUEST = 400  # nginx says so in a page where https is meant
@@ -49,19 +51,26 @@ class Wanted:
     object_bytes: int
 
     @property
+    def last(self) -> int:
+        return self.start + self.length - 1
+
+    @property
     def header(self) -> dict[str, str]:
-        return {"Range": f"bytes={self.start}-{self.start + self.length - 1}"}
+        return {"Range": f"bytes={self.start}-{self.last}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A good answer. ``before``: bytes of the body that precede the wanted ones, where the whole object comes though a
-    part was asked for (``lacks_ranges``). ``is_range``: nothing but the wanted bytes comes."""
+    """A good answer. ``count``: how many of the wanted bytes come, from the first on; fewer than all where the server
+    gives less at once. ``before``: bytes of the body that precede them, as where the whole object comes though a part
+    was asked for (``lacks_ranges``). ``is_range``: it is no whole object. ``has_rest``: more bytes follow them."""
 
     version: ObjectVersion
+    count: int
     before: int = 0
     lacks_ranges: bool = False
     is_range: bool = True
+    has_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +159,7 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
     if response.status not in (200, 206):
         raise _refused(response, what, wanted)
     encoding = (response.getheader("Content-Encoding") or "").strip(" ,").lower()
-    is_whole = response.status == 200 and not _is_slice(response, wanted)
+    is_whole = _is_all(response, wanted) if response.status == 206 else not _is_slice(response, wanted)
     sent = wanted.object_bytes if is_whole else wanted.length
     # Apache calls a file of the name *.gz encoded, and object stores whatever the upload said of it; then the bytes
     # are as many as were published, and their hashes decide.
@@ -162,11 +171,14 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
     if is_whole:
         _check_whole(response, what, wanted, settings)
         is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
-        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.start, is_part, is_range=False)
+        version = ObjectVersion(tag, wanted.object_bytes, modified)
+        return Head(version, wanted.length, wanted.start, is_part, is_range=False)
     if response.status == 200 and response.getheader("Content-Range") is None:
-        return Head(ObjectVersion(tag, wanted.object_bytes, modified))
-    size = _check_part(response, what, wanted)
-    return Head(ObjectVersion(tag, size, modified))
+        return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.length)
+    found = _check_part(response, what, wanted)
+    first, count = max(found.first, wanted.start), min(found.last, wanted.last) - wanted.start + 1
+    version = ObjectVersion(tag, found.size, modified)
+    return Head(version, count, first - found.first, has_rest=found.last > wanted.last)
 
 
 def _is_slice(response: http.client.HTTPResponse, wanted: Wanted) -> bool:
@@ -224,7 +236,7 @@ def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, 
     """A server without ranges. Its small objects are taken whole, and so is one that is wanted whole."""
     length = response.length
     if length is not None and length != wanted.object_bytes:
-        said = f"the server answered a range request with {length} bytes (status 200), the object has "
+        said = f"the server answered a range request with {length} bytes (status {response.status}), the object has "
         if _is_page(response, what):
             page = errors.SourceRangeError(what, f"{said}{wanted.object_bytes}: a page")
             page.is_page = True
@@ -236,22 +248,49 @@ def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, 
         raise errors.SourceWholeOnlyError(what, "the server has no ranges; the object is read from its beginning")
 
 
-def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> int:
-    """The object's size."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What an answer says it is: bytes ``first`` to ``last`` of an object of ``size``."""
+
+    first: int
+    last: int
+    size: int
+
+
+def _place(response: http.client.HTTPResponse, wanted: Wanted) -> _Place | None:
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
-    if not found:
-        raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
-    first, last = int(found[1]), int(found[2])
+    if found is None:
+        return None
     size = wanted.object_bytes if found[3] in (None, "*") else int(found[3])  # a server need not know it
-    if size != wanted.object_bytes and _is_page(response, what):  # as where all that is absent is a start page
+    return _Place(int(found[1]), int(found[2]), size)
+
+
+def _is_all(response: http.client.HTTPResponse, wanted: Wanted) -> bool:
+    """Whether the label of a part says that it is the whole of an object, of which no more than a small part is wanted:
+    such a server has no ranges, whatever its status says."""
+    found = _place(response, wanted)
+    if found is None or found.size != wanted.object_bytes or found.size <= MORE_BYTES_MAX:
+        return False
+    return (found.first, found.last) == (0, found.size - 1) and wanted.length < wanted.object_bytes
+
+
+def _check_part(response: http.client.HTTPResponse, what: str, wanted: Wanted) -> _Place:
+    """Where the part lies. It may begin earlier and end later than what was asked for, or end earlier: a client looks
+    at the label, and asks for the rest (RFC 9110, 15.3.7)."""
+    found = _place(response, wanted)
+    if found is None:
+        raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
+    if found.size != wanted.object_bytes and _is_page(response, what):  # as where all that is absent is a start page
         raise _page(what)
-    start, length = wanted.start, wanted.length
-    if (first, last) != (start, start + length - 1):
-        if first == start and last < start + length - 1:
-            if size < start + length:
-                raise errors.SourceTruncatedError(what, f"the object has {size} bytes, and more are published")
-            raise errors.SourceShortError(what, f"the server sent {last - first + 1} bytes of the {length} asked for")
-        raise errors.SourceRangeError(what, f"asked for bytes {start}-{start + length - 1}, was sent {first}-{last}")
+    if found.last < wanted.last and found.size <= wanted.last:
+        raise errors.SourceTruncatedError(what, f"the object has {found.size} bytes, and more are published")
+    if not found.first <= wanted.start <= found.last or wanted.start - found.first > MORE_BYTES_MAX:
+        said = f"asked for bytes {wanted.start}-{wanted.last}, was sent {found.first}-{found.last}"
+        raise errors.SourceRangeError(what, said)
+    count = min(found.last, wanted.last) - wanted.start + 1
+    if count < min(wanted.length, LESS_BYTES_MIN):
+        raise errors.SourceShortError(what, f"the server sent {count} bytes of the {wanted.length} asked for")
+    length = found.last - found.first + 1
     if response.length is not None and response.length != length:
         raise errors.SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
-    return size
+    return found

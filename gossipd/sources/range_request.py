@@ -161,7 +161,7 @@ class SourceRequests:
             if job.from_start and location.is_on_web and self.lacks_ranges(location):
                 self._read_on(job, location, part, sink)
                 return
-        self._led(location, lambda at, addresses: self._read_at(job, at, addresses, part, sink))
+        self._read_to_end(job, location, part, sink)
 
     def hash_error(self, job: Job, location: Location, error: SourceHashError) -> SourceHashError:
         """The error for bytes that are wrong again: SourceChangedError where the object was replaced meanwhile."""
@@ -175,7 +175,21 @@ class SourceRequests:
             return
         attempt(location, self._admission.admit(location.source, location.shown))
 
-    def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> None:
+    def _read_to_end(self, job: Job, location: Location, part: Segment, sink: Sink) -> None:
+        """In several requests to a server that gives less than it is asked for."""
+        position, end = part.offset, part.offset + part.length
+
+        def attempt(at: Location, addresses: Addresses) -> None:
+            nonlocal position
+            count = self._read_at(job, at, addresses, Segment(part.file_index, position, end - position), sink)
+            assert count > 0
+            position += count
+
+        while position < end:
+            self._led(location, attempt)
+
+    def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> int:
+        """How many bytes have come; at least one."""
         small = part.length <= self._source_settings.touch_bytes_max
         with self._asked(job, location, addresses) as request:
             if location.is_on_web and (small or request.turn.is_struggling):
@@ -185,8 +199,9 @@ class SourceRequests:
                 self._admission.answered(location.source, request.turn)
                 if small:
                     self._pour(job, location, request, memoryview(touched.body), sink)
-                    return
+                    return part.length
             self._stream(job, location, part, request, sink)
+            return request.received
 
     def _touch(self, location: Location, request: _Asked, wanted: Wanted) -> Touched:
         try:
@@ -267,7 +282,7 @@ class SourceRequests:
                     self._pour(job, location, request, piece, sink)
                     if not isinstance(stream, WebStream) and request.received < part.length:
                         watch(request.received, stream.waited_s)
-            self._admission.note_rate(mirror, location.source, request.turn, part.length, stream.waited_s)
+            self._admission.note_rate(mirror, location.source, request.turn, request.received, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:
         """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from gossipd.sources.errors import (
     SourceError,
-    SourceRangeError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
@@ -100,8 +99,9 @@ class Pieces:
 
 
 class WebStream:
-    """One range request: ``version`` after the head, then exactly the requested bytes, by iteration or ``pieces`` by
-    ``pieces``. Each piece is good until the next one. Raises SourceError, from the constructor and while iterating.
+    """One range request: ``version`` after the head, then the requested bytes, by iteration or ``pieces`` by
+    ``pieces``: all, or the first ``count`` from a server that gives less at once. Each piece is good until the next
+    one. Raises SourceError, from the constructor and while iterating.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class WebStream:
     ) -> None:
         self._connections, self._location, self._addresses = connections, location, addresses
         self._source_settings = settings = connections.settings
-        self._pieces, self._length, self._is_given_back = pieces, wanted.length, False
+        self._pieces, self._is_given_back = pieces, False
         began = connections.clock()
         self._socket, self._incoming, self._response = self._asked(addresses, wanted.header)
         try:
@@ -117,7 +117,7 @@ class WebStream:
         except BaseException:
             self._socket.close()
             raise
-        self.version, self._before, self._is_range = head.version, head.before, head.is_range
+        self.version, self.count, self._head = head.version, head.count, head
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
@@ -136,13 +136,13 @@ class WebStream:
 
     def __iter__(self) -> Iterator[memoryview]:
         """The wanted bytes, in pieces as they arrive."""
-        for _ in self.pieces(self._before):
+        for _ in self.pieces(self._head.before):
             pass
-        yield from self.pieces(self._length)
-        if not self._is_range:
-            return  # the rest of the whole object follows
+        yield from self.pieces(self.count)
+        if not self._head.is_range or self._head.has_rest:
+            return
         if self._response.length is None and self._read(memoryview(bytearray(1))):
-            raise SourceRangeError(self._location.shown, f"more than the {self._length} bytes asked for came")
+            return  # more than its label says: nothing after this answer can be told from it
         if not self._response.will_close:
             self._connections.give_back(self._location, self._addresses, self._socket)
             self._is_given_back = True
@@ -154,7 +154,7 @@ class WebStream:
         while left:
             count = self._read(memory[: min(left, len(memory))])
             left -= count
-            if not count and self._response.chunked and not self._is_range:
+            if not count and self._response.chunked and not self._head.is_range:
                 raise ended_early(self._response, what)
             if not count:
                 raise SourceShortError(what, f"{byte_count - left} bytes came, {byte_count} were promised")

@@ -12,6 +12,22 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "takes-the-beginning-of-a-longer-range-for-what-it-asked-for",
+        "Bytes that precede the wanted ones in an answer are taken for them.",
+        "gossipd/sources/first_request.py",
+        "count, first - found.first,",
+        "count, 0,",
+        ("tests/gossipd/sources/test_absurd_answers.py",),
+    ),
+    Mutant(
+        "refuses-a-server-that-gives-less-than-it-is-asked-for",
+        "An answer that ends before the wanted bytes do is no good answer, however long it is.",
+        "gossipd/sources/first_request.py",
+        "    if count < min(wanted.length, LESS_BYTES_MIN):\n",
+        "    if count < wanted.length:\n",
+        ("tests/gossipd/sources/test_absurd_answers.py",),
+    ),
+    Mutant(
         "takes-a-pipe-for-an-empty-file",
         "What is no file is read as one, where a path leads to it.",
         "gossipd/runtime/regular_file.py",

@@ -13,6 +13,7 @@ import obstore
 import pytest
 from obstore.store import from_url
 
+from gossipd.sources import first_request
 from gossipd.sources.errors import SourceError
 from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.reader import ProbeOutcome
@@ -126,6 +127,66 @@ def test_a_range_is_read_however_its_place_is_written(label: str, size: int) -> 
 
     with raw_server(answer) as url:
         outcome = Seat(sign({"a.bin": body}, url)).read()
+    assert (outcome.failed, outcome.errors) == ((), ())
+
+
+def _aligned(body: bytes, start: int, stop: int, step: int) -> bytes:
+    """Whole segments, as a cache that keeps them so."""
+    return partial(body, start // step * step, min(len(body), -(-stop // step) * step))
+
+
+@pytest.mark.parametrize("size", [len(BODY), 5000], ids=["large", "small"])
+@pytest.mark.parametrize("step", [1000, 100_000, 1 << 20])
+def test_a_range_that_begins_before_and_ends_after_what_was_asked_for_is_read(step: int, size: int) -> None:
+    body = BODY[:size]
+    with raw_server(lambda start, stop: _aligned(body, start, stop, step)) as url:
+        seat = Seat(sign({"a.bin": body}, url))
+        assert seat.reader.probe(seat.manifest).readable
+        for chunk in range(seat.manifest.chunk_count):
+            assert seat.read(chunk).errors == ()
+
+
+@pytest.mark.parametrize("most", [64 * 1024, 100_000])
+def test_a_server_that_gives_less_than_it_is_asked_for_is_asked_for_the_rest(most: int) -> None:
+    asked: list[int] = []
+
+    def answer(start: int, stop: int) -> bytes:
+        asked.append(start)
+        return partial(BODY, start, min(stop, start + most))
+
+    with raw_server(answer) as url:
+        outcome = seat_at(url).read()
+    assert (outcome.failed, outcome.errors) == ((), ())
+    assert len(set(asked)) == len(asked) - 1, "the first byte alone is asked for twice"
+
+
+def test_a_server_that_gives_next_to_nothing_is_told_as_that() -> None:
+    with raw_server(lambda start, stop: partial(BODY, start, min(stop, start + 1000))) as url:
+        error = seat_at(url).read().errors[-1]
+    assert error.code == "E_SOURCE_SHORT"
+    assert "the server sent 1000 bytes of the" in str(error)
+
+
+def test_a_part_that_is_the_whole_object_is_no_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_request, "MORE_BYTES_MAX", len(BODY) - 1)
+    with raw_server(lambda start, stop: partial(BODY, 0, len(BODY))) as url:
+        seat = seat_at(url)
+        assert seat.reader.probe(seat.manifest).is_whole_only
+        outcome = seat.reader.read_chunks(seat.manifest, list(range(seat.manifest.chunk_count)), from_start=True)
+    assert (outcome.failed, outcome.errors) == ((), ())
+
+
+def test_a_part_that_lies_elsewhere_is_refused_with_both_places() -> None:
+    with raw_server(lambda start, stop: partial(BODY, start + 1, stop + 1)) as url:
+        error = seat_at(url).read().errors[-1]
+    assert error.code == "E_SOURCE_RANGE"
+    assert "asked for bytes 0-0, was sent 1-1" in str(error)
+
+
+def test_a_body_that_is_longer_than_its_label_is_cut_and_its_connection_closed() -> None:
+    """Without a length, where the label is all that says how long it is."""
+    with raw_server(lambda start, stop: partial(BODY, start, stop, length=False) + b"more") as url:
+        outcome = seat_at(url).read()
     assert (outcome.failed, outcome.errors) == ((), ())
 
 

@@ -122,7 +122,6 @@ ALWAYS = [
     (Misbehaviour.SHORT_LENGTH, "E_SOURCE_SHORT", FailReason.SOURCE),
     (Misbehaviour.WHOLE, "E_SOURCE_WHOLE_ONLY", FailReason.WHOLE_ONLY),
     (Misbehaviour.WRONG_RANGE, "E_SOURCE_RANGE", FailReason.SOURCE),
-    (Misbehaviour.LONG, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.HTML, "E_SOURCE_RANGE", FailReason.SOURCE),
     (Misbehaviour.GZIP, "E_SOURCE_ENCODING", FailReason.SOURCE),
     (Misbehaviour.LYING_RANGE, "E_SOURCE_HASH", FailReason.CORRUPT),
@@ -146,7 +145,7 @@ def test_a_wrong_answer_to_the_first_look_is_named_and_never_data(
     server.always = Fault(kind)
     seat = one_file(server, against(kind))
     outcome = seat.read(0)
-    if kind in (Misbehaviour.FLIP, Misbehaviour.LYING_RANGE, Misbehaviour.SHORT_LENGTH, Misbehaviour.LONG):
+    if kind in (Misbehaviour.FLIP, Misbehaviour.LYING_RANGE, Misbehaviour.SHORT_LENGTH):
         return  # one byte cannot show these; the next test does
     assert outcome.stored == ()
     assert outcome.errors[-1].code == code
@@ -165,6 +164,12 @@ def test_a_wrong_answer_to_a_large_read_is_named_and_never_data(
     assert outcome.errors[-1].code == code
     assert outcome.reason is reason
     assert f"{server.url}/a.bin" in str(outcome.errors[-1])
+
+
+def test_a_range_that_says_that_it_holds_more_is_read_as_far_as_it_is_wanted(server: FaultServer) -> None:
+    server.always = Fault(Misbehaviour.LONG)
+    outcome = one_file(server, PATIENT).read()
+    assert (outcome.failed, outcome.errors) == ((), ())
 
 
 @pytest.mark.parametrize(("kind", "code", "reason"), ALWAYS)
@@ -210,7 +215,7 @@ def test_a_fast_host_is_read_in_pieces_when_there_is_a_limit(server: FaultServer
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(kind, code) for kind, code, _ in ALWAYS if kind not in (Misbehaviour.LONG, Misbehaviour.WHOLE)],
+    [(kind, code) for kind, code, _ in ALWAYS if kind is not Misbehaviour.WHOLE],
 )
 def test_a_wrong_answer_to_a_small_read_is_named_and_never_data(
     server: FaultServer, kind: Misbehaviour, code: str
