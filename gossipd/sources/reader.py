@@ -189,8 +189,11 @@ class SourceReader:
         job.errors.append(error)
         if isinstance(error, SourceError) and (error.is_permanent or isinstance(error, _OF_ONE_OBJECT)):
             error.path = location.path
-        is_refused = not isinstance(error, SourceCancelledError | SourceWholeOnlyError)
-        if isinstance(error, SourceError) and error.again == 0 and is_refused:
+        if not isinstance(error, SourceError) or isinstance(error, SourceCancelledError | SourceWholeOnlyError):
+            return
+        # Of an object that comes only whole, each further chunk would be looked for from its beginning again.
+        is_wrong_whole = isinstance(error, SourceHashError) and job.from_start and self._requests.lacks_ranges(location)
+        if error.again == 0 or is_wrong_whole:
             self._admission.refuse(job.manifest.id, location, error)
 
     def _read_all(self, job: Job, chunks: list[ChunkIndex]) -> list[ChunkIndex]:

@@ -91,7 +91,7 @@ class ChunkStore:
             if isinstance(error, StoreError):
                 raise
             if (fault := fault_of_path(error)) is not None:
-                raise StorePathError(fault[1], code=fault[0]) from error
+                raise StorePathError(f"{root}/{fault[1]}", code=fault[0]) from error
             raise tracker.refused(error, clock.monotonic(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):

@@ -12,6 +12,14 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "looks-for-each-wrong-chunk-from-the-beginning-of-its-object",
+        "An object that comes only whole, and is another, is read again and again.",
+        "gossipd/sources/reader.py",
+        "        if error.again == 0 or is_wrong_whole:\n",
+        "        if error.again == 0:\n",
+        ("tests/gossipd/sources/test_real_storage.py",),
+    ),
+    Mutant(
         "takes-the-beginning-of-a-longer-range-for-what-it-asked-for",
         "Bytes that precede the wanted ones in an answer are taken for them.",
         "gossipd/sources/first_request.py",
@@ -289,8 +297,8 @@ MUTANTS = (
         "takes-a-page-for-the-range",
         "A 200 in answer to a range request is taken for the range.",
         "gossipd/sources/first_request.py",
-        "    if (first, last) != (start, start + length - 1):\n",
-        "    if (first, last) == (0, 0):\n",
+        "if response.status == 206 else not _is_slice(response, wanted)\n",
+        "if response.status == 206 else False\n",
         (_SOURCES,),
     ),
     Mutant(

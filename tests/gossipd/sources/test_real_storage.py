@@ -12,7 +12,7 @@ from gossipd.sources.reader import ReadOutcome
 from tests.gossipd.publish.trees import published
 from tests.gossipd.sources.models import sign, toy_files, write_tree
 from tests.gossipd.sources.test_reader import Seat
-from tests.servers import Nginx, S3Server
+from tests.servers import Nginx, S3Server, nginx
 
 FILES = toy_files(Random(7))
 ODD_NAMES = [
@@ -41,6 +41,22 @@ def test_nginx_gives_every_chunk_and_sends_each_byte_once(nginx_server: Nginx, t
     looks = sum(access.body_bytes == 1 for access in nginx_server.accesses())
     assert nginx_server.body_bytes() == seat.manifest.bytes_total + looks
     assert looks <= 1 + len(FILES)
+
+
+@pytest.mark.needs("nginx")
+def test_nginx_that_alters_what_it_sends_is_not_asked_for_it_again_and_again(tmp_path: Path) -> None:
+    """It has no ranges then: each wrong chunk was looked for from the beginning of the object."""
+    files = {"big.bin": b"".join(b"%07d " % number for number in range(200_000))}
+    write_tree(files, tmp_path / "www")
+    extra = "sub_filter_types *; sub_filter_once off; sub_filter '9000 ' '9111 ';"
+    with nginx(tmp_path / "www", tmp_path / "nginx", extra=extra) as server:
+        seat = Seat(sign(files, server.url))
+        assert seat.reader.probe(seat.manifest).is_whole_only
+        outcome = seat.reader.read_chunks(seat.manifest, range(seat.manifest.chunk_count), from_start=True)
+        seat.reader.close()
+    assert len(outcome.stored) >= 1 and outcome.failed
+    assert outcome.errors[-1].code == "E_SOURCE_HASH"
+    assert server.body_bytes() < 4 * seat.manifest.bytes_total, "looks, which are ended, and two passes"
 
 
 @pytest.mark.needs("nginx")

@@ -389,7 +389,9 @@ def test_what_is_no_file_stops_only_its_model_with_the_cure(tmp_path: Path, path
 @pytest.mark.parametrize("path", [".lock", ".store.part"])
 def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str, kind: str) -> None:
     os.mkfifo(tmp_path / path) if kind == "pipe" else (tmp_path / path).mkdir()
-    with pytest.raises(StorePathError, match=rf"^\{path} is a .* where a file belongs; move it away$") as caught:
+    with pytest.raises(
+        StorePathError, match=rf"^{tmp_path}/\{path} is a .* where a file belongs; move it away$"
+    ) as caught:
         Opened(tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
 
