@@ -41,7 +41,7 @@ from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
-from gossipd.store.disk.condition import room_words
+from gossipd.store.disk.condition import fault_of_path, room_words
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
 from gossipd.store.errors import StorePathError
@@ -68,6 +68,13 @@ class StateWriteError(LocalError):
 
     code = "E_STATE_WRITE"
     exit_code = ExitCode.DISK
+
+
+class StatePathError(StateWriteError):
+    """Something that is no file, or a link, stands where one of them belongs. Fault: the user who put it there. State:
+    the old file stands. Retry: after moving it away."""
+
+    exit_code = ExitCode.USAGE
 
 
 class StateDirectory:
@@ -281,6 +288,8 @@ class StateDirectory:
             with self._writing:  # two writers of one file would rename each other's unfinished one
                 write_new_file(self._disk, name, body, mode=0o600)
         except OSError as error:
+            if (fault := fault_of_path(error)) is not None:
+                raise StatePathError(f"state/{name} cannot be written: {self.path}/{fault[1]}") from error
             raise StateWriteError(f"state/{name} cannot be written: {error.strerror}{self._cure(error)}") from error
 
     def _cure(self, error: OSError) -> str:

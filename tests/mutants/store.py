@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "takes-a-model-without-its-manifest-for-another",
+        "A tree is not known as the model's where only the copy of its manifest is gone.",
+        "gossipd/store/journal/recovery.py",
+        "return said, is_known or said.header is not None",
+        "return said, is_known",
+        (f"{_STORE}/test_chunk_store.py",),
+    ),
+    Mutant(
         "keeps-a-rotted-manifest-in-the-store",
         "The copy of a manifest beside the chunks is not compared with the one that was verified.",
         "gossipd/store/journal/recovery.py",

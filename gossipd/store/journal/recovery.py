@@ -139,13 +139,17 @@ def _believe(
 
 def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
     """The journal's content, and whether this model is known here."""
-    is_known = context.disk.kind(layout.envelope(manifest.id)) is FileKind.FILE
+    path = layout.envelope(manifest.id)
+    is_known = context.disk.kind(path) is not None
+    if is_known:
+        context.disk.close(context.disk.open(path))  # something else in its place is named
     try:
         body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
     except FileNotFoundError:
         return Replay(), is_known
     try:
-        return replay(body, manifest.id), is_known
+        said = replay(body, manifest.id)
+        return said, is_known or said.header is not None
     except StoreFormatError as error:
         cure = "move it away, then SIGHUP: the files are hashed again"
         raise StoreFormatError(f"{layout.journal(manifest.id)}: {error}; {cure}", code=error.code) from None

@@ -71,10 +71,9 @@ def _check_marker(disk: Disk) -> None:
         return
     if text == _MARKER:
         return
-    if text.startswith(_MARKER_PREFIX):
-        raise StoreFormatError(
-            f"the store is of format {text[len(_MARKER_PREFIX) :].strip()[:16]}, supported 1", code="E_STORE_VERSION"
-        )
+    form = text.removeprefix(_MARKER_PREFIX).removesuffix("\n")[:16]
+    if text.startswith(_MARKER_PREFIX) and form.isascii() and form.isdigit() and form != "1":
+        raise StoreFormatError(f"the store is of format {form}, supported 1", code="E_STORE_VERSION")
     raise StoreFormatError(
         f"{layout.MARKER} is not a gossipd store's: {text[:32]!a}; if the models here are gossipd's, "
         "remove it: the next start writes it again and loses no chunk"

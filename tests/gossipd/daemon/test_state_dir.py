@@ -148,6 +148,22 @@ def test_what_is_in_the_way_of_state_is_named_with_the_cure(tmp_path: Path, name
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+def test_what_is_in_the_way_of_a_write_is_named_and_is_no_full_disk(tmp_path: Path, kind: str) -> None:
+    state = StateDirectory(tmp_path / "state")
+    path = tmp_path / "state" / "boot.part"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("elsewhere")
+    else:
+        path.mkdir()
+    with pytest.raises(StateWriteError, match=rf"^state/boot cannot be written: {path} is .*; (move|remove)") as caught:
+        state.next_boot(1.0)
+    assert (caught.value.code, caught.value.exit_code) == ("E_STATE_WRITE", ExitCode.USAGE)
+    state.close()
+
+
 @pytest.mark.parametrize(
     ("number", "words"), [(errno.EROFS, "make the file system writable"), (errno.EDQUOT, "raise the quota")]
 )

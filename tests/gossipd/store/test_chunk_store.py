@@ -292,7 +292,13 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("marker", "code"), [("gossipd-store 2\n", "E_STORE_VERSION"), ("somebody else's\n", "E_STORE_FORMAT")]
+    ("marker", "code"),
+    [
+        ("gossipd-store 2\n", "E_STORE_VERSION"),
+        ("somebody else's\n", "E_STORE_FORMAT"),
+        ("gossipd-store 1\x0b", "E_STORE_FORMAT"),
+        ("gossipd-store 1", "E_STORE_FORMAT"),
+    ],
 )
 def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path, marker: str, code: str) -> None:
     (tmp_path / ".store").write_text(marker)
@@ -354,14 +360,14 @@ def test_what_stands_in_a_models_place_is_named_and_stops_only_that_model(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
-@pytest.mark.parametrize("path", ["journal", "m/1/shards/one.bin", "m/1/shards", "books"])
+@pytest.mark.parametrize("path", ["journal", "manifest", "m/1/shards/one.bin", "m/1/shards", "books"])
 def test_what_is_no_file_stops_only_its_model_with_the_cure(tmp_path: Path, path: str, kind: str) -> None:
     (tmp_path / "store").mkdir()
     opened = Opened(tmp_path / "store")
     opened.deliver(ONE)
     opened.store.close()
     books = opened.root / ".manifests" / ONE.manifest.id.hex()
-    at = {"journal": books / "journal", "books": books}.get(path, opened.root / path)
+    at = {"journal": books / path, "manifest": books / path, "books": books}.get(path, opened.root / path)
     if kind == "directory" and at.is_dir():
         return
     aside = tmp_path / "aside"
@@ -394,6 +400,16 @@ def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str
     ) as caught:
         Opened(tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
+
+
+def test_a_manifest_that_is_gone_from_the_store_is_no_other_model_in_its_place(opened: Opened) -> None:
+    opened.deliver(ONE)
+    opened.store.close()
+    path = opened.root / ".manifests" / ONE.manifest.id.hex() / "manifest"
+    path.unlink()
+    opened.store = Opened(opened.root).store
+    assert len(opened.store.open(ONE.manifest)) == len(ONE.chunks)
+    assert path.read_bytes() == ONE.manifest.envelope
 
 
 @pytest.mark.parametrize("left", ["", "half", "signature", "more"])
