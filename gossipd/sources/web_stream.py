@@ -139,9 +139,10 @@ class WebStream:
         for _ in self.pieces(self._head.before):
             pass
         yield from self.pieces(self.count)
-        if not self._head.is_range or self._head.has_rest:
-            return
-        if self._response.length is None and self._read(memoryview(bytearray(1))):
+        is_till_the_end = self._response.length is None and not self._response.chunked
+        if not self._head.is_range or self._head.has_rest or is_till_the_end:
+            return  # some servers, and proxies that take headers away, do not close it for a while
+        if self._response.chunked and self._read(memoryview(bytearray(1))):
             return  # more than its label says: nothing after this answer can be told from it
         if not self._response.will_close:
             self._connections.give_back(self._location, self._addresses, self._socket)

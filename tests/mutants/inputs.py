@@ -12,6 +12,14 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "waits-for-the-end-of-a-body-that-is-all-here",
+        "After the wanted bytes the connection is listened to until it ends, or nothing comes for long.",
+        "gossipd/sources/web_stream.py",
+        "self._head.has_rest or is_till_the_end:\n",
+        "self._head.has_rest or self._read(memoryview(bytearray(1))):\n",
+        ("tests/gossipd/sources/test_absurd_answers.py",),
+    ),
+    Mutant(
         "looks-for-each-wrong-chunk-from-the-beginning-of-its-object",
         "An object that comes only whole, and is another, is read again and again.",
         "gossipd/sources/reader.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.reader import ProbeOutcome
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 from tests.gossipd.sources.raw import partial, raw_server
-from tests.gossipd.sources.test_reader import QUICK, Seat
+from tests.gossipd.sources.test_reader import PATIENT, QUICK, Seat
 
 BODY = Random(11).randbytes(2 * CHUNK_BYTES)
 DATED = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT"
@@ -181,6 +182,23 @@ def test_a_part_that_lies_elsewhere_is_refused_with_both_places() -> None:
         error = seat_at(url).read().errors[-1]
     assert error.code == "E_SOURCE_RANGE"
     assert "asked for bytes 0-0, was sent 1-1" in str(error)
+
+
+def test_nobody_waits_for_the_end_of_a_body_that_is_all_here() -> None:
+    """As from squid, where it takes the length away and keeps the connection."""
+    is_over = threading.Event()
+
+    def answer(start: int, stop: int) -> Iterator[bytes]:
+        yield partial(BODY, start, stop, length=False)
+        is_over.wait(3 * PATIENT.read_timeout_s)
+
+    with raw_server(answer) as url:
+        began = time.monotonic()
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=PATIENT).read()
+        elapsed_s = time.monotonic() - began
+        is_over.set()
+    assert (outcome.failed, outcome.errors) == ((), ())
+    assert elapsed_s < PATIENT.read_timeout_s
 
 
 def test_a_body_that_is_longer_than_its_label_is_cut_and_its_connection_closed() -> None:
