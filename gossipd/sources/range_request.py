@@ -181,9 +181,7 @@ class SourceRequests:
 
         def attempt(at: Location, addresses: Addresses) -> None:
             nonlocal position
-            count = self._read_at(job, at, addresses, Segment(part.file_index, position, end - position), sink)
-            assert count > 0
-            position += count
+            position += self._read_at(job, at, addresses, Segment(part.file_index, position, end - position), sink)
 
         while position < end:
             self._led(location, attempt)
@@ -193,8 +191,7 @@ class SourceRequests:
         small = part.length <= self._source_settings.touch_bytes_max
         with self._asked(job, location, addresses) as request:
             if location.is_on_web and (small or request.turn.is_struggling):
-                wanted = self._wanted(job, part) if small else self._first_byte(job, part)
-                touched = self._touch(location, request, wanted)
+                touched = self._touch(location, request, _wanted(job, part) if small else _first_byte(job, part))
                 self._check(job, location, part, touched.version)
                 self._admission.answered(location.source, request.turn)
                 if small:
@@ -237,12 +234,6 @@ class SourceRequests:
             mirror = job.mirror or location.source.text
             self._admission.note_rate(mirror, location.source, request.turn, request.received, waited_s)
 
-    def _wanted(self, job: Job, part: Segment) -> Wanted:
-        return Wanted(part.offset, part.length, job.manifest.files[part.file_index].size)
-
-    def _first_byte(self, job: Job, part: Segment) -> Wanted:
-        return Wanted(0, 1, job.manifest.files[part.file_index].size)
-
     @contextmanager
     def _room(self, job: Job, location: Location, part: Segment, *, whole: bool) -> Iterator[None]:
         """Count obstore's buffers in the pool. A whole range exists twice while obstore joins its pieces, and needs no
@@ -265,7 +256,7 @@ class SourceRequests:
         if location.is_on_web:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
             pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
-            return WebStream(self._connections, location, request.addresses, self._wanted(job, part), pieces=pieces)
+            return WebStream(self._connections, location, request.addresses, _wanted(job, part), pieces=pieces)
         if location.source.scheme == "file":
             return FileStream(location, part, whole=whole, settings=self._source_settings, clock=self._clock)
         return self._buckets.clients().stream(location, part, whole=whole, clock=self._clock)
@@ -319,7 +310,7 @@ class SourceRequests:
 
     def _look(self, job: Job, location: Location, addresses: Addresses, part: Segment) -> None:
         with self._asked(job, location, addresses) as request:
-            touched = self._touch(location, request, self._first_byte(job, part))
+            touched = self._touch(location, request, _first_byte(job, part))
             self._check(job, location, part, touched.version)
             request.received += len(touched.body)
 
@@ -362,6 +353,14 @@ class SourceRequests:
             self._throttle.take(step)
             left -= step
         sink(piece)
+
+
+def _wanted(job: Job, part: Segment) -> Wanted:
+    return Wanted(part.offset, part.length, job.manifest.files[part.file_index].size)
+
+
+def _first_byte(job: Job, part: Segment) -> Wanted:
+    return Wanted(0, 1, job.manifest.files[part.file_index].size)
 
 
 def _from_way(location: Location, error: SourceError) -> SourceError:

@@ -130,7 +130,7 @@ class ChunkStore:
 
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when the model would fit.
-            StoreFormatError, VersionTakenError, CaseFoldedError: see their docstrings.
+            StoreFormatError, StorePathError, VersionTakenError, CaseFoldedError: see their docstrings.
             WantError, ManifestError: the want means nothing in this model; see ``choose_part``.
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """

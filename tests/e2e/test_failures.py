@@ -201,6 +201,10 @@ def test_a_full_disk_is_named_serves_on_and_heals_by_itself(
             return "".join(host["reason"] for host in row["hosts"] if host["name"] == "small")
 
         until("others see why", lambda: reason() == "no_space")
+        own_line = newcomer.client.status()["store"]["detail"]
+        assert own_line.startswith("large@1 waits for space: "), "though the disk takes writes"
+        row = newcomer.deployment("large", 1)
+        assert row is not None and row["eta_s"] is None
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
         tree = small / "large" / "1"
         until("it completes by itself", tree.exists)

@@ -22,12 +22,14 @@ from gossipd.manifest.manifest import Manifest, label_of
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import EVERYTHING, Want, WantError
 from gossipd.runtime.ports import NotHeldError
+from gossipd.store.disk.condition import fault_of_path
 from gossipd.store.disk.disk import FileKind, read_file
 from gossipd.store.errors import (
     NoSpaceError,
     NotWholeError,
     StoreClosingError,
     StoreFormatError,
+    StorePathError,
 )
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
@@ -113,6 +115,9 @@ class Models:
             self._context.due.set()
             raise
         except OSError as error:
+            if (fault := fault_of_path(error)) is not None:
+                code, sentence = fault
+                raise StorePathError(sentence, code=code) from error
             raise self._context.refused(error, manifest.bytes_total) from error
         self._context.tracker.forget(manifest.id)
         self._replicas = {**self._replicas, manifest.id: replica}
