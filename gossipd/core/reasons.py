@@ -291,7 +291,7 @@ class HostReason(Enum):
     VERSION_TAKEN = (
         "version_taken", 53, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
         "something else stands in this host's store where the model would be",
-        "move it away there, then `gossipd reload`", 18,
+        "move it away there, or where the log of that host says, then `gossipd reload`", 18,
     )  # fmt: skip
     STORE_DAMAGED = (
         "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,

@@ -162,7 +162,13 @@ def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_know
     if context.disk.kind(replica.tree) is not None or found is None:
         return
     if not is_known or found in (FileKind.FILE, FileKind.OTHER):
-        raise VersionTakenError(f"{place} exists and is not this model's; move it away")
+        sentence = f"{place} exists and is not known as this model's; move it away"
+        if found is FileKind.DIRECTORY:
+            sentence += (
+                f"; or, if it is and its books in {layout.MANIFESTS} were lost, to {replica.tree}: it is hashed there, "
+                "and what is right is not fetched again"
+            )
+        raise VersionTakenError(sentence)
     replica.tree = place
     replica.published_s = said.published_s if said.published_s is not None else int(context.clock.wall())
 

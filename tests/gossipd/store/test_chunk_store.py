@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -400,6 +401,20 @@ def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str
     ) as caught:
         Opened(tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
+
+
+def test_a_tree_whose_books_were_lost_is_taken_back_by_the_cure_of_its_refusal(opened: Opened) -> None:
+    opened.deliver(ONE)
+    opened.store.close()
+    shutil.rmtree(opened.root / ".manifests")
+    opened.store = Opened(opened.root).store
+    with pytest.raises(VersionTakenError, match=r"^m/1 exists .*, to \.incoming/\w+: it is hashed") as caught:
+        opened.store.open(ONE.manifest)
+    place = str(caught.value).partition(" were lost, to ")[2].partition(":")[0]
+    (opened.root / "m" / "1").rename(opened.root / place)
+    assert len(opened.store.open(ONE.manifest)) == len(ONE.chunks)
+    opened.store.finish(ONE.manifest.id)
+    assert opened.store.is_published(ONE.manifest.id)
 
 
 def test_a_manifest_that_is_gone_from_the_store_is_no_other_model_in_its_place(opened: Opened) -> None:
