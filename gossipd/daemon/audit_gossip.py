@@ -23,6 +23,8 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.runtime.worker_threads import run_blocking
+from membership.bounds import fits
+from membership.event_store import VERSION_MAX
 from membership.events import PayloadHeard
 from membership.host_rules import Verdict
 from membership.member import NodeId
@@ -45,8 +47,10 @@ class HeadRules:
     def judge(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
         record = self.directory.record(NodeId(key))
-        now_ms = self.wall_clock() * 1000
-        if record is None or not now_ms - STALE_MS <= version <= now_ms + AHEAD_MS:
+        now_ms = int(self.wall_clock() * 1000)
+        if record is None or version < now_ms - STALE_MS:
+            return None
+        if not fits(version, known=0, step=0, maximum=VERSION_MAX, clock_bound=now_ms + AHEAD_MS):
             return None
         if not self.witness.is_due(key, version):
             return None

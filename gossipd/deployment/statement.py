@@ -39,10 +39,11 @@ from gossipd.identity.keys import SecretKey, verify
 from gossipd.identity.trust import is_degenerate
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError
+from membership.bounds import ceiling
 
 STATEMENT_VERSION = 1
 EPOCH_MAX = 2**32  # so that a rank fits every integer on the wire; one epoch a second lasts 136 years
-EPOCH_LIMIT = 2**31  # no statement of a higher epoch counts: what nobody can follow must not be the last word
+EPOCH_LIMIT = ceiling(EPOCH_MAX)  # of those that count: what nobody can follow must not be the last word
 EPOCH_FIRST_MAX = 1_000_000  # where none is known, and of those who may not cancel: far above what honest hosts reach
 EPOCH_STEP_MAX = 1_000  # above the last one that is known: two parts of a cluster that were apart
 ISSUED_MAX_S = 2**40  # year 36,812: leaves the sum with any interval inside 53 bits

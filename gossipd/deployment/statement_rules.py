@@ -15,11 +15,12 @@ from collections.abc import Container
 from typing import Protocol
 
 from gossipd.core.ids import short
-from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, ISSUED_MAX_S, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
 from gossipd.identity.cancel_rights import NOBODY, Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
+from membership.bounds import fits
 
 ISSUED_AHEAD_MAX_S = 600.0  # between the clocks of two hosts, and a statement's way
 
@@ -84,6 +85,7 @@ def is_moot(statement: Statement, statements: StatementStore, rights: CancelRigh
 def check_issued(statement: Statement, wall_s: float) -> None:
     """Refuse a statement from the future: those issued longest ago are forgotten first, so it would outlive all. Raises
     ManifestError ``E_STATEMENT_BOUNDS``."""
-    ahead_s = statement.issued_s - wall_s
-    if ahead_s > ISSUED_AHEAD_MAX_S:
+    latest_s = int(wall_s + ISSUED_AHEAD_MAX_S)
+    if not fits(statement.issued_s, known=0, step=0, maximum=ISSUED_MAX_S, clock_bound=latest_s):
+        ahead_s = statement.issued_s - wall_s
         raise ManifestError(f"a statement that is issued {ahead_s:.0f} s from now", code="E_STATEMENT_BOUNDS")

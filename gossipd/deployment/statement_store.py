@@ -28,13 +28,22 @@ from typing import TypeVar
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.deployer import Deployer, after_order, after_told, after_word
-from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb, epoch_after
+from gossipd.deployment.statement import (
+    EPOCH_FIRST_MAX,
+    EPOCH_LIMIT,
+    EPOCH_MAX,
+    EPOCH_STEP_MAX,
+    Statement,
+    Verb,
+    epoch_after,
+)
 from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.annotations import Retention
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.retention import live_rule
+from membership.bounds import fits
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
@@ -138,8 +147,9 @@ class StatementStore:
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )
-        epoch_max = EPOCH_FIRST_MAX if known is None else min(known.epoch + EPOCH_STEP_MAX, EPOCH_LIMIT)
-        if statement.epoch > epoch_max:
+        last, step = (0, EPOCH_FIRST_MAX) if known is None else (known.epoch, EPOCH_STEP_MAX)
+        if not fits(statement.epoch, known=last, step=step, maximum=EPOCH_MAX):
+            epoch_max = min(last + step, EPOCH_LIMIT)
             raise ManifestError(
                 f"the statement on {short(statement.deployment)} has epoch {statement.epoch}, at most {epoch_max}",
                 code="E_STATEMENT_BOUNDS",

@@ -282,8 +282,8 @@ MUTANTS = (
         "believes-a-statement-from-the-future",
         "A statement may be issued at any time to come, and outlive all others.",
         "gossipd/deployment/statement_rules.py",
-        "    if ahead_s > ISSUED_AHEAD_MAX_S:\n",
-        "    if ahead_s > 2**50:\n",
+        "    latest_s = int(wall_s + ISSUED_AHEAD_MAX_S)\n",
+        "    latest_s = ISSUED_MAX_S\n",
         (_UNPROVEN,),
     ),
     Mutant(
@@ -306,8 +306,8 @@ MUTANTS = (
         "believes-any-epoch",
         "One statement may take all epochs that there are.",
         "gossipd/deployment/statement_store.py",
-        "        if statement.epoch > epoch_max:\n",
-        "        if statement.epoch > epoch_max * 2**40:\n",
+        "        if not fits(statement.epoch, known=last, step=step, maximum=EPOCH_MAX):\n",
+        "        if False:\n",
         (_ORDERS,),
     ),
     Mutant(
