@@ -72,6 +72,18 @@ def gossipd(
     return done
 
 
+def wait_in_vain(daemon: Daemon, *words: str, seconds: int = 3) -> str:
+    """What ``gossipd wait`` says when its time is over; asked again where the daemon has not answered in that time."""
+
+    def said() -> str | None:
+        done = gossipd("wait", *words, "--config", daemon.config, "--timeout", f"{seconds}s", check=False)
+        assert done.returncode != 0, done.stderr
+        return done.stderr if done.returncode == 5 else None
+
+    told: str = until("a wait that ends by time", said)
+    return told
+
+
 def set_up(*words: str | Path) -> None:
     """One command in this process: the same code, without a second of imports for each host."""
     with contextlib.redirect_stdout(io.StringIO()) as out:

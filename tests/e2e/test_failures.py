@@ -166,7 +166,8 @@ def test_storage_that_takes_requests_and_answers_nothing_is_named_while_they_han
     files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
     with servers.fault_server(files) as storage:
         storage.always = servers.Fault(servers.Misbehaviour.HANG)
-        with cluster(tmp_path / "one", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([storage.url])}) as made:
+        environment = {"GOSSIPD_SOURCES__ALLOW": json.dumps([storage.url]), "GOSSIPD_SOURCES__TIMEOUT_S": "600"}
+        with cluster(tmp_path / "one", environment=environment) as made:
             daemon = made.add("node-1", "rack-1")
             daemon.start()
             daemon.wait_ready()
