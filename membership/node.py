@@ -23,7 +23,7 @@ from membership.isolation import Isolation
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
 from membership.reachability import Reachability
 from membership.record import BOOT_MAX, sign_record
-from membership.roster import Roster, place
+from membership.roster import Roster, canonical_address
 from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing
 from membership.settings import SwimSettings
@@ -143,7 +143,7 @@ class MembershipNode:
         """Whether a datagram may go to a member's address; pays for it where nobody has answered from there yet."""
         if self.roster.has_answered(claim.handle):
             return True
-        may = self.reachability.may_send(place(claim), self.now_s, is_probe=is_probe)
+        may = self.reachability.may_send(canonical_address(claim), self.now_s, is_probe=is_probe)
         self.counts["sends_withheld"] += not may
         return may
 

@@ -18,7 +18,7 @@ from membership.member import Address, Handle, MemberState
 from membership.verified_cache import Claim
 
 
-def place(claim: Claim) -> Address:
+def canonical_address(claim: Claim) -> Address:
     """The address in a record, spelled in one way."""
     host, port = claim.address
     if ":" in host:
@@ -112,7 +112,7 @@ class Roster:
             self._places = {}
             for handle, known in self.claims.items():
                 self._move(handle, None, known)
-        return [handle for handle in self._places.get(place(claim), ()) if handle != claim.handle]
+        return [handle for handle in self._places.get(canonical_address(claim), ()) if handle != claim.handle]
 
     def is_live(self, handle: Handle) -> bool:
         """On the roster and not gone (it may be suspected)."""
@@ -224,11 +224,11 @@ class Roster:
         if places is None:
             return
         if old is not None:
-            left = tuple(other for other in places.pop(place(old), ()) if other != handle)
+            left = tuple(other for other in places.pop(canonical_address(old), ()) if other != handle)
             if left:
-                places[place(old)] = left
+                places[canonical_address(old)] = left
         if new is not None:
-            places[place(new)] = (*places.get(place(new), ()), handle)
+            places[canonical_address(new)] = (*places.get(canonical_address(new), ()), handle)
 
     def _insert_into_order(self, handle: Handle) -> None:
         # At a random place among those still to come in this round, as SWIM says.

@@ -178,7 +178,7 @@ def _asked(ctx: click.Context) -> dict[str, Any]:
 
 def script(shell: str, cli: click.Group) -> str:
     """The completion script for one of ``SHELLS``, of all commands below ``cli``."""
-    text = program(cli, with_help=shell != "bash")
+    text = program_text(cli, with_help=shell != "bash")
     if shell == "fish":
         quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
     else:
@@ -186,15 +186,15 @@ def script(shell: str, cli: click.Group) -> str:
     return _SCRIPTS[shell].replace("@PROGRAM@", quoted)
 
 
-def program(cli: click.Group, *, with_help: bool) -> str:
+def program_text(cli: click.Group, *, with_help: bool) -> str:
     """``completion_program`` with the table of all commands below ``cli``, without its docstring."""
     text = (files("gossipd") / "cli" / "completion_program.py").read_text(encoding="utf-8")
     before, _, after = text[text.index("from __future__") :].partition("TABLE: tuple")
-    row = table(cli, click.Context(cli, info_name="gossipd"), with_help=with_help)
+    row = command_row(cli, click.Context(cli, info_name="gossipd"), with_help=with_help)
     return f"{before}TABLE = {row!r}\n{after.partition(chr(10))[2]}"
 
 
-def table(command: click.Command, context: click.Context, *, with_help: bool) -> tuple[object, ...]:
+def command_row(command: click.Command, context: click.Context, *, with_help: bool) -> tuple[object, ...]:
     """The row of ``completion_program.TABLE`` for a command and those below it."""
     options: dict[str, tuple[str, str]] = {}
     arguments = []
@@ -209,7 +209,7 @@ def table(command: click.Command, context: click.Context, *, with_help: bool) ->
         for name in command.list_commands(context):
             found = command.get_command(context, name)
             if found is not None and not found.hidden:
-                below[name] = table(found, click.Context(found, context, name), with_help=with_help)
+                below[name] = command_row(found, click.Context(found, context, name), with_help=with_help)
     return _first(command.get_short_help_str(_HELP_CHARS_MAX), with_help), options, tuple(arguments), below
 
 

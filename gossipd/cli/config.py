@@ -73,12 +73,12 @@ def show(file: Path | None, named: Path | None, origin: bool, as_json: bool) -> 
     """Print every setting with the value in force, as lines of TOML."""
     from gossipd.config.load import load_with_origins
     from gossipd.config.sections import SECTIONS
-    from gossipd.config.template import shown
+    from gossipd.config.template import toml_value
 
     path, warnings = file or named or file_of_host(None), _warnings()
     found, origins = load_with_origins(path.absolute())
     values = {
-        f"{name}.{item.name}": shown(item, getattr(getattr(found, name), item.name))
+        f"{name}.{item.name}": toml_value(item, getattr(getattr(found, name), item.name))
         for name, section in SECTIONS.items()
         for item in dataclasses.fields(section)
     }

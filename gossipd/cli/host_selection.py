@@ -72,7 +72,7 @@ def _rank(host: dict[str, Any]) -> tuple[bool, int, int]:
     return host["state"] == "complete", 3 if rank is None else rank, host["chunks_verified"]
 
 
-def by_rack(row: dict[str, Any]) -> list[RackCounts]:
+def racks_worst_first(row: dict[str, Any]) -> list[RackCounts]:
     """Racks with problems first, then those that are least complete."""
     racks: dict[str, list[dict[str, Any]]] = {}
     for host in row["hosts"]:

@@ -159,14 +159,14 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
             options["require_model_signature"], options["model_sig"], options["model_sig_out"]
         ),
     )
-    with _Watcher(show=sys.stderr.isatty()) as watcher:
-        published = perform(order, watcher, _warn)
+    with _HashingProgress(show=sys.stderr.isatty()) as progress:
+        published = perform(order, progress, _warn)
     if options["adopt"]:
         _adopt(source, published, options["socket"])
     if as_json:
-        click.echo(json.dumps(_as_json(published, watcher.seconds)))
+        click.echo(json.dumps(_as_json(published, progress.seconds)))
     else:
-        _print(published, watcher.seconds)
+        _print(published, progress.seconds)
 
 
 def _adopt(source: str, published: Published, socket: str | None) -> None:
@@ -180,7 +180,7 @@ def _adopt(source: str, published: Published, socket: str | None) -> None:
         pass  # a line each second shows that it goes on
 
 
-class _Watcher:
+class _HashingProgress:
     """A progress bar on a terminal, nothing elsewhere. Counts the seconds of hashing in both cases."""
 
     def __init__(self, *, show: bool) -> None:
@@ -189,7 +189,7 @@ class _Watcher:
         self._task: Any = None
         self._began = self._ended = 0.0
 
-    def __enter__(self) -> _Watcher:
+    def __enter__(self) -> _HashingProgress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -93,9 +93,9 @@ def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy:
         outcome = replace(closed_form(scenario, strategy), limiting_resource=limit_words(scenario, strategy))
     else:
         if plot is not None:
-            from gossipd.sim.plot import check
+            from gossipd.sim.plot import check_can_draw
 
-            check(plot)
+            check_can_draw(plot)
         _say_how_long(scenario.hosts * scenario.chunks, is_compiled=not simulator.__file__.endswith(".py"))
         with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
             world = simulator.World(

@@ -16,7 +16,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.host_selection import RACKS_MAX, by_rack, select, words_left_out
+from gossipd.cli.host_selection import RACKS_MAX, racks_worst_first, select, words_left_out
 from gossipd.cli.options import (
     chunks_wanted,
     daemon_options,
@@ -232,7 +232,7 @@ def _part(host: dict[str, Any]) -> str:
 
 
 def _rack_table(row: dict[str, Any]) -> list[str]:
-    counts = by_rack(row)
+    counts = racks_worst_first(row)
     cells = [
         (
             one.rack,

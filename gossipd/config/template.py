@@ -42,7 +42,7 @@ def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
     *words, is_reloaded = described(item)
     notes = [*words, "(reload)" if is_reloaded else ""]
     lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
-    assignment = f"{item.name} = {shown(item, given.get(item.name, item.default))}"
+    assignment = f"{item.name} = {toml_value(item, given.get(item.name, item.default))}"
     lines.append(assignment if item.name in given else f"#{assignment}")
     return "\n" + "\n".join(lines) + "\n"
 
@@ -55,7 +55,7 @@ def described(item: Field[Any]) -> tuple[str, str, str, bool]:
     return comment, f"{kind.wanted[:1].upper()}{kind.wanted[1:]}.", default, bool(item.metadata["reload"])
 
 
-def shown(item: Field[Any], value: object) -> str:
+def toml_value(item: Field[Any], value: object) -> str:
     """The value of a setting as it is written in the file."""
     return cast(kinds.SettingKind, item.metadata["kind"]).show(_plain(value))
 

@@ -37,7 +37,7 @@ from gossipd.deployment.progress_record import (
     MANIFEST_REFUSED,
     HostState,
     Progress,
-    next_version,
+    next_record_version,
     progress_key,
     refresh_interval_s,
 )
@@ -165,7 +165,7 @@ class ProgressPublisher:
             progress = replace(progress, current=self.store.current(deployment.manifest.name))
         progress = replace(progress, budget=self.budgets.told(short_key))
         self.table.take_back(own, short_key, int((wall_s + CLOCKS_APART_MAX_S) * 1000))
-        version = next_version(self.table.version(own, short_key), wall_s)
+        version = next_record_version(self.table.version(own, short_key), wall_s)
         before = self.table.host(own, short_key)
         if not self.table.record(own, short_key, version, progress, now=now, is_signed=True):
             return

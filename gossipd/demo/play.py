@@ -143,7 +143,7 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
     """Run the demo. Raises UsageError, DemoError. Leaves no process, and without ``keep`` no file."""
     order.check()
     with _stage(order, audience) as stage:
-        gather(stage.hosts)
+        wait_together(stage.hosts)
         audience.gathered(stage.hosts[0])
         audience.step(f"dropping the manifest into {stage.hosts[0].name}'s inbox")
         envelope = stage.hosts[0].inbox / ".toy.part"
@@ -229,7 +229,7 @@ class _Quiet:
         """Not shown."""
 
 
-def gather(hosts: Sequence[DemoHost]) -> None:
+def wait_together(hosts: Sequence[DemoHost]) -> None:
     """Wait until every daemon sees all of them alive; one whose ports were taken meanwhile starts again at others.
     Raises DemoError."""
 

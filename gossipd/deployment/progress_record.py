@@ -5,7 +5,8 @@ What lives here: the record, its states, and its two forms as bytes. What does n
 (``core.reasons``).
 
 Gossip carries one such record for each host and deployment. Its version is the time of writing in milliseconds since
-1970, never lower than the last one (``next_version``), so that a host's latest record wins though it lost its state.
+1970, never lower than the last one (``next_record_version``): a host's latest record wins even if the host has lost its
+state.
 
 Numbers, 30 bytes, big-endian, in both forms:
 
@@ -280,7 +281,7 @@ def progress_key(deployment: DeploymentId) -> bytes:
     return deployment[:KEY_BYTES]
 
 
-def next_version(last: int, wall_s: float) -> int:
+def next_record_version(last: int, wall_s: float) -> int:
     """The version of the next record: the time in milliseconds, but always above ``last``."""
     return max(last + 1, int(wall_s * 1000))
 

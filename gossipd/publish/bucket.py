@@ -56,7 +56,7 @@ from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import allows_clear_text
 from gossipd.sources.obstore_errors import from_obstore
 from gossipd.sources.proxies import ProxyError, client_options
-from gossipd.sources.refusal_documents import bucket_of
+from gossipd.sources.refusal_documents import bucket_address
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -255,7 +255,7 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
         return TreeChangedError(f"{shown(what)} was replaced while it was hashed")
     found = from_obstore(error, what)
     if isinstance(found, SourceRegionError):
-        found = with_region(found, bucket_of(what).rpartition("/")[2])
+        found = with_region(found, bucket_address(what).rpartition("/")[2])
     if type(found) is SourceUnreachableError and (isinstance(error, ValueError) or "not recogni" in text):
         return PublishError(f"{shown(what)} is not an address that can be opened", code="E_SOURCE_LISTING")
     return _from_source(found)

@@ -29,7 +29,7 @@ class PlotError(LocalError):
     code = "E_EXTRA_MISSING"
 
 
-def check(path: Path) -> None:
+def check_can_draw(path: Path) -> None:
     """Whether ``draw`` can work, before a long run; an existing file stays as it is. Raises PlotError without
     matplotlib, UsageError where no PNG can be written."""
     if path.suffix != ".png":
@@ -49,7 +49,7 @@ def check(path: Path) -> None:
 
 
 def draw(world: World, path: Path) -> None:
-    """Write a PNG. ``check`` has been called."""
+    """Write a PNG. ``check_can_draw`` has been called."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -17,7 +17,7 @@ from gossipd.manifest.source_url import WEB_SCHEMES
 from gossipd.sources.errors import SourceRegionError
 from gossipd.sources.location import endpoint
 from gossipd.sources.proxies import storage_proxy
-from gossipd.sources.refusal_documents import bucket_of, in_region, region_in
+from gossipd.sources.refusal_documents import bucket_address, in_region, region_in
 
 TIMEOUT_S = 5.0  # the answer only improves the sentence of an error
 _HEADER = "x-amz-bucket-region"
@@ -32,7 +32,7 @@ def with_region(error: SourceRegionError, bucket: str) -> SourceRegionError:
     """The same error, with the region if S3 tells it."""
     if error.is_named or (region := ask_region(bucket)) is None:
         return error
-    return SourceRegionError(bucket_of(error.what), in_region(region))
+    return SourceRegionError(bucket_address(error.what), in_region(region))
 
 
 def ask_region(bucket: str) -> str | None:

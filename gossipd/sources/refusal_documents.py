@@ -248,7 +248,7 @@ def _judged(document: str, status: int, what: str) -> SourceError:
     if what.startswith("s3"):
         why += _S3_CURES.get(row.kind, "")
     label = known if known is not None and _is_shown(known) else f"status {status}"
-    return row.kind(bucket_of(what) if row.about_bucket else what, f"{why} ({label})")
+    return row.kind(bucket_address(what) if row.about_bucket else what, f"{why} ({label})")
 
 
 def region_in(document: str) -> str | None:
@@ -261,7 +261,7 @@ def in_region(region: str) -> str:
     return f"the bucket is in region {region}; set AWS_REGION={region}"
 
 
-def bucket_of(what: str) -> str:
+def bucket_address(what: str) -> str:
     """``s3://bucket`` of an object's address."""
     return "/".join(what.split("/")[:3])
 

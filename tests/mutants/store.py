@@ -272,7 +272,7 @@ MUTANTS = (
         "keeps-a-rotten-chunk",
         "A chunk that reads back wrong is reported and goes on being held.",
         "gossipd/store/models/scrub.py",
-        "        drop(context, replica, [chunk])\n",
+        "        take_claims_back(context, replica, [chunk])\n",
         "        pass\n",
         ("tests/gossipd/store/models/test_scrub.py",),
     ),

@@ -20,7 +20,7 @@ from gossipd.store.models.name_syncs import sync_names
 from gossipd.store.models.replica import ModelReplica
 
 
-def drop(
+def take_claims_back(
     context: Context, replica: ModelReplica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None
 ) -> None:
     """Take the claims on wrong chunks back, durably, before any thread may write these chunks again.

@@ -33,11 +33,11 @@ MARKER = ".store"
 MANIFESTS = ".manifests"
 INCOMING = ".incoming"
 TRASH = ".trash"
-PINS = ".pins"
+ROLLBACK_NOTES = ".pins"
 PROBE = ".probe"
-PINNED = ".pinned"
+PINS = ".pinned"
 PART = ".part-"
-DIRECTORIES = (MANIFESTS, INCOMING, TRASH, PINS)
+DIRECTORIES = (MANIFESTS, INCOMING, TRASH, ROLLBACK_NOTES)
 
 
 def state(deployment: DeploymentId) -> str:
@@ -96,6 +96,6 @@ def next_current(name: str) -> str:
     return f"{name}/.current.part"
 
 
-def pin(name: str) -> str:
+def rollback_note(name: str) -> str:
     """The note of a rollback. Names contain no ``%``, so this is one to one."""
-    return f"{PINS}/{name.replace('/', '%')}"
+    return f"{ROLLBACK_NOTES}/{name.replace('/', '%')}"

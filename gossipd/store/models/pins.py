@@ -34,7 +34,7 @@ class Pins:
         self._is_lost = False
         text = ""
         try:
-            text = read_file(disk, layout.PINNED, bytes_max=_FILE_BYTES_MAX).decode(errors="replace")
+            text = read_file(disk, layout.PINS, bytes_max=_FILE_BYTES_MAX).decode(errors="replace")
         except FileNotFoundError:
             pass
         except OSError:
@@ -61,6 +61,6 @@ class Pins:
                 raise PinLimitError(f"{PINS_MAX} pins are the most; take some away with gossipd unpin")
             else:
                 pins = (*self._pins, pin)
-            write_new_file(self._disk, layout.PINNED, "".join(f"{one}\n" for one in pins).encode())
+            write_new_file(self._disk, layout.PINS, "".join(f"{one}\n" for one in pins).encode())
             self._pins, self._is_lost = pins, False
             return True

@@ -6,9 +6,10 @@ Publishing syncs every file with its mode, then every directory from the leaves 
 ``NAME/VERSION``; both parents are synced, and the journal records it. A reader sees nothing or the whole tree. Then a
 rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of two places.
 
-The current version is the highest complete one, unless ``rollback`` has pinned a lower one. The pin ends when a version
-is complete that is higher than all versions complete at the rollback: a rollback judges only the versions that exist.
-The pin of a roll back in the whole cluster says so in a line more, and ends too when that is taken back.
+The current version is the highest complete one, unless a rollback has left a note that names a lower one. The note is
+deleted when a version is complete that is higher than all versions complete at the rollback: a rollback judges only the
+versions that exist. The note of a rollback in the whole cluster says so in a line more, and is also deleted when that
+is taken back.
 
 Deleting begins with a rename into ``.trash``, where nobody sees the tree; removal may follow at the next start. The
 tree goes before the books, so that a crash leaves books without a tree, never a tree without books.
@@ -32,9 +33,9 @@ from gossipd.store.models.name_syncs import SINGLE_SYNCS_MAX, sync_names
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.showing import show_beginnings
 
-_PIN_BYTES_MAX = 256
-_PIN_HEADER = "gossipd-pin 1"
-_PIN_OF_CLUSTER = "cluster"
+_NOTE_BYTES_MAX = 256
+_NOTE_HEADER = "gossipd-pin 1"
+_NOTE_OF_CLUSTER = "cluster"
 
 
 def publish(context: Context, replica: ModelReplica) -> None:
@@ -155,12 +156,12 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
             disk.sync_directory(name)
         return None
     wanted = complete[-1]
-    pinned = pinned_version(disk, name)
-    if pinned is not None and pinned[0] in complete and complete[-1] <= pinned[1]:
-        wanted = pinned[0]
-    elif pinned is not None:
-        disk.remove_file(layout.pin(name))
-        disk.sync_directory(layout.PINS)
+    chosen = rolled_back_to(disk, name)
+    if chosen is not None and chosen[0] in complete and complete[-1] <= chosen[1]:
+        wanted = chosen[0]
+    elif chosen is not None:
+        disk.remove_file(layout.rollback_note(name))
+        disk.sync_directory(layout.ROLLBACK_NOTES)
     if current_version(disk, name) != wanted:
         _point_current(disk, name, wanted)
     elif durably:
@@ -183,18 +184,18 @@ def _point(disk: Disk, name: str, text: str, path: str) -> None:
     disk.sync_directory(name)
 
 
-def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
-    """The pinned version, and the highest version that was complete when it was pinned."""
-    lines = _pin_lines(disk, name)
+def rolled_back_to(disk: Disk, name: str) -> tuple[int, int] | None:
+    """The version that a rollback chose, and the highest version that was complete then."""
+    lines = _note_lines(disk, name)
     return None if lines is None else (int(lines[1]), int(lines[2]))
 
 
-def _pin_lines(disk: Disk, name: str) -> list[str] | None:
+def _note_lines(disk: Disk, name: str) -> list[str] | None:
     try:
-        lines = read_file(disk, layout.pin(name), bytes_max=_PIN_BYTES_MAX).decode().split("\n")
+        lines = read_file(disk, layout.rollback_note(name), bytes_max=_NOTE_BYTES_MAX).decode().split("\n")
     except (FileNotFoundError, ValueError):
         return None
-    if len(lines) < 3 or lines[0] != _PIN_HEADER or not (lines[1].isdigit() and lines[2].isdigit()):
+    if len(lines) < 3 or lines[0] != _NOTE_HEADER or not (lines[1].isdigit() and lines[2].isdigit()):
         return None
     return lines
 
@@ -203,23 +204,23 @@ def follow_roll_backs(disk: Disk, name: str, rolled_back: frozenset[int], restor
     """Have ``current`` lead to none of ``rolled_back`` where an older version is complete; and to ``restored`` again,
     where a roll back in the whole cluster had led it away. A repetition syncs again: an earlier sync may have failed.
     """
-    complete, lines = complete_versions(disk, name), _pin_lines(disk, name)
+    complete, lines = complete_versions(disk, name), _note_lines(disk, name)
     if restored is not None and restored in complete:
-        if lines is not None and _PIN_OF_CLUSTER in lines[3:] and int(lines[1]) < restored:
-            disk.remove_file(layout.pin(name))
-        disk.sync_directory(layout.PINS)
+        if lines is not None and _NOTE_OF_CLUSTER in lines[3:] and int(lines[1]) < restored:
+            disk.remove_file(layout.rollback_note(name))
+        disk.sync_directory(layout.ROLLBACK_NOTES)
         settle_current(disk, name, durably=True)
     now = current_version(disk, name)
     older = [version for version in complete if now is not None and version < now and version not in rolled_back]
     if now in rolled_back and older:
-        _pin(disk, name, older[-1], complete[-1], by_cluster=True)
+        _write_note(disk, name, older[-1], complete[-1], by_cluster=True)
     if now is not None and rolled_back:
         settle_current(disk, name, durably=True)
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Pin the complete version before ``current``. Returns it; raises NotFoundError when there is none. If the disk
-    refuses, the old pin or none stays, and ``current`` too.
+    """Point ``current`` at the complete version before it. Returns that one; raises NotFoundError when there is none.
+    If the disk refuses, the old note or none stays, and ``current`` too.
     """
     complete = complete_versions(disk, name)
     now = current_version(disk, name)
@@ -228,17 +229,17 @@ def roll_back(disk: Disk, name: str) -> int:
     lower = [version for version in complete if now is not None and version < now]
     if not lower:
         raise NotFoundError(f"{name} has no complete version before {now} on this host")
-    before = pinned_version(disk, name)
+    before = rolled_back_to(disk, name)
     try:
-        _pin(disk, name, lower[-1], complete[-1])
+        _write_note(disk, name, lower[-1], complete[-1])
         settle_current(disk, name, durably=True)
     except OSError:
         with suppress(OSError):
             if before is None:
-                disk.remove_file(layout.pin(name))
-                disk.sync_directory(layout.PINS)
+                disk.remove_file(layout.rollback_note(name))
+                disk.sync_directory(layout.ROLLBACK_NOTES)
             else:
-                _pin(disk, name, *before)
+                _write_note(disk, name, *before)
         with suppress(OSError):
             if now is not None and current_version(disk, name) != now:
                 _point_current(disk, name, now)
@@ -246,9 +247,9 @@ def roll_back(disk: Disk, name: str) -> int:
     return lower[-1]
 
 
-def _pin(disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False) -> None:
-    text = f"{_PIN_HEADER}\n{version}\n{above}\n" + f"{_PIN_OF_CLUSTER}\n" * by_cluster
-    write_new_file(disk, layout.pin(name), text.encode())
+def _write_note(disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False) -> None:
+    text = f"{_NOTE_HEADER}\n{version}\n{above}\n" + f"{_NOTE_OF_CLUSTER}\n" * by_cluster
+    write_new_file(disk, layout.rollback_note(name), text.encode())
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gossipd.store.journal.claims import drop
+from gossipd.store.journal.claims import take_claims_back
 from gossipd.store.journal.recovery import beyond_the_end, make_directories, make_files, wrong_sizes
 from gossipd.store.models.context import Context
 from gossipd.store.models.name_syncs import sync_names
@@ -33,7 +33,7 @@ def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
         with replica.lock:  # writes into the old files do not count when they end
             replica.mended += 1
     gone = sorted(beyond_the_end(replica, wrong))
-    drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
+    take_claims_back(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
     return gone
 
 

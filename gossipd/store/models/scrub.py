@@ -31,7 +31,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.manifest.errors import ManifestError
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.disk.disk import read_all, read_file, write_new_file
-from gossipd.store.journal.claims import drop
+from gossipd.store.journal.claims import take_claims_back
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.repair import mend_tree
@@ -132,7 +132,7 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
         except OSError as error:
             context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)
     if chunk not in mended:
-        drop(context, replica, [chunk])
+        take_claims_back(context, replica, [chunk])
     if replica.is_closed:
         raise NotHeldError("the deployment is not open here")
     return False

@@ -22,7 +22,7 @@ from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import running
 
 RELOAD = "Have the daemon read its configuration and keys again, and wait for the outcome"
-PROGRAM = completion.program(cli, with_help=True)
+PROGRAM = completion.program_text(cli, with_help=True)
 
 
 def completed(path: Path, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -123,7 +123,7 @@ def test_every_command_and_option_is_in_the_table() -> None:
         found = [command.get_command(click.Context(command), name) for name in below]  # type: ignore[attr-defined]
         return 1 + sum(compare(one, row[3][name]) for name, one in zip(below, found, strict=True))
 
-    assert compare(cli, completion.table(cli, click.Context(cli), with_help=False)) > 45
+    assert compare(cli, completion.command_row(cli, click.Context(cli), with_help=False)) > 45
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossipd.cli.host_selection import PROBLEMS_MAX, SLOWEST, by_rack, select, words_left_out
+from gossipd.cli.host_selection import PROBLEMS_MAX, SLOWEST, racks_worst_first, select, words_left_out
 from gossipd.cli.status import page_lines
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
@@ -51,6 +51,6 @@ def test_a_host_that_wants_a_part_shows_its_share_and_what_it_wants() -> None:
 def test_racks_with_problems_come_before_the_others() -> None:
     hosts = [host(number) for number in range(40)]
     hosts[2] = host(2, state="failed", chunks=0, reason="disk")
-    first, *others = by_rack({"hosts": hosts, "chunks_total": 100})
+    first, *others = racks_worst_first({"hosts": hosts, "chunks_total": 100})
     assert (first.rack, first.hosts, first.complete, first.problems) == ("rack-2", 10, 9, 1)
     assert [one.complete for one in others] == [10, 10, 10]

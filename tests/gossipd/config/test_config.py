@@ -16,7 +16,7 @@ from gossipd.config.environment import VALUE_CHARACTERS_MAX
 from gossipd.config.keys import Keys, key_changes, read_keys
 from gossipd.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from gossipd.config.sections import SECTIONS, Config
-from gossipd.config.template import render_config, shown
+from gossipd.config.template import render_config, toml_value
 from gossipd.core.errors import ExitCode
 from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import write_key_pair, write_key_ring
@@ -133,7 +133,7 @@ def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
     assert (first.directory, first.name, first.user, first.pattern) == ("/srv/gossipd/run", "train/run", "", "*")
     assert (second.directory, second.user, second.keep_last, second.keep_every) == ("/b", "7", 3, 10)
     shown_again = "[publish]\n" + "".join(
-        f"{item.name} = {shown(item, getattr(config.publish, item.name))}\n" for item in fields(config.publish)
+        f"{item.name} = {toml_value(item, getattr(config.publish, item.name))}\n" for item in fields(config.publish)
     )
     assert parse(shown_again).publish == config.publish
     assert parse(least, GOSSIPD_PUBLISH__WATCH="[]").publish.watch == ()

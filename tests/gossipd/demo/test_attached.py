@@ -16,12 +16,12 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from gossipd.demo.hosts import make_hosts
-from gossipd.demo.play import gather
+from gossipd.demo.play import wait_together
 
 base = Path(sys.argv[1])
 (host,) = hosts = make_hosts(base, hosts=1, racks=1, trust=[base / "publisher.key.pub"], sources=[])
 host.start()
-gather(hosts)
+wait_together(hosts)
 print(host.process.pid, flush=True)
 sys.stdin.read()
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gossipd.demo.hosts import ADDRESS, DemoHost, make_hosts
-from gossipd.demo.play import DemoError, gather
+from gossipd.demo.play import DemoError, wait_together
 from gossipd.identity.key_files import write_key_pair
 from gossipd.identity.keys import SecretKey
 
@@ -26,7 +26,7 @@ def test_hosts_whose_ports_others_have_taken_meanwhile_start_at_others_and_find_
         try:
             for host in hosts:
                 host.start()
-            gather(hosts)
+            wait_together(hosts)
             assert [host.port == port for host, port in zip(hosts, before, strict=True)] == [False, False, True]
         finally:
             for host in hosts:
@@ -40,4 +40,4 @@ def test_a_host_that_ends_for_another_reason_is_told_with_its_log(tmp_path: Path
     (host.directory / "node.key").unlink()
     host.start()
     with pytest.raises(DemoError, match=r"(?s)node-1 ended while it started.*node\.key"):
-        gather(hosts)
+        wait_together(hosts)

@@ -20,7 +20,7 @@ from gossipd.deployment.progress_record import (
     HostState,
     Progress,
     ProgressFormatError,
-    next_version,
+    next_record_version,
     progress_key,
     refresh_interval_s,
 )
@@ -158,8 +158,8 @@ def test_verified_bytes_are_exact_at_nothing_and_at_everything(chunks: int, size
 
 
 def test_a_version_is_the_time_but_never_goes_back() -> None:
-    assert next_version(0, START_S) == START_MS
-    assert next_version(START_MS + 5, START_S - 3600.0) == START_MS + 6
+    assert next_record_version(0, START_S) == START_MS
+    assert next_record_version(START_MS + 5, START_S - 3600.0) == START_MS + 6
 
 
 def test_records_are_renewed_each_second_in_small_clusters_and_less_often_in_large_ones() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossipd.core.errors import ExitCode
-from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, bucket_of, from_refusal, region_in
+from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, bucket_address, from_refusal, region_in
 
 S3, GS, AZ = "s3://models/llama/a.safetensors", "gs://models/llama/a.safetensors", "az://models/llama/a.safetensors"
 CANARIES = ("AKIACANARY7EXAMPLE", "canary/secret+key", "canary-token==")
@@ -141,7 +141,7 @@ def test_each_document_is_told_as_what_it_says(what: str, status: int, document:
     error = from_refusal(document, status, what)
     assert error.code == code
     assert not any(canary in str(error) + repr(error) for canary in CANARIES)
-    assert str(error).startswith((f"{what}: ", f"{bucket_of(what)}: "))
+    assert str(error).startswith((f"{what}: ", f"{bucket_address(what)}: "))
 
 
 def test_what_a_person_must_cure_does_not_heal_and_the_rest_does() -> None:

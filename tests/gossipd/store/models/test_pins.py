@@ -44,4 +44,4 @@ def test_there_are_at_most_so_many_pins(monkeypatch: pytest.MonkeyPatch) -> None
     pins._pins = tuple(f"m@{number}" for number in range(PINS_MAX))
     with pytest.raises(PinLimitError):
         pins.change("m@5000")
-    assert disk.kind(layout.PINNED) is None
+    assert disk.kind(layout.PINS) is None
