@@ -3,12 +3,12 @@
 What lives here: FORGET words, those that wait, those that are told again; what is buried. What does not: the table of
 tombstones (``tombstones``), whether a member lives (``judge``).
 
-Any member may say a FORGET, in its own name, of a member that it holds for gone. A living member is not forgotten,
-whatever the issuer: the word waits for this node's own verdict, and the subject is probed next. A host that was away
-hears the word late. So it is told again, signed by the teller, to a peer that speaks of a buried life as of a member,
-and to one that asks after a member that is gone there (``dead_prober``). A life that is buried passes again when the
-member speaks for itself. Rejected: a word for a stranger as a tombstone, with which a liar could hide the living from
-a joiner.
+Any member may say a FORGET, in its own name, of a member that it takes for gone. Nobody can have a living member
+forgotten: the word waits until this node itself finds the member dead, and the member is probed next. A host that was
+away hears the word late. So a node that knows the word tells it again, under its own signature, to two kinds of peers:
+those that speak of a buried life as of a member, and those that ask after a member that is gone there
+(``dead_prober``). A buried life counts again when the member speaks for itself. Rejected: to bury a member that is not
+known here, because a liar could hide the living from a joiner in this way.
 """
 
 from __future__ import annotations

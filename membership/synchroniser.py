@@ -7,15 +7,18 @@ says so, and the asker takes another one: a thousand joiners spread over all mem
 
 When: at once after joining or after coming back (``catching_up``). Else only when both sides say that their views have
 been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes all
-digests differ for a moment. A session that brought nothing doubles the pause before the next. One that the peer did not
-answer does not, but that peer's own datagrams begin no session for a while, each time twice as long: a liar that pings
-all hosts would else keep them from asking others. Likewise after a session that did not end by itself: it is cut after
-some seconds, whatever it brings, because each answer puts off its end, and a liar answers for ever. Its answers to our
-probes still may: where machines are busy, all peers are late at times. A session asks for a little of what was refused
-here lately, and what is refused first does not make the pause long. The words that one member says too much would else
-be sent again and again, or hide those of all. Rejected: not asking for it, because a forged statement has the row of
-the true one; full exchanges on a timer of 30 s and more (memberlist, foca), because their last joiner waits for
-minutes.
+digests differ for a moment. A session that brought nothing doubles the pause before the next.
+
+A peer that did not answer lengthens no pause. But for a while, each time twice as long, nothing that it sends unasked
+begins a session: a liar that pings all hosts would otherwise keep them from asking others. The same holds for a peer
+whose session was cut: every session is cut after some seconds, whatever it brings, because each answer puts off its
+end, and a liar could answer for ever. What such a peer answers to our own probes may still begin a session, because on
+busy machines all peers are late at times.
+
+A session asks for only a little of what was refused here lately, and a first refusal does not make the pause long.
+Otherwise the surplus words of one member would be sent again and again, or would hide those of all others. Rejected: to
+ask for nothing that was refused, because a forged statement has the row of the true one; full exchanges on a timer of
+30 s and more (memberlist, foca), because their last joiner waits for minutes.
 """
 
 from __future__ import annotations

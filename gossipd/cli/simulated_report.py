@@ -1,8 +1,8 @@
 """The report of a simulated run, as a daemon would tell it of a deployment.
 
 What lives here: from a run's end to the answer of ``GET /v1/report``. What does not: noting the course
-(``sim.course``), and what a report says (``diagnosis.report``). Time 0 of the run is second 1 of the report: in
-records 0 is never.
+(``sim.course``), and what a report says (``diagnosis.report``). Time 0 of the run is second 1 of the report,
+because 0 means never in records.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
 * ``holding`` a version that is not evicted while a process lives
 * ``lineage`` what a version came from
 * ``shards`` one version of files that lie on several hosts
+* ``moving`` what is deleted when a directory was moved into a version
 * ``errors`` the daemon's refusals as exceptions
 
 It needs only the standard library and runs in any thread and beside any event loop. The daemon does the work: nothing

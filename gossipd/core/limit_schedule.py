@@ -4,9 +4,9 @@ What lives here: reading an entry, overlaps, and the one decision, from the sche
 the limits outside the timetable (``config.model_sections``) and applying them (``daemon.scheduled_limits``).
 
 An entry is ``DAYS HOURS LIMIT=RATE ...``, such as ``mon-fri 08:00-18:00 upload=200MiB download=1GiB``. Hours are those
-of a clock on the wall in the schedule's one time zone: an hour that a clock skips is not, an hour that it repeats is
-twice in force. Hours that pass midnight belong to the day on which they begin. One zone for all entries, because
-otherwise it would depend on the season whether two of them overlap.
+of a clock on the wall in the schedule's one time zone: an hour that the clock skips is never in force, an hour that it
+repeats is in force twice. Hours that pass midnight belong to the day on which they begin. One zone for all entries,
+because otherwise it would depend on the season whether two of them overlap.
 """
 
 from __future__ import annotations

@@ -6,15 +6,17 @@
   open and close), ``rechecks`` (chunks read back), ``chunk_access`` (the store, for peers and sources), ``data_plane``
   (all that holds bytes), ``store_events``
 * The deployment brain: ``deployment_driver``, ``deployment_executor``, ``manifest_judging`` (in a thread),
-  ``cluster_roster`` (who belongs), ``triggers``, ``budget_check``, ``budget_orders``, ``rack_copies`` and
-  ``copies_watch`` (copies that a rack keeps)
+  ``cluster_roster`` (who belongs), ``triggers``, ``deploy_plan`` (a dry run), ``budget_check``, ``budget_orders``,
+  ``rack_copies`` and ``copies_watch`` (copies that a rack keeps)
 * Membership: ``membership_host`` (the brain and what is published), ``member_directory`` (the members),
   ``member_events`` (who hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster),
   ``identity_watch`` and ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
-* What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``
+* What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``; ``sketch_sampler`` (keeps it)
 * The control plane's questions: ``control_delegate``, ``fine_sketches`` (told to others, and asked of them)
-* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``limits_watch``
+* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``limits_watch``,
+  ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
-* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``hooks`` and ``hook_queue``, ``hub_links``
+* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``hooks`` and ``hook_queue``, ``hub_links``,
+  ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full)
 """

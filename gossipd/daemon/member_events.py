@@ -1,7 +1,6 @@
 """Which part of the daemon hears each of membership's events: members, statements, progress, wanted probes.
 
-What lives here: which part hears of a member, of a statement, of progress, and of a wanted probe. What does not: the
-table of members (``member_directory``), and verdicts (``membership``).
+What lives here: passing on. What does not: the table of members (``member_directory``), and verdicts (``membership``).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
   ``deployment_record``, ``pull_turns`` and ``manifest_holders`` (whom a manifest is asked of), ``current_versions``
 * What is said: ``statement``, ``statement_store`` (what is believed), ``statement_rules``, ``statement_file``,
   ``unproven`` (before the manifest is here), ``dissemination`` (between hosts), ``orders`` (of operators)
+* Who deployed it: ``deployer`` (as far as one host knows), ``told_deployers``
 * How far hosts are: ``progress_record``, ``signed_progress``, ``progress_table``, ``counters``, ``history``,
   ``cluster_clock``
 * Versions that go: ``supersession``, ``eviction_plan``; copies that come again: ``lost_copies``

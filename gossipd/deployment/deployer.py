@@ -6,10 +6,10 @@ right to cancel, ``identity.cancel_rights``), where it is kept (``statement_stor
 
 Nothing proves which of two members was first: a member can sign a deployment as soon as it knows the manifest's id,
 name any time, and tell each host in another order. So a host that knows first hand, by a word of epoch 1 or by an order
-given to itself, tells the others whom it knows, and where two hosts differ the deployer is contested on all: no member
-may cancel alone what another has deployed, too. Evidence comes in any order and is never taken back, so all hosts end
-at the same answer. Rejected: the higher key, which a liar can look for; the earlier time, which it can write; the
-majority, because a member can make up any number of members.
+given to itself, tells the others which deployer it knows. Where two hosts name two, the deployer is contested on all
+hosts: what two members have deployed neither may cancel alone. Evidence comes in any order and is never taken back, so
+all hosts end at the same answer. Rejected: the higher key, which a liar can look for; the earlier time, which it can
+write; the majority, because a member can make up any number of members.
 
 A word of a later epoch is weak evidence: who resumes or renews a deployment says it, too. It counts until a host tells.
 """

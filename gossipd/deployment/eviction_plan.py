@@ -3,12 +3,13 @@
 What lives here: the choice, from what the store and the cluster tell. What does not: looking (``daemon.watermarks``),
 and deleting (``store.models.eviction``).
 
-A version that is not ``current`` goes before one that is, and then that which was used longest ago: a job may still
-roll back to the former, and loads the latter by its name. What anything keeps is never chosen.
+A version that is not ``current`` goes before one that is: jobs load the current one by its name, and another only after
+a rollback. Among versions that are alike in this, the one that was used longest ago goes first. What anything keeps is
+never chosen.
 
-Some hosts of a rack keep a version for all of it (``keepers``): those that come first when its holders are put in order
-by a hash, so that all agree without a message. A host that is not among them may evict it, and one that is can not be
-made to by what others do. Rejected: asking the others first, which a host with a full disk and no link could not.
+Some hosts of a rack keep a version for the whole rack (``keepers``): those that come first when its holders are put in
+order by a hash, so that all agree without a message. A keeper does not evict the version, whatever the others do; each
+other host may. Rejected: to ask the others first, which a host with a full disk and no link could not do.
 """
 
 from __future__ import annotations

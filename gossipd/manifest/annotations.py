@@ -1,7 +1,7 @@
 """What a publisher says about a version beside its content: lineage, labels, and which versions to keep.
 
 What lives here: the rules of these fields. What does not: what ``keep`` decides (``retention``,
-``deployment.supersession``), and the git facts that ``publish`` adds (``publish.lineage``).
+``deployment.supersession``), and the git facts that ``publish`` adds (``publish.git_facts``).
 
 ``about`` is the text of one JSON object, of at most 16 KiB, with any fields. It decides nothing but which parents stay
 where ``keep`` asks for that; a reader only checks that it is such an object. These names have a meaning for people and

@@ -1,6 +1,7 @@
 """Publishing: find the files, hash every chunk on all cores, sign the result. Nothing here talks to a daemon.
 
-* All steps: ``publisher``, ``output`` (writes the manifest), ``inspection`` (what looks wrong), ``errors``
+* All steps: ``publisher``, ``output`` (writes the manifest), ``inspection`` (what looks wrong), ``model_signature``
+  (of another tool), ``errors``
 * Files on a disk: ``selection``, ``tree``, ``empty_directories``, ``file_reading``
 * Files elsewhere: ``bucket``, ``odd_keys``, ``hub_listing``
 * Chunks and hashes: ``extents`` (the work's parts), ``hashing``, ``safetensors_header``, ``tensor_borders``

@@ -1,9 +1,10 @@
 """Mechanisms under every adapter, without knowledge of models: they decide nothing.
 
-* The loop: ``turn_loop``, ``turn_interval``, ``look_interval``, ``slow_steps`` (what holds it up), ``zmq_trio``
+* The loop: ``turn_loop``, ``turn_interval``, ``look_interval``, ``slow_steps`` (what holds it up), ``task_tree`` (where
+  tasks wait), ``zmq_trio``
 * Threads: ``worker_threads`` (blocking calls of the loop), ``worker_pool``, ``thread_priority``
 * Memory and rates: ``buffer_pool``, ``memory_room``, ``rate_limit`` (bytes), ``quotas`` (each writer's share)
 * Connections: ``pending_connections``, ``flooding_addresses``, ``connection_filter``, ``traffic_marks``
 * Chunks between adapters: ``incoming_chunks`` (relayed during their arrival), ``ports`` (the protocols)
-* Files and logs: ``directory_safety``, ``file_access``, ``logs``
+* Files and logs: ``directory_safety``, ``file_access``, ``regular_file``, ``logs``
 """

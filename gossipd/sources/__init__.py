@@ -4,10 +4,12 @@
   requests), ``assembly`` (from bytes to chunks), ``errors``, ``settings``
 * Objects: ``location`` (the address), ``versions`` (which one is read), ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without
-  ranges), ``proxies``
+  ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates)
 * By obstore: ``obstore_clients``, ``obstore_errors``, ``refusal_documents`` (what S3 and its like say)
-* When a host is asked: ``admission``, ``host_pace`` (pauses), ``connection_limit``, ``request_rate``, ``mirror_rates``
-* Credentials: ``aws_credentials``, ``google_credentials``, ``credential_places``
+* When a host is asked: ``admission``, ``host_pace`` and ``asked_pause`` (pauses), ``connection_limit``,
+  ``request_rate``, ``mirror_rates``
+* Credentials: ``aws_credentials``, ``google_credentials``, ``credential_places``, ``credential_expiry``; ``trial_read``
+  (whether storage takes them)
 
 Credentials come from this host's environment only. The planner decides what to read.
 """

@@ -1,11 +1,12 @@
 """Which credentials a storage is asked with, and when they end, as far as this host's environment tells.
 
-What lives here: the first place that has some, in the order of looking, and the end that stands in it: of a token, of
-a signature in an address, of a profile, of a sign-on. What does not: the credentials themselves (obstore,
-``aws_credentials``, ``google_credentials``), which are never shown; whether storage takes them (``trial_read``).
+What lives here: the first place that has credentials, in the order in which places are looked at, and the end that is
+written there: of a token, of a signature in an address, of a profile, of a sign-on. What does not: the credentials
+themselves (obstore, ``aws_credentials``, ``google_credentials``), which are never shown; whether storage takes them
+(``trial_read``).
 
-An end is not told where nothing says it: static keys, and what the machine's metadata gives and renews. What a library
-makes of these, as the token of an hour for an impersonated account, it renews itself and has no end to tell here.
+Static keys have no end, and what the machine's metadata gives is renewed by it: nothing is told of either. Nor is the
+end of what a library makes from them, such as the token of an hour for an impersonated account: the library renews it.
 """
 
 from __future__ import annotations

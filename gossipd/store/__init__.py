@@ -1,7 +1,7 @@
 """The chunk store: verified bytes on disk, and nothing else.
 
-``chunk_store`` is the interface for all callers, with ``errors``, ``notices``, ``settings`` and ``statistics``. Beneath
-it:
+``chunk_store`` is the interface for all callers, with ``errors``, ``notices``, ``settings`` and ``statistics``;
+``clock`` is the time, and ``hub_cache`` shows models as a cache of the Hugging Face Hub. Beneath it:
 
 * ``disk``: ``syscalls`` (kernel calls that Python lacks), ``disk`` (the port at which tests inject faults),
   ``posix_disk`` (the real disk behind the port), ``handles`` (open files), ``whole_sync`` (syncs of the file system),

@@ -22,8 +22,8 @@ the owner when another reader helps. A reader whose connection fails leaves the 
 ``read_grace_s`` for deltas about what it had read. A chunk that is present, or that this host is reading, is never
 read. Views that differ cost duplicate bytes, never a chunk.
 
-A reader that is first in no list, because its link is slower, reads only what it takes over. The window is shared among
-the others, and none but they help.
+A reader that is first in no list, because its link is slower, reads only what it takes over. The other readers share
+the window, and only they help one another.
 
 Storage that sends objects only whole is read in the model's order by one reader at a time (``reading_turn``).
 

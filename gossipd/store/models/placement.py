@@ -3,10 +3,11 @@
 What lives here: paths, sizes and segments of a replica, as a function of its part. What does not: which part it is
 (``parts.part``), bytes (``showing``).
 
-Of a part, users see other leading bytes than the signed ones: headers that list what is there. The signed bytes are
-kept in ``.manifests/<id>/signed/<n>``, and the first segments of their chunks lead there, so that every chunk is
-written, served, hashed and repaired as the manifest says. A kept file has the number of the file whose beginning it is,
-counted on from the last file. Without a part nothing is kept apart.
+A file of which a host has only a part begins, for users, with another header than the signed one: it lists only the
+tensors that are there. The signed header is kept in ``.manifests/<id>/signed/<n>``, and the first segments of its
+chunks lead there, so that every chunk is written, served, hashed and repaired as the manifest says. The kept beginning
+of file ``n`` has the number ``n`` plus the count of the model's files. Where the whole model is wanted nothing is kept
+apart.
 """
 
 from __future__ import annotations
