@@ -9,7 +9,6 @@ import contextlib
 import socket
 import threading
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 from gossipd.manifest.source_policy import SourcePolicy
@@ -18,9 +17,7 @@ from tests.attacks.pure.gossip import any_stage
 from tests.attacks.stage import Stage
 from tests.gossipd.sources.models import sign
 from tests.gossipd.sources.raw import partial, raw_server
-from tests.gossipd.sources.test_reader import QUICK, Seat
-
-_SETTINGS = replace(QUICK, patience_s=0.4)
+from tests.gossipd.sources.test_reader import PATIENT, Seat
 
 
 class SourceSurface:
@@ -45,7 +42,7 @@ class SourceSurface:
             self._codes["allowed"] += 1
             return
         with self._forbidden() as port, raw_server(lambda start, stop: made.answer(start, stop, port)) as url:
-            seat = Seat(sign({"a.bin": BODY}, url), allow=[url], settings=_SETTINGS)
+            seat = Seat(sign({"a.bin": BODY}, url), allow=[url], settings=PATIENT)
             outcome = seat.read()
             seat.reader.close()
         self._codes.update(error.code for error in outcome.errors)
