@@ -1,9 +1,9 @@
 """What daemons take that have nothing to do: share of a core, wake-ups a second, threads, memory.
 
 ``python -m tests.bench.rest [--hosts 4] [--seconds 20] [--json]``. The hosts form one cluster on loopback with a small
-model that all of them hold; when every host sees all others and half a minute has passed, each is looked at twice. A
-wake-up is a voluntary switch: a wait of some thread that ended. Means per host. ``busy_share`` is the whole machine's:
-above 0.6, shares of a core are no verdict; counts are.
+model that all of them hold. Each is looked at twice when every host sees all others and the scrub, which begins a
+minute after a start, has read the model once. A wake-up is a voluntary switch: a wait of some thread that ended. Means
+per host. ``busy_share`` is the whole machine's: above 0.6, shares of a core are no verdict; counts are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.rest", description=__doc__)
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20.0, help="between the two looks")
-    parser.add_argument("--settle", type=float, default=30.0, help="seconds before the first one")
+    parser.add_argument("--settle", type=float, default=75.0, help="seconds before the first one")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="gossipd-rest-") as root:
