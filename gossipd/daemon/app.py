@@ -275,7 +275,7 @@ class App:
         )  # fmt: skip
         self._publishing = JobPublishing(
             live=self.live, view=self._view, driver=self._deployments, store=self._store, statements=self._statements,
-            nursery=self._nursery, state=self._state,
+            nursery=self._nursery, state=self._state, progress=self._progress_publisher,
         )  # fmt: skip
 
     @contextlib.asynccontextmanager

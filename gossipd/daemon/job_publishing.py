@@ -34,6 +34,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
+from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
@@ -130,6 +131,7 @@ class JobPublishing:
     nursery: trio.Nursery
     state: StateDirectory
     """Also for a manifest that is being written."""
+    progress: ProgressPublisher
 
     def __post_init__(self) -> None:
         self._turns = trio.CapacityLimiter(AT_ONCE)
@@ -347,8 +349,11 @@ class JobPublishing:
             record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
             if record is None:
                 raise NotDeployedError(f"{manifest.name}@{manifest.version} was forgotten while it was deployed")
-            if record.state is HostState.COMPLETE and (not record.is_target or self._is_told(manifest)):
-                return
+            if record.state is HostState.COMPLETE:
+                if record.changed:  # at once, not with the next look, which is a second away on a host at rest
+                    self.progress.tell_due(trio.current_time())
+                if not record.is_target or self._is_told(manifest):
+                    return
             if record.state in FINAL and record.state is not HostState.COMPLETE:
                 words = record.sentence or record.reason.value or record.state.value
                 raise NotDeployedError(f"{record.label} is told to the cluster and has ended here: {words}")

@@ -13,9 +13,12 @@ Rejected: hard links to a directory's files, because trainers write into the fil
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock
 from typing import Protocol
 
 from blake3 import blake3
@@ -31,6 +34,11 @@ from gossipd.store.journal.windows import write_chunk
 from gossipd.store.models.context import Context
 from gossipd.store.models.reading import lease_for_reading
 from gossipd.store.models.replica import ModelReplica
+
+# Copying and hashing one byte after the other takes some 2 s a GB of one core; disks of a training host write more. Few
+# threads, because the job goes on meanwhile; none but the caller's for what takes it a tenth of a second.
+COPY_THREADS = 4
+COPY_THREAD_BYTES = 64 << 20
 
 
 class _Differs(OSError):
@@ -86,18 +94,55 @@ def copy_from_files(
     """Copy every missing chunk from files that should be the model's, in the manifest's order. Returns the first chunk
     that they do not have as the manifest says, None when there is none. ``files_here``: only chunks of these files;
     they may come while the model is fetched. Raises OSError when the disk refuses."""
-    supplier = LOCAL if files_here is None else COPIED
-    for chunk in range(replica.manifest.chunk_count):
-        if context.stopping.is_set():
-            raise StoreClosingError("the store is being closed")
-        if chunk in replica.held or chunk not in replica.wanted:
-            continue
-        segments = replica.manifest.segments(chunk)
-        if files_here is not None and any(one.file_index not in files_here for one in segments):
-            continue
-        if not _copy_chunk(context, files, segments, replica, chunk, supplier=supplier):
-            return chunk
-    return None
+    copying = _FilesCopying(context, replica, files, files_here)
+    threads = min(COPY_THREADS, len(os.sched_getaffinity(0)), replica.missing_bytes() // COPY_THREAD_BYTES)
+    if threads <= 1:
+        copying.run()
+    else:
+        with ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
+            for done in [pool.submit(copying.run) for _ in range(threads)]:
+                done.result()
+    return min(copying.wrong, default=None)
+
+
+class _FilesCopying:
+    """Copies a model's chunks from files; ``run`` by several threads at a time, which end when one fails."""
+
+    def __init__(
+        self, context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None
+    ) -> None:
+        self._context = context
+        self._replica = replica
+        self._files = files
+        self._files_here = files_here
+        self._supplier = LOCAL if files_here is None else COPIED
+        self._lock = Lock()
+        self._left = iter(range(replica.manifest.chunk_count))
+        self._has_failed = False
+        self.wrong: list[int] = []  # in no order; all chunks before the first were tried
+
+    def run(self) -> None:
+        """Copy until nothing is left. Raises OSError, StoreClosingError."""
+        try:
+            while (chunk := self._next()) is not None:
+                if self._context.stopping.is_set():
+                    raise StoreClosingError("the store is being closed")
+                segments = self._replica.manifest.segments(chunk)
+                if self._files_here is not None and any(one.file_index not in self._files_here for one in segments):
+                    continue
+                if not _copy_chunk(self._context, self._files, segments, self._replica, chunk, supplier=self._supplier):
+                    self.wrong.append(chunk)
+                    self._has_failed = True
+        except BaseException:
+            self._has_failed = True
+            raise
+
+    def _next(self) -> int | None:
+        with self._lock:
+            replica = self._replica
+            if self._has_failed:
+                return None
+            return next((one for one in self._left if one not in replica.held and one in replica.wanted), None)
 
 
 def _copy(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,9 @@ from gossipd.core.events import ChunkStored
 from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, NotOwnerError, files_of
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.selection import EVERYTHING
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import reuse
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.small_models import Model, small
@@ -92,3 +97,61 @@ def test_a_file_of_another_user_is_not_published_for_this_one(tmp_path: Path, mo
         files_of(tmp_path / "saved", EVERYTHING, mine + 1)
     with pytest.raises(NotOwnerError):
         AdoptableFiles(tmp_path / "saved", model.manifest, mine + 1)
+
+
+def test_a_large_directory_is_copied_by_several_threads_chunk_by_chunk(
+    tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse, "COPY_THREAD_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    met, threads = threading.Barrier(3, timeout=60), dict[str, list[int]]()
+    copy = reuse._copy_chunk
+
+    def together(*args: Any, **named: Any) -> bool:
+        copied = threads.setdefault(threading.current_thread().name, [])
+        if not copied:
+            met.wait()
+        copied.append(args[4])
+        return copy(*args, **named)
+
+    monkeypatch.setattr(reuse, "_copy_chunk", together)
+    store = opened_store(tmp_path, [])
+    assert store.adopt(model.manifest, AdoptableFiles(tmp_path / "saved", model.manifest, ANY_OWNER)) is None
+    assert len(threads) == 3
+    assert sorted(chunk for copied in threads.values() for chunk in copied) == list(range(len(model.chunks)))
+    assert len(store.held(model.manifest.id)) == len(model.chunks)
+    store.close()
+
+
+def test_of_several_threads_the_first_chunk_that_differs_is_told(
+    tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse, "COPY_THREAD_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    for path, body in model.files.items():
+        (tmp_path / "saved" / path).write_bytes(bytes(len(body)))
+    for number in range(20):
+        store = opened_store(tmp_path, [])
+        files = AdoptableFiles(tmp_path / "saved", model.manifest, ANY_OWNER)
+        assert store.adopt(model.manifest, files) == 0, number
+        store.abandon(model.manifest.id)
+        store.close()
+
+
+def test_one_thread_s_failure_ends_the_others_and_is_raised(
+    tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse, "COPY_THREAD_BYTES", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    copied = list[int]()
+
+    def full(*args: Any, **_named: Any) -> bool:
+        copied.append(args[4])
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(reuse, "_copy_chunk", full)
+    store = opened_store(tmp_path, [])
+    with pytest.raises(StoreWriteError):
+        store.adopt(model.manifest, AdoptableFiles(tmp_path / "saved", model.manifest, ANY_OWNER))
+    assert len(copied) <= 2 < len(model.chunks)
+    store.close()
