@@ -49,6 +49,7 @@ from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.shards import RANKS_MAX, Joined, join_shards, open_shards
+from gossipd.parts.want import EVERYTHING
 from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards, files_of, opened
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
@@ -69,7 +70,8 @@ _SELECTION = Selection(defaults=DEFAULT_EXCLUDES)
 
 class CannotAdoptError(LocalError):
     """The directory cannot be taken over. Fault: the caller. State: unchanged. Retry: after the remedy. Codes:
-    ``E_ADOPT``; ``E_NO_REFLINK``, the file systems cannot share blocks."""
+    ``E_ADOPT``, also where this host wants only a part of the name; ``E_NO_REFLINK``, the file systems cannot share
+    blocks."""
 
     code = "E_ADOPT"
 
@@ -236,6 +238,7 @@ class JobPublishing:
         """What signs the name for this user. Raises as ``publish`` does."""
         check_model_name(name)
         self._check_permit(user, name)
+        _check_all_is_wanted(self.live, name)
         return signing_key(self.live.keys.signing, self.live.trusted(), name)
 
     async def _judged(self, user: int, path: Path) -> Manifest:
@@ -243,6 +246,7 @@ class JobPublishing:
         envelope = await run_blocking(read_envelope, path)
         manifest = await judge_manifest(envelope, self.live.trusted())
         self._check_permit(user, manifest.name)
+        _check_all_is_wanted(self.live, manifest.name)
         return manifest
 
     def _choose(self, job: _Job, name: str, *, version: int | None, step: int | None) -> int:
@@ -403,6 +407,15 @@ async def _to_its_end(run: Callable[[_Job], Awaitable[None]], job: _Job) -> None
         job.error = CannotAdoptError(f"{error.filename or job.step.name}: {error.strerror or error}")
     finally:
         job.ended.set()
+
+
+def _check_all_is_wanted(live: LiveSettings, name: str) -> None:
+    """Raises CannotAdoptError where this host would keep only a part of what nobody else has yet."""
+    if not live.wants().get(name, EVERYTHING).is_everything:
+        raise CannotAdoptError(
+            f"this host wants only a part of {name}, so the rest would be on no host: gossipd want {name} all, then "
+            "publish again"
+        )
 
 
 def _copy(store: ChunkStore, manifest: Manifest, files: AdoptableFiles) -> None:

@@ -167,6 +167,20 @@ def test_what_cannot_be_published_is_refused_with_the_reason(cluster: Cluster, t
     assert job.publish(saved, name="run").version == 6
 
 
+def test_a_host_that_wants_a_part_publishes_nothing_of_that_name(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    job = Client(cluster.daemons["node-1"].home / "gossipd.sock")
+    saved = step_directory(tmp_path / "step-1", 1)
+    job.want("run", "files:config.json")
+    with pytest.raises(RefusedByDaemonError, match="the rest would be on no host: gossipd want run all") as caught:
+        job.publish(saved, name="run", step=1)
+    assert caught.value.code == "E_ADOPT"
+    job.publish(saved, name="other", step=1)
+    job.want("run", "all")
+    assert job.publish(saved, name="run", step=1).version == 1
+    assert same_tree(job.path("run", 1), saved)
+
+
 def test_publications_in_a_hurry_keep_the_newest(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start(hosts=1, racks=1)
     job = Client(cluster.daemons["node-1"].home / "gossipd.sock")
