@@ -52,6 +52,18 @@ def test_a_job_goes_on_after_one_of_its_hosts_was_killed_and_replaced(cluster: C
     assert Client(daemons[0].home / "gossipd.sock").wait("run", timeout=PATIENCE_S).version == 20
 
 
+def test_a_job_goes_on_with_half_its_ranks_and_then_with_all_of_them(cluster: Cluster) -> None:
+    cluster.start(hosts=6, racks=2)
+    daemons = list(cluster.daemons.values())
+    saved: dict[int, str] = {}
+    for hosts, steps in ((daemons[:4], 5), (daemons[4:], 10), (daemons[:4], 15)):
+        told = Job([one.home for one in hosts], steps=steps, every=5, part=True).told()
+        loaded = [(one["step"], one["digest"]) for one in of(told, "loaded")]
+        assert loaded == ([(steps - 5, saved[steps - 5])] if saved else [])
+        saved |= {one["step"]: one["digest"] for one in of(told, "saved")}
+    assert sorted(saved) == [5, 10, 15]
+
+
 def test_a_writer_publishes_what_torch_has_saved_and_a_reader_loads_it_elsewhere(
     cluster: Cluster, tmp_path: Path
 ) -> None:
