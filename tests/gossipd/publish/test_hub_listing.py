@@ -14,7 +14,7 @@ import huggingface_hub
 import pytest
 from blake3 import blake3
 
-from gossipd.core.errors import GossipdError
+from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish.extents import FileExtent, runs
@@ -144,6 +144,11 @@ def test_what_the_hub_does_not_have_is_refused_with_its_name(
     hub: SmallHub, tmp_path: Path, source: str, code: str
 ) -> None:
     assert error_of(source, tmp_path / "out").code == code
+
+
+def test_a_repository_of_which_nothing_is_selected_is_not_found(hub: SmallHub, tmp_path: Path) -> None:
+    error = error_of("hf://org/model", tmp_path / "out", selection=type(EVERYTHING)(include=("nothing",)))
+    assert (error.code, error.exit_code) == ("E_EMPTY", ExitCode.NOT_FOUND)
 
 
 def test_a_gated_repository_is_told_with_what_helps(hub: SmallHub, tmp_path: Path) -> None:
