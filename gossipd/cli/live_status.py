@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import click
@@ -23,6 +24,7 @@ from gossipd.core.units import percent_words, show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
 LINES_LEAST = 6  # of a deployment that is under way: title, three hosts, totals, traffic
+ALARM_LINES_MAX = 3
 BAR_WIDTH_MAX, BAR_WIDTH_LEAST = 40, 5
 _DONE_WIDTH = 6
 _OVER = ("complete", "cancelled")
@@ -64,7 +66,10 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
     parts = [Text(f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}")]
     if lost is not None:
         parts.append(Text(f"not answering: {lost}", style="red"))
-    parts += [Text(f"ALARM {alarm['code']}: {alarm['sentence']}", style="bold red") for alarm in page["alarms"]]
+    for alarm in page["alarms"]:
+        words = f"ALARM {alarm['code']}: {alarm['sentence']}"
+        wrapped = wrap(words, columns, max_lines=ALARM_LINES_MAX, subsequent_indent="  ", placeholder=" ...")
+        parts += [Text(line, style="bold red") for line in wrapped]
     if not page["deployments"]:
         parts.append(Text("nothing is deployed"))
     over = [row for row in page["deployments"] if row["state"] in _OVER]
@@ -119,7 +124,7 @@ def _deployment(row: dict[str, Any], columns: int, lines_max: int) -> list[Text]
     lines = [title, *_grid(cells, columns)]
     if more:
         lines.insert(-1, Text(f"... not shown: {more}", style="dim"))
-    return [*lines, Text(traffic_words(row), style="dim")]
+    return [*lines, Text(_traffic(row, columns), style="dim")]
 
 
 class _Cells(NamedTuple):
@@ -137,6 +142,12 @@ def _state(host: dict[str, Any]) -> tuple[str, str]:
     if host["reason"]:
         return f"{host['state']} ({reason_words(host)})", "red" if host["state"] == "failed" else "yellow"
     return host["state"], _STYLES.get(host["state"], "cyan")
+
+
+def _traffic(row: dict[str, Any], columns: int) -> str:
+    """Where all of it is too long, what is not zero: damage is told at the end."""
+    words = traffic_words(row)
+    return words if len(words) <= columns else words.replace("  duplicate 0 B", "").replace("  corrupt 0", "")
 
 
 def _grid(cells: list[_Cells], columns: int) -> list[Text]:

@@ -53,6 +53,18 @@ def test_no_number_of_deployments_is_taller_than_the_terminal(count: int) -> Non
     assert "more deployments" in "\n".join(shown) or count <= 3
 
 
+def test_an_alarm_and_damage_are_whole_at_80_columns() -> None:
+    sentence = "hosts differ that should be the same: trust: gpu-epsilon has 8a592b38, and the most have a663ee6c"
+    alarm = {"code": "E_DRIFT", "sentence": sentence, "since": "2026-11-25T12:00:00Z"}
+    moved: dict[str, Any] = {"peer_bytes_same_rack": 300 << 30, "peer_bytes_cross_rack": 120 << 30}
+    row = deployment([host(n, state="downloading", chunks=n) for n in range(8)], corrupt_chunks=17, **moved)
+    shown = "\n".join(drawn(page(row, members=8, alarms=[alarm])))
+    assert " ".join(f"ALARM E_DRIFT: {sentence}".split()) in " ".join(shown.split())
+    assert "corrupt 17" in shown
+    longest = {**alarm, "sentence": "word " * 200}
+    assert drawn(page(row, members=8, alarms=[longest]))[3].endswith(" ...")
+
+
 def test_a_wide_terminal_has_bars_and_a_narrow_one_none() -> None:
     hosts = [host(1, state="downloading", chunks=512, reason="source_unreachable", subject="gpu-h100-dc1-r0-n000")]
     assert "━" * 20 + "╌" * 20 in "\n".join(drawn(page(deployment(hosts)), columns=140))
