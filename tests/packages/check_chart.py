@@ -100,6 +100,7 @@ def test_all_values_arrive() -> None:
         "GOSSIPD_STATUS__METRICS_BIND": {"fieldRef": {"fieldPath": "status.hostIP"}},
         "GOSSIPD_STATUS__METRICS_PORT": "9100",
         "GOSSIPD_NODE__RACK_FILE": "/etc/gossipd/racks/racks",
+        "GOSSIPD_SOCKET": "/var/lib/gossipd/home/gossipd.sock",
         "GOSSIPD_SOURCES__ALLOW": '["https","s3://models"]',
         "GOSSIPD_LIMITS__UPLOAD_SLOTS": "8",
         "GOSSIPD_LOG__LEVEL": "debug",
@@ -166,7 +167,7 @@ def test_the_rendered_containers_deliver_a_model_between_three_nodes(
                 *daemon["args"],
             ]
             host.start(command, **{**env, **given})
-        at = ["gossipd", "members", "--json", "--config", "/var/lib/gossipd/home"]
+        at = ["env", f"GOSSIPD_SOCKET={given['GOSSIPD_SOCKET']}", "gossipd", "members", "--json"]
 
         def alive() -> bool:
             done = run(*made[2].words(at), check=False)
@@ -178,8 +179,9 @@ def test_the_rendered_containers_deliver_a_model_between_three_nodes(
         assert racks == {"node-1": "r1", "node-2": "r1", "node-3": "rack-unknown"}
         shutil.copy(key / "p.key", tmp_path / "node-1-data")
         publish = "gossipd publish /storage/toy --name toy --version 1 --key /var/lib/gossipd/p.key"
-        made[0].sh(f"{publish} --out /var/lib/gossipd/m && cp /var/lib/gossipd/m /var/lib/gossipd/home/inbox/")
-        made[1].sh("gossipd wait toy@1 --timeout 60s --config /var/lib/gossipd/home")
+        made[0].sh(f"{publish} --out /var/lib/gossipd/m")
+        in_pod = "sh -c 'cat > /tmp/m && gossipd deploy /tmp/m --wait --timeout 60s' < /var/lib/gossipd/m"  # the manual's
+        assert "complete on 3 of 3 hosts" in made[0].sh(f"export {at[1]}; {in_pod}").stdout
         for path in (daemon["livenessProbe"]["httpGet"], daemon["readinessProbe"]["httpGet"]):
             url = f"http://{path['host']}:{path['port']}{path['path']}"
             asked = f"import urllib.request as u; print(u.urlopen({url!r}).status)"
