@@ -19,7 +19,7 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import chunks_wanted, label_words, reason_words, time_words, traffic_words
+from gossipd.cli.options import TAKEN_BACK, chunks_wanted, label_words, reason_words, time_words, traffic_words
 from gossipd.core.units import percent_words, show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
@@ -94,6 +94,8 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
 def _title(row: dict[str, Any]) -> Text:
     title = Text(f"{label_words(row)}  ", style="bold")
     title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
+    if taken_back := TAKEN_BACK.get(row.get("word", "")):
+        title.append(f"  {taken_back}", style="yellow")
     return title
 
 

@@ -18,6 +18,7 @@ from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import RACKS_MAX, racks_worst_first, select, words_left_out
 from gossipd.cli.options import (
+    TAKEN_BACK,
     chunks_wanted,
     daemon_options,
     echo_json,
@@ -183,8 +184,8 @@ def _title(row: dict[str, Any], colour: bool) -> list[str]:
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
         f"{show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks",
     ]
-    if row.get("word") == "roll_back":
-        words.append("rolled back everywhere")
+    if taken_back := TAKEN_BACK.get(row.get("word", "")):
+        words.append(taken_back)
     if current := current_words(row):
         words.append(current)
     if row["rate_in_bytes_per_s"]:

@@ -11,6 +11,7 @@ import click
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownName
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.core.errors import UsageError
 
 
 @click.command(
@@ -25,7 +26,7 @@ def untrust(*, target: str, undo: bool, client: StatusClient, as_json: bool) -> 
     KEY is a .pub file, or the key's id (32 hexadecimal digits). Nothing of it is fetched, served or shown by 'gossipd
     path' any more; files stay until 'gossipd rm'.
     """
-    if Path(target).is_file():
+    if Path(target).is_file() or target.endswith(".pub"):
         from gossipd.identity.key_files import read_public_key
         from gossipd.identity.trust import key_id
 
@@ -34,6 +35,10 @@ def untrust(*, target: str, undo: bool, client: StatusClient, as_json: bool) -> 
         )
     if re.fullmatch("[0-9a-f]{32}", target):
         return _tell(client.order("untrust", key=target, undo=undo), as_json)
+    if "@" not in target:
+        raise UsageError(
+            f"{target!r} is neither a .pub file, nor a key's id of 32 hexadecimal digits, nor NAME@VERSION"
+        )
     name, version = NameVersion(version_needed=True).convert(target, None, None)
     return _tell(client.order("untrust", name=name, version=version, undo=undo), as_json)
 

@@ -180,7 +180,9 @@ def test_the_rendered_containers_deliver_a_model_between_three_nodes(
         shutil.copy(key / "p.key", tmp_path / "node-1-data")
         publish = "gossipd publish /storage/toy --name toy --version 1 --key /var/lib/gossipd/p.key"
         made[0].sh(f"{publish} --out /var/lib/gossipd/m")
-        in_pod = "sh -c 'cat > /tmp/m && gossipd deploy /tmp/m --wait --timeout 60s' < /var/lib/gossipd/m"  # the manual's
+        in_pod = (
+            "sh -c 'cat > /tmp/m && gossipd deploy /tmp/m --wait --timeout 60s' < /var/lib/gossipd/m"  # the manual's
+        )
         assert "complete on 3 of 3 hosts" in made[0].sh(f"export {at[1]}; {in_pod}").stdout
         for path in (daemon["livenessProbe"]["httpGet"], daemon["readinessProbe"]["httpGet"]):
             url = f"http://{path['host']}:{path['port']}{path['path']}"

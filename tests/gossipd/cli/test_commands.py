@@ -412,6 +412,20 @@ def test_latest_prints_the_version_that_a_job_resumes_from(shell: Shell) -> None
     assert ended.err.startswith("E_NOT_READY: no version of org/toy is complete everywhere: org/toy@3 lacks node-3")
 
 
+def test_untrust_says_what_a_word_could_have_been(shell: Shell) -> None:
+    assert shell("untrust", "deadbeef").err == (
+        "E_USAGE: 'deadbeef' is neither a .pub file, nor a key's id of 32 hexadecimal digits, nor NAME@VERSION\n"
+    )
+
+
+def test_what_was_taken_back_says_so_beside_its_state(shell: Shell) -> None:
+    from msgspec.structs import replace
+
+    for word, told in (("remove", "removed everywhere"), ("roll_back", "rolled back everywhere")):
+        shell.daemon.rows = [replace(toy_row(1), state="complete", word=word)]
+        assert told in shell("status").out
+
+
 def test_latest_refuses_a_word_that_no_host_is_called(shell: Shell) -> None:
     for where, told in (("node-l", "no host is called node-l"), ("r1", "r1 is a rack, and no host is called so")):
         ended = shell("latest", "org/toy", "--where", f"node-3,{where}")

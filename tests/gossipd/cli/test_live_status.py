@@ -53,6 +53,11 @@ def test_no_number_of_deployments_is_taller_than_the_terminal(count: int) -> Non
     assert "more deployments" in "\n".join(shown) or count <= 3
 
 
+def test_what_was_removed_everywhere_is_no_complete_deployment() -> None:
+    hosts = [host(n, state="removed", chunks=0, reason="removed") for n in range(3)]
+    assert "removed everywhere" in drawn(page(deployment(hosts, state="complete", word="remove"), members=3))[1]
+
+
 def test_an_alarm_and_damage_are_whole_at_80_columns() -> None:
     sentence = "hosts differ that should be the same: trust: gpu-epsilon has 8a592b38, and the most have a663ee6c"
     alarm = {"code": "E_DRIFT", "sentence": sentence, "since": "2026-11-25T12:00:00Z"}

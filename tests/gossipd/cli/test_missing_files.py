@@ -53,6 +53,7 @@ LINES = {
     ("trigger", "--key"): (f"{_TRIGGER} old.manifest --key MISSING --server-key p.key.pub", KEY),
     ("trigger", "--server-key"): (f"{_TRIGGER} old.manifest --key p.key --server-key MISSING", KEY),
     ("trigger", "model"): (f"{_TRIGGER} MISSING.manifest --key p.key --server-key p.key.pub", READ),
+    ("untrust", "target"): ("untrust MISSING.pub", KEY),
     ("watch", "directory"): ("watch MISSING --name m", READ),
     ("web", "--tls-cert"): ("web --tls-cert MISSING --tls-key p.key", READ),
     ("web", "--tls-key"): ("web --tls-cert p.key --tls-key MISSING", READ),
@@ -91,7 +92,7 @@ ALL = dict(commands(cli))
 
 
 def names_a_file(parameter: click.Parameter) -> bool:
-    words = ("FILE", "DIR", "PEM", "CLIENT_KEY", "MANIFEST")
+    words = ("FILE", "DIR", "PEM", "CLIENT_KEY", "KEY|", "MANIFEST")
     metavar = parameter.metavar or ""
     return isinstance(parameter.type, click.Path) or any(word in metavar for word in words)
 
