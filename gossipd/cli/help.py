@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from gossipd.cli.manual_entries import entry, settings_page
+from gossipd.cli.manual_entries import entry, settings_page, words
 from gossipd.cli.options import examples, table
 from gossipd.core.errors import UsageError
 from gossipd.web.manual_pages import TOPICS, text_of
@@ -39,9 +39,13 @@ def manual(topic: str | None) -> None:
         return
     text = page(topic) if topic in (*TOPICS, SETTINGS) else entry(topic, page)
     if text is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(topic, [*TOPICS, SETTINGS, *words(page)], n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
         raise UsageError(
             f"the manual has no topic {topic!r}; it has {', '.join((*TOPICS, SETTINGS))}, and each alarm, alert, "
-            "reason and setting by its name"
+            f"reason and setting by its name.{meant}"
         )
     if sys.stdout.isatty():
         _show(text)

@@ -25,6 +25,12 @@ def entry(word: str, page: Callable[[str], str]) -> str | None:
     return _of_runbook(word, page("runbook")) or _of_reason(word) or dict(_settings()).get(word)
 
 
+def words(page: Callable[[str], str]) -> list[str]:
+    """Every word for which there is an ``entry``."""
+    told = re.findall(r"(?m)^### (\S+)$", page("runbook"))
+    return [*told, *(one.value for one in HostReason if one.value), *dict(_settings())]
+
+
 def settings_page() -> str:
     """All settings, by section."""
     from gossipd.config.sections import SECTIONS

@@ -12,7 +12,7 @@ import click
 
 from gossipd.api.client import RefusedByDaemonError, StatusClient
 from gossipd.cli.completion import KnownHost, KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, time_words
+from gossipd.cli.options import daemon_options, echo_json, examples, label_words, time_words
 from gossipd.core.errors import ExitCode, NotFoundError
 from gossipd.diagnosis.causes import Cause, Diagnosis, diagnose, diagnose_refused
 
@@ -51,7 +51,11 @@ def _found(client: StatusClient, name: str, version: int | None, host: str | Non
         return refused
     row = max(page["deployments"], key=lambda each: each["version"])
     if host is not None and host not in {each["name"] for each in row["hosts"]}:
-        raise NotFoundError(f"{host} is no target of {row['name']}@{row['version']}, or not on the roster")
+        from difflib import get_close_matches
+
+        near = get_close_matches(host, [one["name"] for one in row["hosts"]], n=1)
+        meant = f"; did you mean {near[0]}?" if near else "; see: gossipd members"
+        raise NotFoundError(f"{host} is no target of {label_words(row)}, or not on the roster{meant}")
     return diagnose(page, row, host)
 
 

@@ -88,6 +88,12 @@ def test_the_unit_of_the_package_has_nothing_that_systemd_warns_of(cluster: dict
     assert done.stdout + done.stderr == ""
 
 
+def test_the_unit_exposes_little(cluster: dict[str, Host]) -> None:
+    unit = cluster["gpu-1"].root / "usr/lib/systemd/system/gossipd.service"
+    told = run("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=17", unit).stdout
+    assert "Overall exposure level for gossipd.service: 1." in told
+
+
 def test_a_reload_by_the_unit_is_applied(cluster: dict[str, Host]) -> None:
     host = cluster["gpu-1"]
     host.sh("sed -i 's/^#level = .*/level = \"debug\"/' /var/lib/gossipd/gossipd.toml")

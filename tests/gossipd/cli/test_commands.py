@@ -426,6 +426,13 @@ def test_what_was_taken_back_says_so_beside_its_state(shell: Shell) -> None:
         assert told in shell("status").out
 
 
+def test_why_of_an_unknown_host_names_the_one_that_is_near(shell: Shell) -> None:
+    for host, told in (("nod-3", "did you mean node-3?"), ("x", "see: gossipd members")):
+        ended = shell("why", "org/toy@3", "--host", host)
+        assert ended.code == 3
+        assert ended.err == f"E_NOT_FOUND: {host} is no target of org/toy@3, or not on the roster; {told}\n"
+
+
 def test_latest_refuses_a_word_that_no_host_is_called(shell: Shell) -> None:
     for where, told in (("node-l", "no host is called node-l"), ("r1", "r1 is a rack, and no host is called so")):
         ended = shell("latest", "org/toy", "--where", f"node-3,{where}")

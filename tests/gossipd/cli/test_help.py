@@ -58,6 +58,17 @@ def test_every_setting_is_on_the_page_of_settings_and_by_itself(capsys: pytest.C
     assert out.endswith('Default "15m". *Reload.*\n')
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("runbok", "runbook"), ("refusedkey", "refused_key"), ("E_DRFT", "E_DRIFT"), ("store.replica", "store.replicas")],
+)
+def test_a_misspelt_topic_is_answered_with_the_one_that_is_near(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["help", word]) == 2
+    assert capsys.readouterr().err.endswith(f"by its name. Did you mean '{meant}'?\n")
+
+
 def test_an_alarm_an_alert_and_a_reason_are_found_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     words = re.findall(r"(?m)^### (\S+)$", page("runbook"))
     assert {"E_WATERMARK", "GossipdDown"} <= set(words)
