@@ -6,6 +6,7 @@ the manual (``tests/gossipd/cli/test_help``).
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_every_page_of_the_manual_ships_and_is_a_topic() -> None:
     package_data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["gossipd"]
     shipped = {path for pattern in package_data for path in (ROOT / "gossipd").glob(pattern)}
     assert shipped >= set(MANUAL.glob("*.md"))
+
+
+def test_a_package_names_each_of_its_modules_or_none() -> None:
+    for path in (*sorted((ROOT / "gossipd").rglob("__init__.py")), ROOT / "membership" / "__init__.py"):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        modules = {one.stem for one in path.parent.glob("*.py")} - {"__init__", "__main__"}
+        named = {one for one in modules if re.search(rf"``{one}[`.]", text)}
+        assert named in (set(), modules), f"{shown(path)} lacks {', '.join(sorted(modules - named))}"
 
 
 def test_the_site_has_every_page_of_the_manual_once() -> None:
