@@ -246,10 +246,12 @@ def refuse_strangers(where: str, rows: Iterable[DeploymentRow], known: Iterable[
     Raises:
         UsageError: no host is called so. Fault: the caller. It says which there are.
     """
+    if not (wanted := _named(where)):
+        return
     called: dict[str, set[str]] = {"name": {host.name for row in rows for host in row.hosts}, "rack": set()}
     for kind, word in known:
         called.get(kind, set()).add(word)
-    strangers = sorted(_named(where) - called["name"])
+    strangers = sorted(wanted - called["name"])
     if not strangers:
         return
     word = strangers[0]

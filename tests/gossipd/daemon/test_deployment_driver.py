@@ -46,7 +46,6 @@ from gossipd.store.disk.disk import FileKind
 from gossipd.store.models import layout
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.settings import StoreSettings
-from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import KEY, OWN, PEER, ScriptedRoster, said
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
@@ -123,7 +122,7 @@ class _Client:
     def __init__(self) -> None:
         self.answers = True
 
-    async def pull(self, peer: NodeId, deployment: DeploymentId, manifest_bytes: int) -> bytes | None:
+    async def pull(self, work: commands.PullManifest) -> bytes | None:
         if not self.answers:
             await trio.sleep_forever()
         return ONE.manifest.envelope
