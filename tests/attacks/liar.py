@@ -1,8 +1,8 @@
 """``python -m tests.attacks.liar [--json]``: one member of ten says all that the corpus has, for a minute.
 
 A model is deployed to nine honest daemons before the liar is there, while it lies, when it has left, and after all have
-been restarted. What lives here: those deployments, the lies without a wait for answers, and the look at what hosts say
-of each other. What does not: what is said (``corpus.toml``).
+been restarted, before and after it. What lives here: those deployments, the lies without a wait for answers, and the
+look at what hosts say of each other. What does not: what is said (``corpus.toml``).
 
 A row of a host's status is false when it says that another host is complete, and that host, asked afterwards, does not.
 
@@ -160,10 +160,12 @@ def measure(seconds: float, size_bytes: int) -> dict[str, object]:
             found["undisturbed_cpu_s"] = round(run.daemons_cpu_s, 1)
             with beside(["-c", "while True: pass"]):
                 found["beside_a_spinner_s"] = spun_s = round(run.deployed_s(3), 1)
+            cluster.restart_all()
+            found["undisturbed_after_a_restart_s"] = round(run.deployed_s(4), 1)
             cluster.admit()
             run.false_rows = run.rows = 0
             own_s = time.process_time()
-            found["while_it_lies_s"] = lied_s = round(run.deployed_s(4, lie_s=seconds), 1)
+            found["while_it_lies_s"] = lied_s = round(run.deployed_s(5, lie_s=seconds), 1)
             found |= {"ratio": round(lied_s / undisturbed_s, 2), "ratio_to_spinner": round(lied_s / spun_s, 2)}
             found |= {
                 "while_it_lies_cpu_s": round(run.daemons_cpu_s, 1), "liar_cpu_s": round(time.process_time() - own_s, 1),
@@ -174,9 +176,9 @@ def measure(seconds: float, size_bytes: int) -> dict[str, object]:
             cluster.insider.close()
             del cluster.insider
             run.false_rows = 0
-            found["after_it_left_s"] = round(run.deployed_s(5), 1)
+            found["after_it_left_s"] = round(run.deployed_s(6), 1)
             cluster.restart_all()
-            found["after_a_restart_s"] = round(run.deployed_s(6), 1)
+            found["after_a_restart_s"] = round(run.deployed_s(7), 1)
             found |= {"false_rows_afterwards": run.false_rows, "alive_views_afterwards": run.alive_views()}
             found |= {"tracebacks": len(cluster.tracebacks()), "load_after": round(os.getloadavg()[0], 1)}
             return found

@@ -178,6 +178,7 @@ class AttackedCluster:
             daemon.start()
         for daemon in self.daemons:
             self.wait(f"{daemon.name} is back", lambda one=daemon: one.try_status() is not None)
+        self.cluster.wait_together()
 
     def close(self) -> None:
         """End all of it."""
