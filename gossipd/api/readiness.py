@@ -216,14 +216,14 @@ def newest(
         here: this host's name.
         before: only versions below this one.
     Raises:
-        NotFoundError: no version of the name is known. UsageError: ``where``.
+        NotFoundError: no version of the name is known, or all were taken back. UsageError: ``where``.
         NotReadyError: none is complete there; it says what the newest lacks. Or none is below ``before``, where others
             are known: a run that has saved something is not told to be a new one.
     """
     names = _named(where)
     known = sorted((row for row in rows if is_wanted(row)), key=lambda row: -row.version)
     if not known:
-        raise NotFoundError(f"no version of {name} is known here")
+        raise NotFoundError(_nothing_wanted(rows, name))
     candidates = [row for row in known if before is None or row.version < before]
     if not candidates:
         raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {known[-1].version}")
@@ -235,6 +235,14 @@ def newest(
     place = "or recoverable" if where == RECOVERABLE else place
     missing = _missing(first, where, names, here)
     raise NotReadyError(f"no version of {name} is complete {place}: {first.name}@{first.version} lacks {missing}")
+
+
+def _nothing_wanted(rows: Sequence[DeploymentRow], name: str) -> str:
+    if not rows:
+        return f"no version of {name} is known here"
+    row = max(rows, key=lambda one: one.version)
+    how = {"roll_back": "rolled back", "remove": "removed everywhere"}.get(row.word, "cancelled")
+    return f"no version of {name} is to be used: {row.name}@{row.version}, the newest known here, was {how}"
 
 
 def refuse_strangers(where: str, rows: Iterable[DeploymentRow], known: Iterable[tuple[str, str]]) -> None:

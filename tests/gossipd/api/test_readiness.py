@@ -103,6 +103,19 @@ def test_what_was_taken_back_is_not_the_latest_though_all_have_it(word: str) -> 
     assert version("everywhere", "a", OLD, taken) == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "state", "how"),
+    [
+        ("remove", "complete", "removed everywhere"), ("roll_back", "complete", "rolled back"),
+        ("cancel", "cancelled", "cancelled"),
+    ],
+)  # fmt: skip
+def test_a_name_of_which_all_was_taken_back_is_told_as_that(word: str, state: str, how: str) -> None:
+    taken = msgspec.structs.replace(row(3, host("a"), state=state), word=word)
+    with pytest.raises(NotFoundError, match=f"to be used: org/toy@3, the newest known here, was {how}"):
+        newest([taken], "org/toy", "here", "a")
+
+
 def test_a_cancelled_version_is_not_the_latest() -> None:
     assert version("everywhere", "a", OLD, row(3, host("a"), host("b"), host("c"), state="cancelled")) == 1
 
