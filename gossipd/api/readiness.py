@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
-from gossipd.core.reasons import Heals, HostReason, reason_of_word, told_reason
+from gossipd.core.reasons import TAKEN_BACK, Heals, HostReason, reason_of_word, told_reason
 from gossipd.core.units import part_words, percent_words
 
 HERE, ANYWHERE, EVERYWHERE, RECOVERABLE = "here", "anywhere", "everywhere", "recoverable"
@@ -26,7 +26,6 @@ NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
 NAMES_TOLD = 10  # of a refusal that says which hosts there are
 _AWAY = ("dead", "left")
 _OVER = ("failed", "expired", "removed", "evicted")
-_TAKEN_BACK = ("roll_back", "remove")
 _FORBIDDEN = "source_forbidden"
 
 
@@ -241,7 +240,7 @@ def _nothing_wanted(rows: Sequence[DeploymentRow], name: str) -> str:
     if not rows:
         return f"no version of {name} is known here"
     row = max(rows, key=lambda one: one.version)
-    how = {"roll_back": "rolled back", "remove": "removed everywhere"}.get(row.word, "cancelled")
+    how = TAKEN_BACK.get(row.word, "cancelled")
     return f"no version of {name} is to be used: {row.name}@{row.version}, the newest known here, was {how}"
 
 
@@ -273,7 +272,7 @@ def refuse_strangers(where: str, rows: Iterable[DeploymentRow], known: Iterable[
 
 def is_wanted(row: DeploymentRow) -> bool:
     """Whether a version is to be used: neither cancelled nor taken back."""
-    return row.state != "cancelled" and row.word not in _TAKEN_BACK
+    return row.state != "cancelled" and row.word not in TAKEN_BACK
 
 
 def lacking(row: DeploymentRow, hosts: Iterable[HostRow]) -> str:

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import TAKEN_BACK, chunks_wanted, label_words, reason_words, time_words, traffic_words
+from gossipd.cli.options import chunks_wanted, label_words, reason_words, time_words, traffic_words
+from gossipd.core.reasons import TAKEN_BACK
 from gossipd.core.units import percent_words, show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second

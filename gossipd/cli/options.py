@@ -176,10 +176,6 @@ def label_words(row: dict[str, Any]) -> str:
     return f"{row['name']}@{row.get('version_label') or row['version']}"
 
 
-TAKEN_BACK = {"roll_back": "rolled back everywhere", "remove": "removed everywhere"}
-"""What a deployment's last word means for users of it, where it was not to deploy."""
-
-
 def chunks_wanted(host: dict[str, Any], row: dict[str, Any]) -> int:
     """How many chunks of the deployment in ``row`` the host wants."""
     return int(host.get("chunks_wanted") or row["chunks_total"])

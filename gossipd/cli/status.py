@@ -18,7 +18,6 @@ from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import RACKS_MAX, racks_worst_first, select, words_left_out
 from gossipd.cli.options import (
-    TAKEN_BACK,
     chunks_wanted,
     daemon_options,
     echo_json,
@@ -30,6 +29,7 @@ from gossipd.cli.options import (
     traffic_words,
 )
 from gossipd.core.errors import UsageError
+from gossipd.core.reasons import TAKEN_BACK
 from gossipd.core.units import part_words, percent_words, show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}

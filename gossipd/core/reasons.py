@@ -1,7 +1,8 @@
 """Every reason why a host is no further with a deployment: the one table of them.
 
 What lives here: the word, its number on the wire, what it means, who can cure it and how, whether it ends without a
-person, and the exit code of a command that ends with it. What does not: which reason a host has at the moment
+person, and the exit code of a command that ends with it; and the words for a deployment that was taken back from all
+hosts. What does not: which reason a host has at the moment
 (``deployment``), and where it is shown. Rows of the status, labels of metrics, and the messages of ``wait`` all show
 words of this table, so that one host has one reason in every view. The manual's page ``reasons`` is made of it.
 
@@ -17,6 +18,8 @@ from gossipd.core.errors import ExitCode
 
 FORMAT_1_LAST = 20
 NUMBER_MAX = 127  # seven bits in a row of the saved table
+TAKEN_BACK = {"roll_back": "rolled back everywhere", "remove": "removed everywhere"}
+"""What a deployment's last word means for users of it, where it was not to deploy."""
 
 
 class CuredBy(Enum):

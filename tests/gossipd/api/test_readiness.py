@@ -106,7 +106,7 @@ def test_what_was_taken_back_is_not_the_latest_though_all_have_it(word: str) -> 
 @pytest.mark.parametrize(
     ("word", "state", "how"),
     [
-        ("remove", "complete", "removed everywhere"), ("roll_back", "complete", "rolled back"),
+        ("remove", "complete", "removed everywhere"), ("roll_back", "complete", "rolled back everywhere"),
         ("cancel", "cancelled", "cancelled"),
     ],
 )  # fmt: skip
