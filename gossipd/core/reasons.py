@@ -2,9 +2,9 @@
 
 What lives here: the word, its number on the wire, what it means, who can cure it and how, whether it ends without a
 person, and the exit code of a command that ends with it; and the words for a deployment that was taken back from all
-hosts. What does not: which reason a host has at the moment
-(``deployment``), and where it is shown. Rows of the status, labels of metrics, and the messages of ``wait`` all show
-words of this table, so that one host has one reason in every view. The manual's page ``reasons`` is made of it.
+hosts. What does not: which reason a host has at the moment (``deployment``), and where it is shown. Rows of the status,
+labels of metrics, and the messages of ``wait`` all show words of this table, so that one host has one reason in every
+view. The manual's page ``reasons`` is made of it.
 
 Numbers are on the wire and on the disk: append only, at most 127. Format 1 of the progress record has room for 31 and
 its readers know up to ``FORMAT_1_LAST``; a later reason is told to them as the nearest that they know.
