@@ -2,8 +2,8 @@
 
 * ``sections`` names all sections; their settings lie in ``cluster_sections``, ``model_sections``, ``job_sections`` and
   ``status_sections``, each a ``setting`` of one of the ``kinds`` of values
-* ``load`` reads a file and the ``environment``; ``check`` also reads what they name: ``keys``, ``places``,
-  ``rack_file``
+* ``load`` reads a file and the ``environment``; ``check`` also reads what they name: ``keys``, ``key_directories``,
+  ``places``, ``rack_file``
 * ``template`` writes the commented file, ``directory`` makes a new node's directory
 * ``changes`` finds what SIGHUP can apply; ``prints`` what hosts compare
 """

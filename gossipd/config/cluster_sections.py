@@ -107,7 +107,8 @@ class SecuritySection:
     )
     trust: tuple[Path, ...] = setting(
         kinds.Texts(PATH),
-        "Public keys (.pub) of publishers: only models signed by one of these are accepted. Empty: no model is.",
+        "Public keys (.pub) of publishers: only models signed by one of these are accepted. Empty: no model is. A\n"
+        "directory stands for each .pub file in it, now and at each reload.",
         (),
         reload=True,
     )
@@ -124,7 +125,8 @@ class SecuritySection:
     clients: tuple[Path, ...] = setting(
         kinds.Texts(PATH),
         "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"
-        "host needs the same list: a host that lacks a key ignores its commands.",
+        "host needs the same list: a host that lacks a key ignores its commands. A directory stands for each .pub\n"
+        "file in it.",
         (),
         reload=True,
     )

@@ -27,6 +27,7 @@ from gossipd.config.environment import (
     suggest,
     value_of,
 )
+from gossipd.config.key_directories import KeyDirectoryError, key_files_of
 from gossipd.config.rack_file import RackFileError, rack_of
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.core.errors import ExitCode, LocalError
@@ -96,7 +97,7 @@ def _parse(text: str, path: Path, environment: Mapping[str, str]) -> tuple[Confi
     reading.unknown_sections()
     if not reading.problems:
         config = Config(file=path.absolute(), **cast(dict[str, Any], sections))
-        config = _with_credentials(_with_absolute_paths(config), environment)
+        config = _with_key_files(_with_credentials(_with_absolute_paths(config), environment), reading)
         if config.node.rack_file:
             config = _with_rack(config, reading)
         reading.problems += [Problem(reading.where(*key), ".".join(key), why) for key, why in _across(config)]
@@ -315,6 +316,17 @@ def _with_rack(config: Config, reading: _Reading) -> Config:
     rack, line = found
     reading.rack_line = f"{path}:{line}"
     return replace(config, node=replace(config.node, rack=rack))
+
+
+def _with_key_files(config: Config, reading: _Reading) -> Config:
+    """The files of public keys, where a directory stands for those in it."""
+    found: dict[str, Any] = {}
+    for name in ("trust", "clients"):
+        try:
+            found[name] = key_files_of(getattr(config.security, name))
+        except KeyDirectoryError as error:
+            reading.problems.append(Problem(reading.where("security", name), f"security.{name}", str(error)))
+    return replace(config, security=replace(config.security, **found))
 
 
 def _with_credentials(config: Config, environment: Mapping[str, str]) -> Config:

@@ -100,6 +100,8 @@ def test_all_values_arrive() -> None:
         "GOSSIPD_STATUS__METRICS_BIND": {"fieldRef": {"fieldPath": "status.hostIP"}},
         "GOSSIPD_STATUS__METRICS_PORT": "9100",
         "GOSSIPD_NODE__RACK_FILE": "/etc/gossipd/racks/racks",
+        "GOSSIPD_SECURITY__CLUSTER_KEY": "/etc/gossipd/cluster-key/cluster.key",
+        "GOSSIPD_SECURITY__TRUST": '["/etc/gossipd/trust"]',
         "GOSSIPD_SOCKET": "/var/lib/gossipd/home/gossipd.sock",
         "GOSSIPD_SOURCES__ALLOW": '["https","s3://models"]',
         "GOSSIPD_LIMITS__UPLOAD_SLOTS": "8",
@@ -109,6 +111,17 @@ def test_all_values_arrive() -> None:
     assert pod["containers"][0]["resources"] == {"limits": {"memory": "1Gi"}}
     assert pod["containers"][0]["livenessProbe"]["httpGet"] == {"port": 9100, "path": "/livez"}, "at the pod's address"
     assert made["ConfigMap/gossipd-racks"]["data"]["racks"] == "node-1 r1\nnode-2 r2\n"
+
+
+def test_changed_keys_or_racks_roll_the_pods_out() -> None:
+    def annotations(values: dict[str, Any]) -> Any:
+        return rendered(values)["DaemonSet/gossipd"]["spec"]["template"]["metadata"]["annotations"]
+
+    before = annotations(FULL)
+    assert before == annotations({**FULL, "maxUnavailable": "20%"})
+    assert before != annotations({**FULL, "racks": {"node-1": "r9"}})
+    other = {"keys": {"other.pub": next(iter(FULL["trust"]["keys"].values()))}}
+    assert before != annotations({**FULL, "trust": other})
 
 
 def test_monitoring_finds_the_daemons_and_has_the_alerts_of_the_wheel() -> None:
@@ -145,13 +158,14 @@ def test_the_rendered_containers_deliver_a_model_between_three_nodes(
     made_of = rendered(values)
     pod = made_of["DaemonSet/gossipd"]["spec"]["template"]["spec"]
     (init,), (daemon,) = pod["initContainers"], pod["containers"]
+    assert [one["secret"]["defaultMode"] for one in pod["volumes"] if one["name"] == "cluster-key"] == [0o440]
     mounted = {"cluster-key": {"cluster.key": (key / "cluster.key").read_text()},
                "trust": {"p.pub": (key / "p.key.pub").read_text()},
                "racks": made_of["ConfigMap/gossipd-racks"]["data"]}  # fmt: skip
     with hosts(tmp_path, names, base=root) as made:
         service = "".join(f"{host.address} gossipd.gossipd.svc.cluster.local\n" for host in made)
         for host in made:
-            _mount(host, tmp_path, mounted, service)
+            _mount(host, tmp_path, mounted, service, pod["securityContext"]["fsGroup"])
             env = {"NODE_NAME": host.name, "NODE_IP": host.address, **dict(one.split("=", 1) for one in config["Env"])}
             for _ in range(2):  # a pod that restarts finds its node set up
                 run(*host.words(["env", "-i", *(f"{name}={value}" for name, value in env.items()), *init["command"]]))
@@ -190,7 +204,7 @@ def test_the_rendered_containers_deliver_a_model_between_three_nodes(
             assert run(*made[0].words(["python3", "-c", asked])).stdout == "200\n"
 
 
-def _mount(host: Host, place: Path, mounted: dict[str, dict[str, str]], service: str) -> None:
+def _mount(host: Host, place: Path, mounted: dict[str, dict[str, str]], service: str, fs_group: int) -> None:
     """What the pod's volumes and the cluster's names are, and then nothing else can be written."""
     data = place / f"{host.name}-data"
     data.mkdir()
@@ -203,6 +217,9 @@ def _mount(host: Host, place: Path, mounted: dict[str, dict[str, str]], service:
         directory.mkdir()
         for file, text in files.items():
             (directory / file).write_text(text)
+            if name == "cluster-key":  # as a Secret is mounted: root's, and of the pod's group
+                os.chown(directory / file, 0, fs_group)
+                (directory / file).chmod(0o440)
         host.bind(directory, f"/etc/gossipd/{name}")
     with (host.root / "etc" / "hosts").open("a") as resolved:
         resolved.write(service)
