@@ -6,7 +6,7 @@ What lives here: a pure function. What does not: the sums (``deployment.progress
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -53,6 +53,8 @@ class DeploymentFacts:
     verb: Verb = Verb.DEPLOY
     one_copy: bool = False
     """The planner knows that every chunk is held by some host, before any host has all of them."""
+    served: Set[NodeId] = frozenset()
+    """Hosts that want a part, of which it knows that."""
     stall: str | None = None
     """Why no chunk arrives here, as in ``core.events.StallReason``; the row shows the reason that this host tells."""
     source_budget_bytes: int | None = None
@@ -128,22 +130,27 @@ def deployment_row(
         version_label=facts.version_label or str(facts.version),
         lineage=facts.lineage,
         word=facts.verb.name.lower(),
-        recoverable=_is_recoverable(facts, told),
+        recoverable=_is_recoverable(facts, targets, told),
         **counters_of(totals),
     )
 
 
-def _is_recoverable(facts: DeploymentFacts, told: Sequence[_Told]) -> bool:
-    """Whether it is complete on a living host, or can become so, as far as this host knows. One with all of the part
-    that it wants is no source of the rest."""
-    living = [each for each in told if each.row.reason not in ("dead", "left")]
-    complete = [each.row for each in living if each.state is HostState.COMPLETE]
-    under_way = [each.row for each in living if each.state not in FINAL]
-    if any(not (host.want and under_way) for host in complete):
+def _is_recoverable(facts: DeploymentFacts, targets: Sequence[TargetFacts], told: Sequence[_Told]) -> bool:
+    """Whether it is complete on a living host, or can become so on all that live, as far as this host knows. One with
+    all of the part that it wants is a source for those that want the same, and for no other."""
+    living = [one for one in zip(targets, told, strict=True) if one[1].row.reason not in ("dead", "left")]
+    complete = {_part_of(each.row) for _, each in living if each.state is HostState.COMPLETE}
+    under_way = {target.node: each.row for target, each in living if each.state not in FINAL}
+    if "" in complete or facts.one_copy or not under_way:
+        return bool(complete or under_way)
+    if facts.has_sources and any(not host.reason.startswith("source_") for host in under_way.values()):
         return True
-    return bool(under_way) and (
-        facts.one_copy or (facts.has_sources and any(not host.reason.startswith("source_") for host in under_way))
-    )
+    return all(_part_of(row) in complete or (_part_of(row) and node in facts.served) for node, row in under_way.items())
+
+
+def _part_of(row: HostRow) -> str:
+    """The terms of the part that the host wants; empty where it wants everything."""
+    return row.want if row.chunks_wanted else ""
 
 
 class _Reasons:

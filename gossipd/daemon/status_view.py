@@ -152,7 +152,7 @@ class DaemonStatus:
         ]
         hosts = self._hosts() if chosen else []
         for _, _, _, one in sorted(chosen, key=itemgetter(0, 1, 2)):
-            yield self._row(one, hosts, one_copy=one.id in swarms and swarms[one.id].one_copy)
+            yield self._row(one, hosts, swarms.get(one.id))
 
     def deployment_count(self) -> int:
         return sum(one.manifest is not None for one in self.lifecycle)
@@ -174,17 +174,18 @@ class DaemonStatus:
     def host_name(self) -> str:
         return self.live.config.node.name
 
-    def _row(self, deployment: DeploymentRecord, hosts: list[TargetFacts], *, one_copy: bool) -> schema.DeploymentRow:
-        manifest = deployment.manifest
+    def _row(
+        self, one: DeploymentRecord, hosts: list[TargetFacts], swarm: SwarmStatistics | None
+    ) -> schema.DeploymentRow:
+        manifest = one.manifest
         assert manifest is not None
         targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
         facts = DeploymentFacts(
             id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
-            started_s=float(deployment.started_s),
-            verb=deployment.statement.verb, one_copy=one_copy,
-            stall=deployment.stall.value if deployment.stall is not None else None,
-            source_budget_bytes=self.budget_check.budget_of(deployment).limit_bytes,
+            started_s=float(one.started_s), verb=one.statement.verb, one_copy=bool(swarm and swarm.one_copy),
+            served=swarm.served if swarm else frozenset(), stall=one.stall.value if one.stall is not None else None,
+            source_budget_bytes=self.budget_check.budget_of(one).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
             files=manifest.files, has_sources=bool(manifest.sources),
         )  # fmt: skip

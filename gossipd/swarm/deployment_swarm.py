@@ -71,8 +71,8 @@ class DeploymentSwarm:
         self.demand = Demand(self.availability, replace(settings, spread_far=spread_far))
         self.origins = Origins(own.node, event.shape, is_own=event.held.is_full)
         self._unwanted = (ChunkSet.full(size) - self.replica.wanted.snapshot()).bits
-        self._copies = event.copies.bits & self.replica.missing().bits if event.copies is not None else 0
-        self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))
+        self.copies = event.copies.bits & self.replica.missing().bits if event.copies is not None else 0
+        self.demand.want(self.replica.missing() - ChunkSet(size, self.copies))
         self.pipelining = Pipelining()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
@@ -104,15 +104,15 @@ class DeploymentSwarm:
 
     def _present(self) -> int:
         """Bits of the chunks that need not leave storage for this host."""
-        return self.replica.held.as_int() | self.availability.union() | self._copies | self._unwanted
+        return self.replica.held.as_int() | self.availability.union() | self.copies | self._unwanted
 
     def want_copies(self, now: float) -> None:
         """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
-        waited_s = self.settings.stall_s * (1 if self._copies.bit_count() == self.replica.missing_count else 10)
-        if not self._copies or self.is_paused or now - self.replica.progress_s < waited_s:
+        waited_s = self.settings.stall_s * (1 if self.copies.bit_count() == self.replica.missing_count else 10)
+        if not self.copies or self.is_paused or now - self.replica.progress_s < waited_s:
             return
-        copies = ChunkSet(self.replica.shape.chunk_count, self._copies)
-        self._copies = 0
+        copies = ChunkSet(self.replica.shape.chunk_count, self.copies)
+        self.copies = 0
         self.demand.want(copies)
         self.reader.rebuild(self._present())
         self._consider(copies, now)
@@ -147,8 +147,8 @@ class DeploymentSwarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        if self._copies:
-            self._copies &= ~(1 << chunk)
+        if self.copies:
+            self.copies &= ~(1 << chunk)
         self._is_writable = True
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:

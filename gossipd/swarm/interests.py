@@ -44,6 +44,10 @@ class Interests:
         """The chunks that a peer wants; all where its want cannot be told."""
         return ChunkSet(self.size, self._told.get(node) or self._full)
 
+    def served_by(self, chunks: int) -> frozenset[NodeId]:
+        """The peers that want a part, and no chunk besides these."""
+        return frozenset(node for node, bits in self._told.items() if bits and not bits & ~chunks)
+
     @property
     def is_uniform(self) -> bool:
         """Whether everybody who is known wants everything."""

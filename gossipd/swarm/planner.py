@@ -378,6 +378,7 @@ class Planner:
         """A frozen snapshot for status and metrics."""
         swarms = {}
         for deployment, swarm in self._swarms.items():
+            one_copy, served = _copies_known(swarm)
             swarms[deployment] = SwarmStatistics(
                 state=swarm.replica.state.value,
                 chunks_held=swarm.replica.held_count,
@@ -389,9 +390,23 @@ class Planner:
                 subscribers=len(swarm.announcements.subscribers),
                 readers=swarm.reader.readers,
                 stall=swarm.stall.reported,
-                one_copy=0 not in swarm.reader.present,
+                one_copy=one_copy,
+                served=served,
             )
         return PlannerStatistics(self._election.term, self._election.seeds, swarms)
+
+
+def _copies_known(swarm: DeploymentSwarm) -> tuple[bool, frozenset[NodeId]]:
+    """Whether a holder of every chunk is known, and the hosts that want a part of which that is so."""
+    if swarm.interests.is_uniform:
+        return 0 not in swarm.reader.present, frozenset()
+    replica, size = swarm.replica, swarm.replica.shape.chunk_count
+    known = swarm.copies | swarm.availability.union() & ~ChunkSet.of(size, swarm.reader.claimed_chunks).bits
+    known |= replica.held.as_int()
+    served = swarm.interests.served_by(known)
+    if replica.wanted.count < size and not replica.wanted.as_int() & ~known:
+        served |= {swarm.own.node}
+    return known.bit_count() == size, served
 
 
 def newest_of_names(swarms: list[DeploymentSwarm]) -> set[DeploymentSwarm]:

@@ -219,6 +219,11 @@ class SourceReadPlanner:
             if at == len(self._ahead) or self._ahead[at] != position:
                 self._ahead.insert(at, position)
 
+    @property
+    def claimed_chunks(self) -> Collection[int]:
+        """Those that some peer reads: one that has announced them may only have been promised them."""
+        return self._claim_counts.keys()
+
     def claims(self, peer: NodeId) -> bool:
         """Whether the peer has said that it reads something."""
         return peer in self._claims

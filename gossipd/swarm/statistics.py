@@ -12,7 +12,11 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class SwarmStatistics:
-    """One deployment here. ``readers``: its source readers. ``one_copy``: a holder of every chunk is known."""
+    """One deployment here.
+
+    ``readers``: its source readers. ``one_copy``: a holder of every chunk is known. ``served``: hosts that want a part,
+    of which a holder of every chunk is known.
+    """
 
     state: str
     chunks_held: int
@@ -25,6 +29,7 @@ class SwarmStatistics:
     readers: tuple[NodeId, ...]
     stall: StallReason | None
     one_copy: bool
+    served: frozenset[NodeId]
 
 
 @dataclass(frozen=True, slots=True)

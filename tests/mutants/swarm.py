@@ -229,7 +229,7 @@ MUTANTS = (
         "refetches-what-it-has",
         "A deployment that opens wants every chunk, held ones too.",
         "gossipd/swarm/deployment_swarm.py",
-        "        self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))\n",
+        "        self.demand.want(self.replica.missing() - ChunkSet(size, self.copies))\n",
         "        self.demand.want(range(size))\n",
         (_PLANNER,),
     ),

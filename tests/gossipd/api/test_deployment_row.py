@@ -100,6 +100,33 @@ def test_a_part_of_a_version_is_no_source_of_the_rest() -> None:
     assert deployment_row(facts, table, targets[:1], now=101.0).recoverable, "it has all that anybody wants"
 
 
+@pytest.mark.parametrize(
+    ("complete", "wanted", "served", "recoverable"),
+    [
+        ("ep:0/2", "ep:0/2", (), True),  # another has the same part
+        ("ep:0/2", "ep:1/2", (), False),
+        ("ep:0/2", "ep:1/2", (2,), True),  # its chunks are known to be held
+        ("ep:0/2", "", (2,), False),
+    ],
+)
+def test_a_part_can_be_had_where_somebody_holds_its_chunks(
+    complete: str, wanted: str, served: tuple[int, ...], recoverable: bool
+) -> None:
+    table = ClusterProgress()
+    part = Progress(state=HostState.COMPLETE, want=complete, chunks_wanted=2, bytes_wanted=512, chunks_verified=2)
+    count = 2 if wanted else 0
+    late = Progress(
+        state=HostState.DOWNLOADING, reason=_LACKS, want=wanted, chunks_wanted=count, bytes_wanted=256 * count
+    )
+    for number, told in enumerate((part, late), 1):
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, told, now=100.0)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    facts = DeploymentFacts(
+        id=TOY, name="toy", version=3, bytes_total=1024, chunk_count=4, served={node(number) for number in served}
+    )
+    assert deployment_row(facts, table, targets, now=101.0).recoverable is recoverable
+
+
 def test_a_missing_key_is_named() -> None:
     [host] = told_row((HostReason.REFUSED_KEY, b"k" * 8), own=1).hosts
     assert (host.reason, host.subject) == ("refused_key", (b"k" * 8).hex())

@@ -968,6 +968,28 @@ def test_one_copy_is_known_when_of_every_chunk_somebody_holds_it_and_not_when_it
     assert not one_copy()
 
 
+def test_what_a_host_does_not_want_is_not_taken_for_held_by_others() -> None:
+    part, other = ChunkSet.of(8, (0, 1, 2, 3)), ChunkSet.of(8, (0, 1, 4, 5))
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.tell(DeploymentOpened(DEPLOYMENT, shape(8), ChunkSet(8), wanted=part), PeerWantHeard(B, DEPLOYMENT, other))
+
+    def known() -> tuple[bool, set[NodeId]]:
+        swarm = driven.planner.statistics().swarms[DEPLOYMENT]
+        return swarm.one_copy, set(swarm.served)
+
+    driven.tell(holdings(1, 0, 1, 2))
+    assert known() == (False, set())
+    driven.tell(delta(1, 3))
+    assert known() == (False, {OWN})
+    driven.tell(delta(1, 4, 5))
+    assert known() == (False, {OWN, B})
+    driven.tell(delta(1, 6, 7))
+    assert known() == (True, {OWN, B})
+    driven.tell(DeltaHeard(B, DEPLOYMENT, (), (), (5,), 4))
+    assert known() == (False, {OWN}), "what is read from storage now, others may only have been promised"
+
+
 def test_what_its_only_holder_takes_back_is_nowhere_and_what_another_has_too_is_not() -> None:
     for message in (
         DeltaHeard(A, DEPLOYMENT, (), (6, 7), (), 4),
