@@ -205,8 +205,8 @@ class BulkServer:
     def _answer(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         """Answer one request; False when the connection must end."""
         if not self._port.is_member(node):
+            self._traffic.error("E_REFUSED")  # before the peer hears of it, as everywhere below
             channel.send(self._head(wire.Status.REFUSED, request.chunk))
-            self._traffic.error("E_REFUSED")
             return False
         if request.verb is wire.BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
@@ -262,8 +262,8 @@ class BulkServer:
         started = time.monotonic()
         with contextlib.closing(opened):
             if opened.length != request.length:
-                channel.send(self._head(wire.Status.LENGTH, request.chunk))
                 self._traffic.error("E_LENGTH")
+                channel.send(self._head(wire.Status.LENGTH, request.chunk))
                 return False
             head = self._head(wire.Status.OK, request.chunk, opened.length)
             try:
@@ -317,8 +317,8 @@ class BulkServer:
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
         if not (incoming.is_landed and self._send_rest(channel, request, at)):
             # An empty piece tells the peer that no more will come; the connection stays usable.
-            channel.send(wire.piece_head(0))
             self._traffic.error("E_RELAY_ENDED")
+            channel.send(wire.piece_head(0))
             return True
         self._count_sent(node, request)
         return True
@@ -349,8 +349,8 @@ class BulkServer:
         try:
             body = self._reader.manifest_bytes(request.deployment)
             if len(body) != request.length:
-                channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))
                 self._traffic.error("E_LENGTH")
+                channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))
                 return False
             channel.begin()
             self._watchdog.rouse()
@@ -366,8 +366,8 @@ class BulkServer:
 
     def _answer_busy(self, channel: Channel, node: NodeId, request: wire.Request, slots: UploadSlots) -> bool:
         retry_after_ms = int(slots.retry_after_s * 1000)
-        channel.send(wire.Reply(wire.Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
         self._traffic.add(node, busy=1)
+        channel.send(wire.Reply(wire.Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
         return True
 
     def _answer_missing(self, channel: Channel, request: wire.Request, error: NotHeldError | OSError) -> bool:
