@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from membership.member import NodeId
 
 
@@ -29,9 +31,9 @@ class Shape:
         return min(self.chunk_bytes, -(-self.bytes_total // self.chunk_count))
 
 
-@dataclass(frozen=True, slots=True)
-class PeerView:
-    """What the planner knows of a member from its signed record."""
+class PeerView(Struct, frozen=True, cache_hash=True, gc=False):
+    """What the planner knows of a member from its signed record. Roles follow from sets of all members' views, so the
+    hash of one is computed once."""
 
     node: NodeId
     rack: str

@@ -79,6 +79,7 @@ class Peers:
         self.records: dict[NodeId, Peer] = {}
         """Those made so far; no caller changes the mapping."""
         self.version = 0  # changes whenever roles may move
+        self.views_version = 0  # changes with what members say of themselves, and when one comes or goes
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
         self.usual_s = 0.0  # seconds that a fetch takes, over all peers, smoothed
@@ -98,7 +99,7 @@ class Peers:
 
     def members(self) -> list[PeerView]:
         """What the members say of themselves, without this host."""
-        return [view for view in self._views.values() if view.node != self._own]
+        return [view for node, view in self._views.items() if node != self._own]
 
     def unusable(self, now: float) -> set[NodeId]:
         """Hosts that may not be asked and have no roles."""
@@ -128,7 +129,7 @@ class Peers:
         """These are all the members; returns the former ones. The mapping is copied before this class changes it."""
         gone = sorted(node for node in self._views if node not in views)
         self._views, self._views_are_shared = views, True
-        self.version += 1
+        self._views_changed()
         for node, peer in self.records.items():
             if (view := views.get(node)) is None:
                 peer.member = False
@@ -137,6 +138,10 @@ class Peers:
                 self._forgive(peer)
             peer.view, peer.member = view, True
         return gone
+
+    def _views_changed(self) -> None:
+        self.version += 1
+        self.views_version += 1
 
     def _unshared_views(self) -> dict[NodeId, PeerView]:
         if self._views_are_shared:
@@ -149,7 +154,7 @@ class Peers:
         if before == view:
             return False
         self._unshared_views()[view.node] = view
-        self.version += 1
+        self._views_changed()
         peer = self.records.get(view.node)
         if peer is not None:
             peer.view, peer.member = view, True
@@ -162,7 +167,7 @@ class Peers:
         if node not in self._views:
             return
         del self._unshared_views()[node]
-        self.version += 1
+        self._views_changed()
         if (peer := self.records.get(node)) is not None:
             peer.member = False
         if len(self.records) > 2 * len(self._views) + _RECORDS_SPARE:

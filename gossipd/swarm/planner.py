@@ -42,10 +42,11 @@ weights, because a publisher with priority 9 wants the model there first. Upload
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import groupby
 from random import Random
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet

@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gossipd.core.model import PeerView, Shape
-from gossipd.core.targets import Targets
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.rendezvous import BUCKETS, bucket_firsts, bucket_lines, rack_lines, scores
 from gossipd.swarm.settings import PlannerSettings
@@ -162,10 +162,15 @@ class Roles:
         self._salt = salt
         self._planner_settings = settings
         self._known: tuple[object, ...] = ()
+        self._targets_of: tuple[object, ...] = ()
+        self._views: dict[NodeId, PeerView] = {}  # of the targets that ``_targets_of`` leads to
+        self._targets_set: frozenset[PeerView] = frozenset()
         self._behind: frozenset[NodeId] = frozenset()
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: tuple[tuple[NodeId, ...], ...] = ()  # of our own rack
+        self._lines_of: tuple[object, ...] = ()
+        self._lined_racks: dict[str, tuple[NodeId, ...]] = {}
         self._placed_of: tuple[tuple[str, ...], str, int] = ((), "", 0)
         self._rack_lines: tuple[tuple[str, ...], ...] = ((),) * BUCKETS  # of the racks in ``_placed_of``
         self._drawn_of: tuple[object, ...] = ()
@@ -194,17 +199,14 @@ class Roles:
         self._known = key
         self._own, self._behind = own, behind
         unusable = peers.unusable(now)
-        members = [view for view in peers.members() if view.node not in without] if without else peers.members()
-        targets = [view for view in members if self._targets.include(name=view.name, rack=view.rack)]
-        if self._targets.include(name=own.name, rack=own.rack):
-            targets.append(own)
-        self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
-        self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
-        able = [view for view in targets if view.node not in unusable or peers.is_rotten(view.node, now)]
-        self.readers = self._elect(able, slow, seeds)
+        self._look_at_members(peers, without)
+        self.racks, self.rack_of = _by_rack(self._targets_set, frozenset(unusable | slow))
+        out = {node for node in unusable if not peers.is_rotten(node, now)}
+        self.readers = self._elect(out, slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
-        self.readers_are_first = self._shape.extent_chunks == 1 and len(targets) > self._planner_settings.everyone_max
+        size = len(self._views)
+        self.readers_are_first = self._shape.extent_chunks == 1 and size > self._planner_settings.everyone_max
         before = self._lines
         self._draw_lines()
         if self._lines is not before or not before:
@@ -213,19 +215,37 @@ class Roles:
         if placed_of != self._placed_of:
             self._placed_of, self._rack_lines = placed_of, rack_lines(placed_of[0], self._salt)
             self.rack_places = self._own_rack_places()
-        self.neighbours = self._neighbours(len(targets))
+        self.neighbours = self._neighbours(size)
         return True
 
-    def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
-        """The source readers: targets among the seeds, as many as can be neighbours; else one target that can read."""
+    def _look_at_members(self, peers: Peers, without: frozenset[NodeId]) -> None:
+        """Note the targets again, if the members' records have changed; there may be 10,000 of them."""
+        own, include = self._own, self._targets.include
+        targets_of = (own, peers.views_version, without)
+        if targets_of == self._targets_of:
+            return
+        self._targets_of = targets_of
+        targets = [view for view in peers.members() if view.node not in without] if without else peers.members()
+        if self._targets != EVERY_HOST:
+            targets = [view for view in targets if include(name=view.name, rack=view.rack)]
+        if include(name=own.name, rack=own.rack):
+            targets.append(own)
+        self._views = {view.node: view for view in targets}
+        self._targets_set = frozenset(targets)
+        self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
+
+    def _elect(self, out: set[NodeId], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
+        """The source readers: targets among the seeds, as many as can be neighbours; else one target that can read.
+        None of those in ``out``."""
         if not self._shape.has_sources:
             return ()
-        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]
+        claimants = [self._views[node] for node in seeds - out if node in self._views]
+        readers = [view.node for view in claimants if view.can_read_sources]
         if readers:
             healthy = [node for node in readers if node not in slow] or readers
             first = sorted(healthy, key=lambda node: scores(node, self._salt, 1), reverse=True)
             return tuple(sorted(first[: self._planner_settings.far_neighbours_max + 1]))
-        able = [view.node for view in views if view.can_read_sources]
+        able = [node for node, view in self._views.items() if view.can_read_sources and node not in out]
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
     def _draw_lines(self) -> None:
@@ -233,6 +253,10 @@ class Roles:
         what is known of unchanged racks is kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
         source_readers = frozenset(self.readers)
+        lines_of = (self._own.rack, self.readers, self._behind, self._folds, self.readers_are_first)
+        if self.racks is self._lined_racks and lines_of == self._lines_of:
+            return
+        self._lined_racks, self._lines_of = self.racks, lines_of
         drawn_of = (self.readers, self._behind & source_readers, folds)
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of

@@ -48,7 +48,7 @@ class Election:
         self.isolated = False
         self.sources_fail = False
         """Whether no deployment that lacks chunks has a source that this host can read."""
-        self._peers_version = -1
+        self._views_version = -1
         self._rack_peers: list[PeerView] = []
         self._claimants: frozenset[NodeId] = frozenset()
         self._racks = 1
@@ -112,9 +112,9 @@ class Election:
 
     def _look_again(self, peers: Peers) -> None:
         """Read the members' records if they have changed; there may be 10,000 of them."""
-        if self._peers_version == peers.version:
+        if self._views_version == peers.views_version:
             return
-        self._peers_version = peers.version
+        self._views_version = peers.views_version
         views = peers.members()
         self._rack_peers = [view for view in views if view.rack == self.own.rack]
         self._claimants = frozenset(view.node for view in views if view.seed_term > 0)

@@ -325,8 +325,8 @@ MUTANTS = (
         "every-host-reads-storage",
         "Whoever can read the source does, elected or not.",
         "gossipd/swarm/roles.py",
-        "        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]\n",
-        "        readers = [view.node for view in views if view.can_read_sources]\n",
+        "        claimants = [self._views[node] for node in seeds - out if node in self._views]\n",
+        "        claimants = [view for node, view in self._views.items() if node not in out]\n",
         ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(

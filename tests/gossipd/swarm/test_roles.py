@@ -200,3 +200,30 @@ def test_other_racks_know_the_firsts_that_a_rack_itself_has(
     for folds in (32, 256):
         rack = _Rack(here, reading, heads, folds, b"salt", late)
         assert rack.firsts() == tuple(line[0] for line in rack.lines())
+
+
+class CountedPeers(Peers):
+    """``looks``: how often all members were looked at."""
+
+    looks = 0
+
+    def members(self) -> list[PeerView]:
+        self.looks += 1
+        return super().members()
+
+
+def test_records_that_did_not_change_are_not_read_again() -> None:
+    own, *others = cluster(3, 4)
+    peers = CountedPeers(SETTINGS, Random(1), own.node)
+    for one in others:
+        peers.seen(one)
+    roles = Roles(own, EVERY_HOST, b"salt", SETTINGS, shape=Shape(8, 1024, 8192, 1))
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 0.0)
+    peers.reached(others[-1].node, False)
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 1.0)
+    assert others[-1].node not in roles.racks["rack-2"]
+    assert peers.looks == 1
+    peers.seen(view(12, "rack-2"))
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 2.0)
+    assert node(12) in roles.racks["rack-2"]
+    assert peers.looks == 2
