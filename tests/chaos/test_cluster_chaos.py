@@ -41,6 +41,13 @@ def test_real_daemons_that_are_killed_stopped_cut_off_and_lied_to_end_with_the_s
     assert total["corrupted_accepted"] == total["wrong_peer_blamed"] == 0
 
 
+@pytest.mark.needs("netns", "tc")
+def test_no_side_of_a_broken_network_names_a_step_to_a_job_that_names_all_hosts() -> None:
+    (row,) = rows("latest")
+    assert row["answers_apart"] == ["E_NOT_READY"] * 4
+    assert row["answers_joined"] == ["2"] * 4
+
+
 def test_damaged_chunks_are_all_refused_and_held_against_their_sender() -> None:
     (row,) = rows("corrupt_chunks", "--count", "300")
     assert row["corrupted_chunks_injected"] >= 300

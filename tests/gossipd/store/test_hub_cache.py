@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,29 @@ def test_the_librarys_own_removal_takes_links_only(store: Path) -> None:
     assert (store / "m" / "1" / "config.json").exists()
     settle(store, ONE, ONE)
     assert Path(downloaded(store)).resolve() == store / "m" / "1"
+
+
+def test_the_hubs_command_lists_versions_and_removes_their_links_only(store: Path) -> None:
+    def hf(*words: str) -> str:
+        program = Path(sys.executable).with_name("hf")
+        words = ("cache", *words, "--cache-dir", str(store.parent / "cache"))
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(store.parent / "home")}
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    links = store.parent / "cache" / "models--acme--tiny" / "snapshots"
+    settle(store, TWO, ONE, TWO)
+    assert "acme/tiny" in hf("ls")
+    assert {ONE, TWO} <= set(hf("ls", "--revisions", "--format", "quiet").split())
+    hf("rm", ONE, "--yes")
+    assert os.listdir(links) == [TWO]
+    settle(store, TWO, ONE, TWO)
+    hf("prune", "--yes")  # what no ref names
+    assert os.listdir(links) == [TWO]
+    hf("rm", "model/acme/tiny", "--yes")
+    assert not links.parent.exists()
+    assert [(store / "m" / version / "config.json").is_file() for version in "12"] == [True, True]
 
 
 @pytest.mark.parametrize("kind", ["blobs", "directory", "foreign link", "linked entry", "ref alone"])
