@@ -9,6 +9,10 @@ receiver gets an unverified chunk whole: a relay holds back the last byte until 
 chunk. So the host that sends a whole chunk vouches for it, and a wrong one is its fault. A chunk that does not arrive,
 or is wrong, ends the transfers of its relays; that costs them part of a transfer and no strike.
 
+That the end of a chunk is near is told by a clock, from the rate at which the chunk came so far: a receiver that only
+told it would be woken for that. Only where the rest comes in one piece, so that no rate is trusted for longer, and of
+the first copy: the end of a second one has the first cancelled, and must be true.
+
 The receiver owns the memory. A relay may use it until the receiver releases it, and then sends the rest from the
 store's file. So a slow peer holds a buffer only for one piece.
 
@@ -31,7 +35,7 @@ from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
 _PIECES_MIN = 4
-_RELAYED_PIECES_MIN = 8  # while a relay waits for them: a hop costs an eighth of a fetch
+_RELAYED_PIECES_MIN = 8  # at both ends, while a relay waits for them: a hop costs an eighth of a fetch
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
 _LAST_PIECE_S = ENDING_S / 4  # so that the request planned meanwhile leaves in time
 _PIECE_S = 0.25  # well below the 0.5 s at which a relay looks silent, also on a slow link
@@ -56,35 +60,50 @@ class IncomingChunk:
         self._ending_share = ending_share
         self._first = (0, 0.0)  # the bytes here at the first look, and its time
         self._filled = 0
+        self._usual_rate = 0.0
         self._users = 1
         self._hurry: Callable[[int], None] | None = None
         self._is_relayed = False
         self._is_over = False
         self.is_landed = False
 
+    def expect_rate(self, rate: float) -> None:
+        """Bytes a second of the supplier's last chunk; 0 if unknown. For the receiver, before the first byte."""
+        self._usual_rate = rate
+
     def on_relay(self, hurry: Callable[[int], None]) -> None:
         """Have ``hurry`` called with the bytes of a piece when the first relay comes. For the receiver."""
         self._hurry = hurry
 
+    @property
+    def rate(self) -> float:
+        """Bytes a second since the first piece; before, the usual rate."""
+        before, at_s = self._first
+        elapsed_s = time.monotonic() - at_s
+        return (self._filled - before) / elapsed_s if self._filled > before > 0 and elapsed_s > 0 else self._usual_rate
+
     def piece_bytes(self, elapsed_s: float, *, is_duplex: bool = False) -> int:
-        """How much the receiver should receive next: the bytes of a quarter of a second, an eighth of the chunk while
-        it is relayed. Pieces end where the chunk is announced and where its end is told.
+        """How much the receiver should receive next: the bytes of a quarter of a second, an eighth or a quarter of
+        the chunk while it is relayed. Pieces end where the chunk is announced and where its end is told.
 
         ``elapsed_s``: since the first byte was awaited. ``is_duplex``: a relay can make the receiver hurry, and others
         send on its connection. If not, a piece is at most a quarter, and those near the end are small, because the next
         request is sent between two of them.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
+        if self._usual_rate and _PIECES_MIN * self._filled < self.length:  # the first bytes came together
+            rate = self._usual_rate
         at_once = self.length if is_duplex else self.length // _PIECES_MIN
         if self._is_relayed:
-            at_once = self._relayed_bytes()
+            at_once = self._relayed_bytes(self._filled)
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), at_once))
         if not rate:
             return piece
         if (to_told := int(TOLD_SHARE * self.length) - self._filled) > 0:
             return max(_PIECE_BYTES_MIN, min(piece, to_told))
         left = self.length - self._filled
-        to_end = left - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
+        is_told = is_duplex and not self._ending_share
+        to_end = 0 if is_told else left - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
         if to_end <= 0 and not is_duplex:
             return max(_PIECE_BYTES_MIN, min(piece, int(rate * _LAST_PIECE_S)))
         to_next = to_end if to_end > 0 else left
@@ -92,21 +111,31 @@ class IncomingChunk:
             return max(_PIECE_BYTES_MIN, to_next)  # rather than a small rest
         return max(_PIECE_BYTES_MIN, min(piece, to_next))
 
-    def advance(self, filled: int) -> None:
-        """The first ``filled`` bytes are here. For the receiver."""
+    def advance(self, filled: int, *, by_clock: bool = False) -> None:
+        """The first ``filled`` bytes are here. For the receiver. ``by_clock``: the end may be told before it is near,
+        with the seconds until then.
+        """
+        if not self._first[0]:
+            self._first = (filled, time.monotonic())
         with self._changed:
             self._filled = filled
             self._changed.notify_all()
         if not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length:
             self._is_listed = self._incoming_chunks.list(self._key, self)
-        if self._ending_share and self._is_ending(filled):
-            self._ending_share = 0.0
-            self._incoming_chunks.ending(self._key, self.supplier)
+        if not self._ending_share:
+            return
+        rate = self.rate if by_clock and self._is_listed else 0.0
+        if rate and 0 < (left_s := (self.length - filled) / rate) <= _PIECE_S:
+            due_s = max(0.0, left_s - min(ENDING_S, self._ending_share * self.length / rate))
+        elif self._is_ending(filled):
+            due_s = 0.0
+        else:
+            return
+        self._ending_share = 0.0
+        self._incoming_chunks.ending(self._key, self.supplier, due_s)
 
     def _is_ending(self, filled: int) -> bool:
         left, now = self.length - filled, time.monotonic()
-        if not self._first[0]:
-            self._first = (filled, now)
         if not 0 < left <= self._ending_share * self.length:
             return False
         before, at_s = self._first
@@ -138,12 +167,12 @@ class IncomingChunk:
         if not self._is_relayed:
             self._is_relayed = True
             if self._hurry is not None:
-                self._hurry(self._relayed_bytes())
+                self._hurry(self._relayed_bytes(self.length // 2))
         with self._changed:
             if not self._is_over and self._ready(at) <= at:
                 self._changed.wait(timeout_s)
             is_over = self._is_over
-            ready = min(self._ready(at), at + self._relayed_bytes())
+            ready = min(self._ready(at), at + self._relayed_bytes(at))
             if not is_over:
                 self._users += 1
         if is_over:
@@ -155,8 +184,10 @@ class IncomingChunk:
         finally:
             self._let_go()
 
-    def _relayed_bytes(self) -> int:
-        return max(self.length // _RELAYED_PIECES_MIN, _PIECE_BYTES_MIN)
+    def _relayed_bytes(self, at: int) -> int:
+        """The largest piece from there while a relay waits: small at both ends, where it delays the relay."""
+        is_between = TOLD_SHARE <= at / self.length < 1 - 1 / _PIECES_MIN
+        return max(self.length // (_PIECES_MIN if is_between else _RELAYED_PIECES_MIN), _PIECE_BYTES_MIN)
 
     def _ready(self, at: int) -> int:
         return max(at, min(self._filled, self.length - 1))
@@ -177,11 +208,11 @@ class IncomingChunk:
 
 class IncomingChunks:
     """The arriving chunks of this host that it may relay. Thread-safe. ``post``: receives, in the receiver's thread,
-    each chunk that may be requested from now on, and each of which little is left; must be quick. A second fetch of a
-    chunk is listed if it continues after the first has ended.
+    each chunk that may be requested from now on, and each of which little is left in so many seconds; must be quick. A
+    second fetch of a chunk is listed if it continues after the first has ended.
     """
 
-    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] = lambda event: None) -> None:
+    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding, float], None] = lambda event, in_s: None) -> None:
         self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
@@ -217,11 +248,11 @@ class IncomingChunks:
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
-        self._post(ChunkArriving(*key, incoming.supplier))
+        self._post(ChunkArriving(*key, incoming.supplier), 0.0)
         return True
 
-    def ending(self, key: Key, supplier: Supplier) -> None:
-        self._post(ChunkEnding(*key, supplier))
+    def ending(self, key: Key, supplier: Supplier, due_s: float) -> None:
+        self._post(ChunkEnding(*key, supplier), due_s)
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         with self._lock:

@@ -107,6 +107,8 @@ class Channel:
         # The owner writes these and the watchdog reads them: the monotonic deadline, and the transfer's number.
         self.deadline: float | None = None
         self.transfer = 0
+        self.rate = 0.0
+        """Bytes a second of the last chunk that the owner received; 0: of none yet."""
         self.is_moving = False
         self.is_waiting = False  # a relay has not sent more of the chunk yet
 

@@ -227,6 +227,9 @@ class BulkClient:
                 channel.send(connection.prefix + fetch.request.to_wire())
                 connection.prefix = b""
             connection.is_asked = False
+            usual_rate, channel.rate = channel.rate, 0.0
+            if incoming is not None and usual_rate and self._throttle.rate is None:
+                _await_first(channel, incoming, usual_rate)
             head = bytearray(wire.REPLY_BYTES)
             channel.receive(memoryview(head))
             answered = True
@@ -239,6 +242,7 @@ class BulkClient:
             if incoming is not None:
                 fetch.receives()
                 self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is wire.Status.RELAYED)
+                channel.rate = incoming.rate
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
@@ -271,14 +275,15 @@ class BulkClient:
 
     def _receive_chunk(self, fetch: Fetch, channel: Channel, incoming: IncomingChunk, *, is_relayed: bool) -> None:
         def advance(filled: int) -> None:
-            incoming.advance(filled)
+            # Under TLS the end is told by the bytes: the next request is sent between two of the last pieces.
+            incoming.advance(filled, by_clock=channel.is_duplex)
             fetch.ask_for_next(channel)
 
+        incoming.on_relay(channel.hurry)
         if is_relayed:
             self._receive_relayed(channel, incoming, advance)
             return
         began = time.monotonic()
-        incoming.on_relay(channel.hurry)
         channel.receive_body(
             incoming.view,
             self._throttle,
@@ -291,7 +296,6 @@ class BulkClient:
         meanwhile, it sleeps until several pieces are here."""
         head = bytearray(wire.PIECE_HEAD_BYTES)
         at, due, began = 0, 0, time.monotonic()
-        incoming.on_relay(channel.hurry)
         while at < incoming.length:
             # The watchdog does not blame the peer for waiting.
             channel.is_waiting = True
@@ -417,6 +421,15 @@ class BulkClient:
         finally:
             with self._lock:
                 self._probing.discard(peer)
+
+
+def _await_first(channel: Channel, incoming: IncomingChunk, usual_rate: float) -> None:
+    """Sleep until the answer and the first piece of the chunk are here. A refusal, which is short, is found up to half
+    of a chunk's time later, but only where the last answer on the connection was a chunk.
+    """
+    incoming.expect_rate(usual_rate)
+    first = incoming.piece_bytes(0.0, is_duplex=channel.is_duplex)
+    channel.expect(wire.REPLY_BYTES + first, min(_PIECES_PATIENCE_S, incoming.length / usual_rate / 2))
 
 
 def _expect_pieces(channel: Channel, incoming: IncomingChunk, at: int, elapsed_s: float) -> int:

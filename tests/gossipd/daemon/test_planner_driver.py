@@ -71,6 +71,18 @@ async def test_events_are_heard_at_once_and_before_the_plan(autojump_clock: trio
         assert planner.planned == [trio.current_time()]
 
 
+async def test_an_event_of_a_later_time_is_heard_then(autojump_clock: trio.testing.MockClock) -> None:
+    planner = FakePlanner(100)
+    async with running(planner) as driver:
+        begun_s = trio.current_time()
+        driver.post(SlotsChanged(3), 20.0)
+        driver.post(SlotsChanged(4), 10.0)
+        driver.post(SlotsChanged(5))
+        for seconds, heard in ((9.0, [5]), (11.0, [5, 4]), (21.0, [5, 4, 3])):
+            await trio.sleep_until(begun_s + seconds)
+            assert planner.heard == [SlotsChanged(free) for free in heard]
+
+
 async def test_it_plans_when_told_to_look_again(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
     async with running(planner) as driver:

@@ -32,7 +32,7 @@ class Run:
         delivery = Delivery(self.store, self.pool, self.incoming_chunks)
         self.assembly = Assembly(job, (0, 1), delivery, what="a.bin", clock=lambda: 1.0)
 
-    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+    def _post(self, event: ChunkArriving | ChunkEnding, in_s: float) -> None:
         told = self.ended if isinstance(event, ChunkEnding) else self.listed
         told.append((event.deployment, event.chunk, event.supplier))
 

@@ -62,7 +62,7 @@ class Seat:
             settings=settings, rng=Random(3), find=find,
         )  # fmt: skip
 
-    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+    def _post(self, event: ChunkArriving | ChunkEnding, in_s: float) -> None:
         if isinstance(event, ChunkArriving):
             self.listed.append(event.chunk)
 

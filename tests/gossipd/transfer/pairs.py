@@ -186,7 +186,7 @@ def pair(
 
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
 
-    def post(event: ChunkArriving | ChunkEnding) -> None:
+    def post(event: ChunkArriving | ChunkEnding, in_s: float) -> None:
         with listed_changed:
             told = ended if isinstance(event, ChunkEnding) else listed
             told.append((event.deployment, event.chunk, event.supplier))

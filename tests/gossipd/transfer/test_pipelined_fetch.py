@@ -210,7 +210,7 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
     for rate, told_at in ((1e9, 12), (31.0, 13), (11.0, 15), (1.0, None)):  # sixteenths of the chunk per second
         ended: list[int] = []
         incoming_chunks = IncomingChunks(
-            lambda event, ended=ended: ended.append(event.chunk) if isinstance(event, ChunkEnding) else None  # type: ignore[misc]
+            lambda event, in_s, ended=ended: ended.append(event.chunk) if isinstance(event, ChunkEnding) else None  # type: ignore[misc]
         )
         incoming = incoming_chunks.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
         seen = None
@@ -221,6 +221,30 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
         incoming.release()
         assert seen == told_at
         assert len(ended) <= 1
+
+
+@pytest.mark.parametrize(
+    ("chunk_s", "told"), [(0.2, [0.2 * 7 / 8 - 0.06]), (0.4, []), (0.0, [])], ids=["quick", "slow", "not known"]
+)
+def test_in_clear_the_end_is_told_ahead_where_the_rest_is_one_piece(
+    chunk_s: float, told: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossipd.runtime.incoming_chunks.time", SimpleNamespace(monotonic=lambda: 1.0))
+    ended: list[float] = []
+    incoming_chunks = IncomingChunks(lambda event, in_s: ended.append(in_s) if isinstance(event, ChunkEnding) else None)
+    pool = BufferPool(4 * CHUNK_BYTES)
+    with incoming_chunks.begin(MODEL, CHUNK, SERVER, pool.acquire(CHUNK_BYTES)) as incoming:
+        incoming.expect_rate(CHUNK_BYTES / chunk_s if chunk_s else 0.0)
+        incoming.advance(CHUNK_BYTES // 8, by_clock=True)
+        assert ended == pytest.approx(told)
+        pieces = incoming.piece_bytes(0.01, is_duplex=True)
+        assert (pieces == CHUNK_BYTES * 7 // 8) == bool(told), "nothing wakes the receiver before the end"
+        with incoming_chunks.begin(MODEL, CHUNK, SERVER, pool.acquire(CHUNK_BYTES)) as second:
+            second.expect_rate(CHUNK_BYTES / 0.2)
+            second.advance(CHUNK_BYTES // 8, by_clock=True)
+            assert ended == pytest.approx(told), "the first copy is not given up for what may not come"
+        incoming.advance(CHUNK_BYTES * 7 // 8, by_clock=True)
+        assert len(ended) == 1, "once"
 
 
 def test_an_end_is_told_as_late_as_it_should_be_and_not_at_all_where_more_follows() -> None:

@@ -266,8 +266,12 @@ def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     hurried: list[int] = []
     incoming.on_relay(hurried.append)
     with incoming.piece(0, 0.0), incoming.piece(0, 0.0):
-        assert hurried == [length // 8], "once"
-        assert incoming.piece_bytes(0.0001) == length // 8, "a relay waits for less"
+        assert hurried == [length // 4], "once"
+        pieces = []
+        for sixteenth in (1, 2, 5, 12, 15):
+            incoming.advance(length // 16 * sixteenth)
+            pieces.append(incoming.piece_bytes(1e-9, is_duplex=True) * 16 // length)
+        assert pieces == [1, 4, 4, 2, 1], "a relay waits for less, at its ends for little"
     incoming.release()
 
 

@@ -10,6 +10,7 @@ import pytest
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
 from gossipd.core.ids import DeploymentId
+from gossipd.transfer.channel import Channel
 from gossipd.transfer.errors import (
     PeerBusyError,
     PeerNotHoldingError,
@@ -19,6 +20,7 @@ from gossipd.transfer.errors import (
 )
 from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings, Encryption
+from gossipd.wire.transfer import REPLY_BYTES
 from tests.contracts.chunk_store_fakes import FakeChunkStore
 from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, WAIT_S, pair
 
@@ -49,6 +51,31 @@ def test_one_connection_serves_one_fetch_after_the_other(encryption: Encryption)
             running.fetch(1)
         assert running.client.statistics().connections == 1
         assert running.server.statistics().connections == 1
+
+
+def test_an_answer_and_the_first_piece_are_one_wait_after_a_chunk_and_not_after_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[int] = []
+    expect = Channel.expect
+
+    def noted(channel: Channel, want: int, patience_s: float) -> None:
+        assert 0 < patience_s <= 0.25
+        waits.append(want)
+        expect(channel, want, patience_s)
+
+    monkeypatch.setattr(Channel, "expect", noted)
+    with pair(Encryption.NONE) as running:
+        running.fetch(0)
+        assert waits == [], "nothing is known of how quickly it comes"
+        assert running.fetch(1) == running.bodies[1]
+        assert waits == [REPLY_BYTES + 64 * 1024]
+        del running.store.chunks[MODEL, 2]
+        for _ in range(2):
+            with pytest.raises(PeerNotHoldingError):
+                running.fetch(2)
+        assert len(waits) == 2, "a refusal is not awaited longer than it takes, but once"
+        assert running.client.statistics().connections == 1
 
 
 def test_a_token_given_ahead_opens_a_connection_and_none_is_asked_for() -> None:
