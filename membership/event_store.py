@@ -63,7 +63,7 @@ class EventStore:
         self._by_row: dict[bytes, bytes] = {}
         self._told_twice: OrderedDict[tuple[bytes, int], None] = OrderedDict()  # keys and versions, the latest last
         self._progress: dict[bytes, int] = {}
-        self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
+        self._progress_of: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)  # by writer, the oldest first
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. A statement of an older version than one already heard is dropped silently; of progress its
@@ -115,33 +115,32 @@ class EventStore:
         if verdict is None:
             self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
             return False
+        heard = PayloadHeard(origin, forwarder, kind, key, version, payload)
         if verdict.is_too_much:
             self._node.counts[f"{_PLURALS[kind]}_refused_quota"] += 1
         elif kind is PayloadKind.AUDIT:
-            self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
+            self._node.tell(heard)
         elif not verdict.is_over:
-            self._take_in(data, kind, verdict, now, forwarder, relay=relay)
+            self._take_in(data, heard, verdict, now, relay=relay)
         return True
 
-    def _take_in(
-        self, data: bytes, kind: PayloadKind, verdict: Verdict, now: float, forwarder: NodeId, *, relay: bool
-    ) -> None:
+    def _take_in(self, data: bytes, heard: PayloadHeard, verdict: Verdict, now: float, *, relay: bool) -> None:
         """A statement or progress that its writer may say."""
-        _, origin, version, key, payload = wire.parse_event(data)
+        key, version = heard.key, heard.version
         if not verdict.is_known:
-            if kind is PayloadKind.PROGRESS:
+            if heard.kind is PayloadKind.PROGRESS:
                 self._node.counts["progress_refused_unknown"] += 1
             else:
-                self._keep_back(data, forwarder)
+                self._keep_back(data, heard.forwarder)
             return
-        if kind is PayloadKind.PROGRESS:
+        if heard.kind is PayloadKind.PROGRESS:
             self._note_progress(key, version, data, verdict.writer, relay=relay)
         elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
             return
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=relay)
-        self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
+        self._node.tell(heard)
 
     def judge_again(self, now: float) -> None:
         """Members have come: what was kept back may be somebody's now. It is passed on like news."""
@@ -290,13 +289,13 @@ class EventStore:
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
         written, limit = self._progress_of[writer], self._node.settings.progress_count_max
+        written.pop(key, None)
         written[key] = None
-        written.move_to_end(key)
-        if len(written) > limit // _WRITERS_SHARE:
-            del self._progress[written.popitem(last=False)[0]]
-        elif len(self._progress) > limit:
-            loudest = max(self._progress_of, key=lambda one: len(self._progress_of[one]))
-            del self._progress[self._progress_of[loudest].popitem(last=False)[0]]
+        has_most = len(written) > limit // _WRITERS_SHARE
+        if has_most or len(self._progress) > limit:
+            loudest = writer if has_most else max(self._progress_of, key=lambda one: len(self._progress_of[one]))
+            oldest = next(iter(self._progress_of[loudest]))
+            del self._progress[oldest], self._progress_of[loudest][oldest]
             if not self._progress_of[loudest]:
                 del self._progress_of[loudest]
         if relay:

@@ -30,6 +30,7 @@ _EACH = 16  # items of one writer that wait side by side: a host with as many de
 _LOUD_LAG = 16  # above the sendings of any item, so that a loud writer's come after all others
 _RESERVE = 0.5  # of what a budget holds at most, for writers that are not loud; one is that has taken as much
 _QUIET = 0.25  # the same, below which it is loud no longer
+_TAKEN_SPARE = 64  # writers whose bytes have come back and that are still in the table, while none is loud
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 
@@ -54,22 +55,24 @@ class _Spending:
         self._loud_bytes = bytes_per_s * _BURST_S * _RESERVE
         self._quiet_bytes = bytes_per_s * _BURST_S * _QUIET
         self._taken: dict[Hashable, tuple[float, float]] = {}  # bytes, and when that was; those above 0
-        self._loud: set[Hashable] = set()
+        self.loud: set[Hashable] = set()
 
     def take(self, writer: Hashable, count: int, now: float) -> None:
         """A writer's item is sent."""
         taken = min(self._left(writer, now) + count, 2 * self._loud_bytes)
         self._taken[writer] = (taken, now)
         if taken > self._loud_bytes:
-            self._loud.add(writer)
+            self.loud.add(writer)
 
     def settle(self, now: float) -> bool:
         """Forget what has come back. Whether a writer is loud no longer."""
+        if not self.loud and len(self._taken) <= _TAKEN_SPARE:
+            return False
         is_one_quiet = False
         for writer in list(self._taken):
             left = self._left(writer, now)
-            if left < self._quiet_bytes and writer in self._loud:
-                self._loud.remove(writer)
+            if left < self._quiet_bytes and writer in self.loud:
+                self.loud.remove(writer)
                 is_one_quiet = True
             if not left:
                 del self._taken[writer]
@@ -77,7 +80,7 @@ class _Spending:
 
     def is_loud(self, writer: Hashable) -> bool:
         """Whether it has taken more than its part; as of the last ``settle``."""
-        return writer in self._loud
+        return writer in self.loud
 
     def _left(self, writer: Hashable, now: float) -> float:
         taken, at = self._taken.get(writer, (0.0, now))
@@ -175,20 +178,22 @@ class RumourClass:
         """Those that go first of what fits into ``room`` bytes; off the heap. A loud writer's fit into ``spare``."""
         taken: list[Rumour] = []
         too_large: list[Rumour] = []
-        while self._heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
-            turn, _, rumour = heapq.heappop(self._heap)
-            if self._by_key.get(rumour.key) is not rumour:
+        heap, by_key = self._heap, self._by_key
+        while heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
+            turn, _, rumour = heapq.heappop(heap)
+            if by_key.get(rumour.key) is not rumour:
                 continue
+            size = len(rumour.data)
             if self._turn(rumour) != turn:
                 self._push(rumour)
-            elif len(rumour.data) > spare and self._spending.is_loud(rumour.writer):
+            elif size > spare and self._spending.is_loud(rumour.writer):
                 too_large.append(rumour)
                 break  # only such writers' items come after it
-            elif len(rumour.data) > room:
+            elif size > room:
                 too_large.append(rumour)
             else:
-                room -= len(rumour.data)
-                spare -= len(rumour.data)
+                room -= size
+                spare -= size
                 taken.append(rumour)
         for rumour in too_large:
             self._push(rumour)
@@ -196,7 +201,8 @@ class RumourClass:
 
     def _turn(self, rumour: Rumour) -> float:
         """Lower goes first."""
-        return rumour.sent + rumour.lag + (_LOUD_LAG if self._spending.is_loud(rumour.writer) else 0)
+        turn = rumour.sent + rumour.lag
+        return turn + _LOUD_LAG if self._spending.loud and self._spending.is_loud(rumour.writer) else turn
 
     def _sort(self) -> None:
         """Drop stale entries, and move up what has an earlier turn than it had."""

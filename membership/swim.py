@@ -326,7 +326,8 @@ class Swim:
         home = None if sender is None else sender.address
         if sender is not None and address != home:  # two processes with one key may have begun in one second
             self._tell_newest(opened.body, sender, address, now)
-        if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
+        claimed = opened.node if known is None else known.node  # the roster's own bytes: others are not kept
+        if not self._replays.is_fresh(claimed, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
             return
         self._items.source = handle if address == home else address[0]

@@ -33,7 +33,7 @@ MUTANTS = (
         "one-writer-takes-the-whole-budget",
         "A member that says much leaves nothing of the budget for what another says next.",
         "membership/rumours.py",
-        "            elif len(rumour.data) > spare and self._spending.is_loud(rumour.writer):\n",
+        "            elif size > spare and self._spending.is_loud(rumour.writer):\n",
         "            elif False:\n",
         (_VALUES,),
     ),
