@@ -40,7 +40,17 @@ class Quotas(Generic[Writer]):
         left = min(self._burst, left + (now - at) * self._per_s)
         is_granted = amount <= left
         self._left[writer] = (left - amount if is_granted else left, now)
-        while len(self._left) > WRITERS_MAX:
-            self._left.popitem(last=False)
+        self._forget(now)
         self.refused += not is_granted
         return is_granted
+
+    def _forget(self, now: float) -> None:
+        """Of those that have asked least lately, up to two whose amount has come back whole; more where there are too
+        many."""
+        for _ in range(min(2, len(self._left))):
+            left, at = next(iter(self._left.values()))
+            if left + (now - at) * self._per_s < self._burst:
+                break
+            self._left.popitem(last=False)
+        while len(self._left) > WRITERS_MAX:
+            self._left.popitem(last=False)

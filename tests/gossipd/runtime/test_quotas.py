@@ -27,3 +27,12 @@ def test_writers_without_end_are_forgotten_from_the_quietest_on() -> None:
         assert quotas.take(writer, 0.0)
     assert len(quotas._left) == WRITERS_MAX
     assert not quotas.take(3 * WRITERS_MAX - 1, 0.0)
+
+
+def test_a_writer_whose_amount_came_back_takes_no_room() -> None:
+    quotas = Quotas[int](burst=4, per_s=1)
+    for writer in range(100):
+        assert quotas.take(writer, float(writer), 2)
+    assert len(quotas._left) <= 3
+    assert not quotas.has(99, 99.0, 3), "what was spent a moment ago is known"
+    assert quotas.take(0, 99.0, 4)
