@@ -40,7 +40,7 @@ def timeline_row(history: History, known: Mapping[NodeId, tuple[str, str]], now_
     return TimelineRow(
         began_s=round(history.began_wall_s, 1), step_s=step_s, moved=history.moved_by(places),
         shares={name: b64encode(host.shares(places)).decode() for name, host in hosts.items()},
-        reasons={name: host.reasons for name, host in hosts.items() if host.reasons},
+        reasons={name: list(host.reasons) for name, host in hosts.items() if host.reasons},
         silences={
             name: (round(for_s, 1), round(from_s, 1))
             for name, (for_s, from_s) in silences.items()

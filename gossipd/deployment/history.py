@@ -78,12 +78,12 @@ class HostHistory(msgspec.Struct):
     """Each a column in two bytes, and the share at its end in 254ths."""
     is_open: bool = True
     is_final: bool = False
-    reasons: list[tuple[float, str]] = []
+    reasons: tuple[tuple[float, str], ...] = ()
     """Since when it told which word, an empty one for none."""
     silent_from_s: float = 0.0
     silent_s: float = 0.0
     """The longest time without a word while something was to go on there, and its beginning."""
-    reached: bytearray = msgspec.field(default_factory=bytearray)
+    reached: bytes = b""
     """For each bin of its sketch, and each quarter of it, the column at which that was there first, in two bytes;
     or ``NOT_YET``, ``NOT_WANTED``. Empty where no chunks of it were known."""
     chunks_sketched: int = -1
@@ -99,7 +99,7 @@ class HostHistory(msgspec.Struct):
                 is_there = QUARTERS * share >= SHARE_MAX * (mark + 1)
                 reached = had if had < NOT_WANTED else min(column, NOT_WANTED - 1)
                 now.append(NOT_WANTED if share == NOTHING_WANTED else reached if is_there else NOT_YET)
-        self.reached = bytearray(marks.pack(*now))
+        self.reached = marks.pack(*now)
 
     def note_whole(self, column: int) -> None:
         """It has all that it wants: neighbours that are complete announce nothing more."""
@@ -183,7 +183,7 @@ class History(msgspec.Struct):
             host.note_whole(column_at(at_s))
         word = host.reasons[-1][1] if host.reasons else ""
         if word != told.word:
-            host.reasons = [*host.reasons[1 - REASONS_MAX :], (round(at_s, 1), told.word)]
+            host.reasons = (*host.reasons[1 - REASONS_MAX :], (round(at_s, 1), told.word))
         if word == told.word and share == host.share() and not any(told.moved):
             return
         self.changed_s = at_s
@@ -350,11 +350,11 @@ def _told(before: Progress | None, told: Progress, chunk_count: int) -> Told:
     is_complete = told.state is HostState.COMPLETE
     wanted = max(1, told.chunks_wanted or chunk_count)
     held = 0 if told.state in DELETED else told.chunks_verified
-    moved = [
-        max(0, getattr(told, name) - (getattr(before, name) if before is not None else 0))
-        for name in ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack")
-    ]
+    moved = told.source_bytes, told.peer_bytes_same_rack, told.peer_bytes_cross_rack
+    if before is not None:
+        had = before.source_bytes, before.peer_bytes_same_rack, before.peer_bytes_cross_rack
+        moved = max(0, moved[0] - had[0]), max(0, moved[1] - had[1]), max(0, moved[2] - had[2])
     return Told(
-        1.0 if is_complete else held / wanted, (moved[0], moved[1], moved[2]), told.reason.value,
+        1.0 if is_complete else held / wanted, moved, told.reason.value,
         is_open=not is_complete and told.state not in DELETED, is_final=told.state in FINAL,
     )  # fmt: skip

@@ -30,7 +30,7 @@ import msgspec
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
 from gossipd.core.timing import CLOCKS_APART_MAX_S
-from gossipd.deployment.counters import COUNTER_NAMES, counters_of
+from gossipd.deployment.counters import COUNTER_NAMES
 from gossipd.deployment.progress_record import (
     DELETED,
     RECORD_BYTES,
@@ -52,6 +52,7 @@ STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do no
 _ROW = struct.Struct(">16s8sQI32s")
 _FORGOTTEN = 1 << 24
 _REASON_SHIFT = 25
+_COUNTERS = attrgetter(*COUNTER_NAMES)
 
 
 class ProgressTableError(LocalError):
@@ -386,9 +387,12 @@ def _peak(row: HostProgress, chunk_count: int) -> int:
 
 
 def _never_falling(old: Progress, new: Progress) -> Progress:
-    said = counters_of(new)
-    highest: dict[str, Any] = {name: max(before, said[name]) for name, before in counters_of(old).items()}
-    return replace(new, **highest)
+    before, said = _COUNTERS(old), _COUNTERS(new)
+    highest = tuple(map(max, before, said))
+    if highest == said:  # of a host that was not re-installed
+        return new
+    raised: dict[str, Any] = dict(zip(COUNTER_NAMES, highest, strict=True))
+    return replace(new, **raised)
 
 
 def _packed(node: NodeId, key: bytes, version: int, peak: int, progress: Progress, *, forgotten: bool = False) -> bytes:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from gossipd.core.timing import CLOCKS_APART_MAX_S
@@ -74,10 +75,15 @@ class ProgressKey:
     @classmethod
     def decode(cls, key: bytes) -> ProgressKey:
         """Raises ProgressFormatError."""
-        node, deployment, rest = key[:NODE_ID_BYTES], key[NODE_ID_BYTES:][:KEY_BYTES], key[NODE_ID_BYTES + KEY_BYTES :]
-        if len(deployment) != KEY_BYTES or rest not in (b"", _FORM_2):
-            raise ProgressFormatError(f"a progress record's key has {len(key)} bytes, or is of a later form")
-        return cls(NodeId(node), deployment, rest == _FORM_2)
+        return _key_of(key)
+
+
+@lru_cache(maxsize=2_048)  # each is asked for three times
+def _key_of(key: bytes) -> ProgressKey:
+    node, deployment, rest = key[:NODE_ID_BYTES], key[NODE_ID_BYTES:][:KEY_BYTES], key[NODE_ID_BYTES + KEY_BYTES :]
+    if len(deployment) != KEY_BYTES or rest not in (b"", _FORM_2):
+        raise ProgressFormatError(f"a progress record's key has {len(key)} bytes, or is of a later form")
+    return ProgressKey(NodeId(node), deployment, rest == _FORM_2)
 
 
 def sign_progress(secret: SecretKey, key: ProgressKey, version: int, progress: Progress) -> bytes:

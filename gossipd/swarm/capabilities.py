@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 CAPABILITIES_VERSION = 1
 SEED_TERM_MAX = 2**32 - 1
@@ -45,14 +46,19 @@ class NodeCapabilities:
     @classmethod
     def from_bytes(cls, payload: bytes) -> NodeCapabilities:
         """Never fails: a payload that cannot be read says nothing."""
-        if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
-            return cls()
-        flags = payload[1]
-        return cls(
-            bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR),
-            bool(flags & _SIGNS_PROGRESS), _prints(payload[_BYTES : _BYTES + PRINTS_BYTES]),
-            next(iter(payload[_BYTES + PRINTS_BYTES :]), 0),
-        )  # fmt: skip
+        return _read(payload)
+
+
+@lru_cache(maxsize=2_048)  # asked for at every record of progress, and most hosts say the same
+def _read(payload: bytes) -> NodeCapabilities:
+    if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
+        return NodeCapabilities()
+    flags = payload[1]
+    return NodeCapabilities(
+        bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR),
+        bool(flags & _SIGNS_PROGRESS), _prints(payload[_BYTES : _BYTES + PRINTS_BYTES]),
+        next(iter(payload[_BYTES + PRINTS_BYTES :]), 0),
+    )  # fmt: skip
 
 
 def _prints(told: bytes) -> bytes:

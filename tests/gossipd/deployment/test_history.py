@@ -106,7 +106,7 @@ def test_reasons_are_kept_when_they_change_and_the_oldest_give_way() -> None:
     history = History(began_wall_s=0.0)
     for at, word in enumerate(["", "all_busy", "all_busy", ""]):
         history.heard(A, float(at), Told(0.0, word=word))
-    assert history.hosts[A].reasons == [(1.0, "all_busy"), (3.0, "")]
+    assert history.hosts[A].reasons == ((1.0, "all_busy"), (3.0, ""))
     for at in range(4, 100):
         history.heard(A, float(at), Told(0.0, word="all_busy" if at % 2 else ""))
     assert len(history.hosts[A].reasons) == REASONS_MAX
