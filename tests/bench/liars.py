@@ -97,7 +97,8 @@ class Liars:
         host = cluster.hosts[index]
         sign = cluster.keys.signer(host.public)
         handle, label = victim.node[:8], RING.cluster_id
-        incarnation = next((row.incarnation for row in cluster.swim(index).members() if row.node == victim.node), 0)
+        row = cluster.swim(index).member(victim.node)
+        incarnation = 0 if row is None else row.incarnation
         if sort == "sybil":
             return self._sybil(index, victim)
         if sort == "event":

@@ -18,7 +18,9 @@ from msgspec.structs import replace
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import Command, FailReason
+from gossipd.core.model import PeerView
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import ProgressFormatError
@@ -145,6 +147,15 @@ class LiarDaemon(Daemon):
 
     def make_runner(self) -> DeploymentRunner:
         return TellingRunner(self)
+
+    def acquaint(self, everybody: MemberDirectory, views: dict[NodeId, PeerView]) -> None:
+        """It knows all of them; what it changes of that is its own."""
+        members = self.members
+        members.records, members._by_curve = everybody.records.copy(), everybody._by_curve.copy()
+        members._addresses, members._live = everybody._addresses.copy(), everybody._live - {self.node}
+        members.revision += 1
+        self.post(events.MembersSeen(views))
+        self.deployments.roster_changed()
 
     def word_refused(self, signer: bytes | None, code: str) -> None:
         """See Refusals."""

@@ -5,27 +5,33 @@ What lives here: putting it together, playing it, and the figures of its bars. W
 
 Two models are delivered, one when the lies begin and one later. A few honest hosts die meanwhile, so that one sees how
 soon a true death is known among false ones. Signatures of statements and progress are real. Each is checked, and each
-record of progress read and written, once for all hosts.
+event and record of progress read and written, once for all hosts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from random import Random
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from gossipd.core.events import Event as PlannerEvent
+from gossipd.core.events import PeerSeen
+from gossipd.core.model import PeerView
 from gossipd.daemon import member_directory, progress_publisher
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.deployment import signed_progress
 from gossipd.deployment import statement as statement_module
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.identity.keys import verify
 from gossipd.transfer import slots
-from membership.events import Event, MemberDown
+from membership import wire
+from membership.events import Event, MemberDown, MemberUp
 from membership.member import NodeId
+from tests.gossipd.daemon.listeners import QuietListener
 from tests.sim.campaign.daemon import Daemon
 from tests.sim.campaign.deployment_runner import WALL_S
 from tests.sim.campaign.oracle import Oracle
@@ -40,6 +46,7 @@ _STEP_S = 1.0
 WORDS = "words"
 SORTS = (WORDS, *CHUNK_SORTS)
 _PATIENCE_S = 300.0
+_KEPT = 65_536  # events and views that are made once for all hosts
 
 
 class QuietOracle(Oracle):
@@ -112,6 +119,22 @@ class LiarWorld(World):
         while self.now < self.seconds or (not self._is_done() and self.now < _PATIENCE_S):
             self.wires.run(self.now + _STEP_S)
             self._look()
+
+    def _acquaint(self) -> None:
+        """As in the campaign. What each host hears of each of the others comes in one piece, which all share."""
+        wires, indexes = self.wires, range(self.host_count)
+        first = wires.swim(0)
+        first.adopt_view([wires.swim(index) for index in indexes])
+        for index in indexes[1:]:
+            wires.swim(index).adopt_view([first])
+        everybody = MemberDirectory(NodeId(b"nobody"))
+        seen: list[PlannerEvent] = []
+        for member in first.members():
+            everybody.hear(MemberUp(member), QuietListener(seen.append))
+        views = {event.peer.node: event.peer for event in seen if isinstance(event, PeerSeen)}
+        for daemon in self.daemons[: self.host_count]:
+            wires.flush(daemon.index)
+            daemon.acquaint(everybody, views)
 
     def _begin_to_lie(self) -> None:
         self.is_lying = True
@@ -220,6 +243,8 @@ def play(seed: int, *, hosts: int, liars: int, seconds: float, sorts: Sequence[s
             mock.patch.object(slots, "time", SimpleNamespace(monotonic=lambda: wires.now)),
             mock.patch.object(progress_publisher, "trio", SimpleNamespace(current_time=lambda: wires.now)),
             mock.patch.object(progress_publisher, "time", SimpleNamespace(time=lambda: WALL_S + wires.now)),
+            mock.patch.object(wire, "parse_event", lru_cache(_KEPT)(wire.parse_event)),
+            mock.patch.object(member_directory, "PeerView", lru_cache(_KEPT)(PeerView)),
             mock.patch.object(signed_progress, "verify", quick),
             mock.patch.object(statement_module, "verify", quick),
             mock.patch.object(Progress, "from_body", staticmethod(cache(Progress.from_body))),
