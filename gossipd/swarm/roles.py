@@ -46,16 +46,28 @@ def _ring_steps(size: int) -> tuple[int, ...]:
 # Tables of all members: the planners of a simulation share them; a daemon needs one for each set of targets, and of
 # each for the classes of chunks that it wants.
 @lru_cache(maxsize=32)
-def _by_rack(
-    targets: frozenset[PeerView], out: frozenset[NodeId]
-) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
-    """The racks with their hosts, except those in ``out``, and the rack of every target. No caller changes them."""
+def _by_rack(targets: frozenset[PeerView]) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
+    """The racks with their hosts, and the rack of every target. No caller changes them."""
     racks: dict[str, list[NodeId]] = {}
     for view in targets:
-        if view.node not in out:
-            racks.setdefault(view.rack, []).append(view.node)
+        racks.setdefault(view.rack, []).append(view.node)
     by_rack = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
     return by_rack, {view.node: view.rack for view in targets}
+
+
+def _without(
+    racks: dict[str, tuple[NodeId, ...]], rack_of: dict[NodeId, str], out: set[NodeId] | frozenset[NodeId]
+) -> dict[str, tuple[NodeId, ...]]:  # fmt: skip
+    """The racks without these hosts, and without those of which no other host is left."""
+    touched = {rack_of[node] for node in out if node in rack_of}
+    if not touched:
+        return racks
+    left = racks.copy()
+    for rack in touched:
+        left[rack] = tuple(node for node in racks[rack] if node not in out)
+        if not left[rack]:
+            del left[rack]
+    return left
 
 
 def _level_first(
@@ -69,6 +81,7 @@ def _level_first(
     return tuple(first + last for first, last in both)
 
 
+@lru_cache(maxsize=2_048)  # 600 bytes each in most clusters; which hosts read, and so stand first, changes more often
 def _level_firsts(
     members: tuple[NodeId, ...], behind: frozenset[NodeId], salt: bytes, count: int
 ) -> tuple[NodeId, ...]:  # fmt: skip
@@ -200,7 +213,8 @@ class Roles:
         self._own, self._behind = own, behind
         unusable = peers.unusable(now)
         self._look_at_members(peers, without)
-        self.racks, self.rack_of = _by_rack(self._targets_set, frozenset(unusable | slow))
+        racks, self.rack_of = _by_rack(self._targets_set)
+        self.racks = _without(racks, self.rack_of, unusable | slow)
         out = {node for node in unusable if not peers.is_rotten(node, now)}
         self.readers = self._elect(out, slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
@@ -252,12 +266,11 @@ class Roles:
         """Compute the preference lists of source readers and of our own rack, and who is first in those of the others;
         what is known of unchanged racks is kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
-        source_readers = frozenset(self.readers)
         lines_of = (self._own.rack, self.readers, self._behind, self._folds, self.readers_are_first)
-        if self.racks is self._lined_racks and lines_of == self._lines_of:
+        if lines_of == self._lines_of and self.racks == self._lined_racks:
             return
         self._lined_racks, self._lines_of = self.racks, lines_of
-        drawn_of = (self.readers, self._behind & source_readers, folds)
+        drawn_of = (self.readers, self._behind.intersection(self.readers), folds)
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of
             self._drawn = _level_first(self.readers, self._behind, self._salt + b"readers", folds)
@@ -265,10 +278,13 @@ class Roles:
         first = self._heads(self._drawn) if self.readers_are_first else {}
         before, made_of = self._firsts, self._made_of
         self._firsts, self._made_of, self._lines = {}, {}, ()
+        readers_of: dict[str, list[NodeId]] = {}
+        for node in self.readers:
+            readers_of.setdefault(self.rack_of[node], []).append(node)
         for rack, members in self.racks.items():
-            readers = tuple(node for node in members if node in source_readers)
-            own = tuple(head for node in readers for head in first.get(node, ()))
-            behind = self._behind.intersection(members)
+            readers = tuple([node for node in readers_of.get(rack, ()) if node in members])
+            own = tuple([head for node in readers for head in first.get(node, ())])
+            behind = self._behind.intersection(members) if self._behind else self._behind
             key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt, behind)
             if rack == self._own.rack:
                 self._lines = _LINES.of(key)
