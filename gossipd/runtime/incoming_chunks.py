@@ -9,9 +9,10 @@ receiver gets an unverified chunk whole: a relay holds back the last byte until 
 chunk. So the host that sends a whole chunk vouches for it, and a wrong one is its fault. A chunk that does not arrive,
 or is wrong, ends the transfers of its relays; that costs them part of a transfer and no strike.
 
-That the end of a chunk is near is told by a clock, from the rate at which the chunk came so far: a receiver that only
+That the end of a chunk is near is told by a clock, from the rate of the supplier's last chunk: a receiver that only
 told it would be woken for that. Only where the rest comes in one piece, so that no rate is trusted for longer, and of
-the first copy: the end of a second one has the first cancelled, and must be true.
+the first copy: the end of a second one has the first cancelled, and must be true. The rate of this chunk so far would
+not do: a thread that was late finds much of it at once.
 
 The receiver owns the memory. A relay may use it until the receiver releases it, and then sends the rest from the
 store's file. So a slow peer holds a buffer only for one piece.
@@ -75,13 +76,6 @@ class IncomingChunk:
         """Have ``hurry`` called with the bytes of a piece when the first relay comes. For the receiver."""
         self._hurry = hurry
 
-    @property
-    def rate(self) -> float:
-        """Bytes a second since the first piece; before, the usual rate."""
-        before, at_s = self._first
-        elapsed_s = time.monotonic() - at_s
-        return (self._filled - before) / elapsed_s if self._filled > before > 0 and elapsed_s > 0 else self._usual_rate
-
     def piece_bytes(self, elapsed_s: float, *, is_duplex: bool = False) -> int:
         """How much the receiver should receive next: the bytes of a quarter of a second, an eighth or a quarter of
         the chunk while it is relayed. Pieces end where the chunk is announced and where its end is told.
@@ -124,7 +118,7 @@ class IncomingChunk:
             self._is_listed = self._incoming_chunks.list(self._key, self)
         if not self._ending_share:
             return
-        rate = self.rate if by_clock and self._is_listed else 0.0
+        rate = self._usual_rate if by_clock and self._is_listed else 0.0
         if rate and 0 < (left_s := (self.length - filled) / rate) <= _PIECE_S:
             due_s = max(0.0, left_s - min(ENDING_S, self._ending_share * self.length / rate))
         elif self._is_ending(filled):

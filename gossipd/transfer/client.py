@@ -48,6 +48,7 @@ _REFUSALS = {
 }
 # No more than a host receives at once (``IncomingChunk.piece_bytes``); then what is here is passed on.
 _PIECES_PATIENCE_S = 0.25
+_MOMENT_S = 1e-6  # of a clock that has not moved
 # After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
 _CONVERSATION_GOES_ON = (
     wire.Status.BUSY,
@@ -227,7 +228,7 @@ class BulkClient:
                 channel.send(connection.prefix + fetch.request.to_wire())
                 connection.prefix = b""
             connection.is_asked = False
-            usual_rate, channel.rate = channel.rate, 0.0
+            began, usual_rate, channel.rate = time.monotonic(), channel.rate, 0.0
             if incoming is not None and usual_rate and self._throttle.rate is None:
                 _await_first(channel, incoming, usual_rate)
             head = bytearray(wire.REPLY_BYTES)
@@ -242,7 +243,7 @@ class BulkClient:
             if incoming is not None:
                 fetch.receives()
                 self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is wire.Status.RELAYED)
-                channel.rate = incoming.rate
+                channel.rate = incoming.length / max(time.monotonic() - began, _MOMENT_S)
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -232,6 +233,21 @@ def test_a_receiver_sleeps_until_several_pieces_of_a_relay_are_here(
     ):
         assert incoming.view == body
     assert len([want for want in waits if want > PIECE_HEAD_BYTES]) <= 4, "told, ending, end"
+
+
+def test_the_usual_rate_of_a_connection_is_no_burst_of_what_was_here() -> None:
+    length, waited_s = 512 * 1024, 0.1
+
+    def serve(sock: socket.socket) -> None:
+        request = read_request(sock, with_hello=True)
+        threading.Event().wait(waited_s)
+        sock.sendall(Reply(Status.OK, request.chunk, length, free_slots=1).to_wire() + bytes(length))
+        sock.recv(1)
+
+    with scripted_server(serve) as endpoint, client_of() as client:
+        client.fetch_chunk(SERVER, endpoint, MODEL, CHUNK, length, timeout_s=WAIT_S).release()
+        (channel,) = client._watchdog.channels()
+        assert 0 < channel.rate <= length / waited_s
 
 
 def test_a_relay_ends_soon_after_its_peer_has_gone() -> None:
