@@ -19,6 +19,7 @@ membership class also pays the cost of a datagram of nothing but rumours (``over
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -31,7 +32,6 @@ _LOUD_LAG = 16  # above the sendings of any item, so that a loud writer's come a
 _RESERVE = 0.5  # of what a budget holds at most, for writers that are not loud; one is that has taken as much
 _QUIET = 0.25  # the same, below which it is loud no longer
 _TAKEN_SPARE = 64  # writers whose bytes have come back and that are still in the table, while none is loud
-_ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 
 
@@ -99,6 +99,7 @@ class RumourClass:
         self._by_writer: dict[Hashable, dict[Hashable, None]] = {}  # their keys, oldest first
         self._heap: list[tuple[float, int, Rumour]] = []
         self._number = 0
+        self._least_bytes = sys.maxsize  # no item is smaller
         self._budget = bytes_per_s * _BURST_S
         self._reserve = int(self._budget * _RESERVE)
         self._spending = _Spending(bytes_per_s)
@@ -124,6 +125,7 @@ class RumourClass:
         self._by_key[key] = rumour
         written[key] = None
         self._backlog += len(data)
+        self._least_bytes = min(self._least_bytes, len(data))
         self._push(rumour)
         if len(self._heap) > 4 * self._length_max:
             self._sort()
@@ -149,6 +151,8 @@ class RumourClass:
             del written[key]
             if not written:
                 del self._by_writer[rumour.writer]
+            if not self._by_key:
+                self._heap, self._least_bytes = [], sys.maxsize
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> list[bytes]:
         """Items for one datagram with ``room`` bytes left; each taking counts as one sending. ``overhead`` is the
@@ -179,7 +183,7 @@ class RumourClass:
         taken: list[Rumour] = []
         too_large: list[Rumour] = []
         heap, by_key = self._heap, self._by_key
-        while heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
+        while heap and room >= self._least_bytes and len(too_large) < _TOO_LARGE_MAX:
             turn, _, rumour = heapq.heappop(heap)
             if by_key.get(rumour.key) is not rumour:
                 continue
@@ -223,7 +227,7 @@ class Rumours:
         self.classes = (self.membership, self.statements, self.progress)
 
     def __bool__(self) -> bool:
-        return bool(self.membership or self.statements or self.progress)
+        return bool(self.membership._by_key or self.statements._by_key or self.progress._by_key)
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> bytes:
         """As much as fits into ``room`` bytes; while several classes wait, each takes a share."""
