@@ -100,9 +100,9 @@ class _Rack(NamedTuple):
     salt: bytes
     behind: frozenset[NodeId] = frozenset()
 
-    def lines(self) -> tuple[tuple[NodeId, ...], ...]:
-        """The preference lists of the rack, one for each bucket. The only source reader of a rack has to spread the
-        first copies of what it reads. So it stands in the middle of every list and imports little, or nothing if it has
+    def headless_lines(self) -> tuple[tuple[NodeId, ...], ...]:
+        """The lists where no reader has a bucket of its own. The only source reader of a rack has to spread the first
+        copies of what it reads. So it stands in the middle of every list and imports little, or nothing if it has
         a single rack peer. Rejected: at the end, because it then finishes last. Where a rack has several source
         readers, hashing places them."""
         importers = tuple(node for node in self.members if node not in self.readers)
@@ -112,6 +112,11 @@ class _Rack(NamedTuple):
             half = max(1, sum(node not in self.behind for node in importers) // 2)
             drawn = _level_first(importers, self.behind, self.salt, self.folds)
             lines = [(*line[:half], *self.readers, *line[half:]) for line in drawn]
+        return tuple(lines)
+
+    def lines(self) -> tuple[tuple[NodeId, ...], ...]:
+        """The preference lists of the rack, one for each bucket."""
+        lines = list(_headless_lines(self._replace(heads=())))
         for bucket, reader in self.heads:
             lines[bucket] = (reader, *(node for node in lines[bucket] if node != reader))
         return tuple(lines)
@@ -122,6 +127,11 @@ class _Rack(NamedTuple):
         drawn = importers if importers and len(self.readers) == 1 else self.members
         firsts, heads = _level_firsts(drawn, self.behind, self.salt, self.folds), dict(self.heads)
         return tuple(heads.get(bucket, first) for bucket, first in enumerate(firsts))
+
+
+@lru_cache(maxsize=512)  # 8 kB each in most clusters
+def _headless_lines(rack: _Rack) -> tuple[tuple[NodeId, ...], ...]:
+    return rack.headless_lines()
 
 
 Drawn = TypeVar("Drawn")
