@@ -50,9 +50,11 @@ class PullTurns:
         unproven = context.unproven
         words = unproven.of(self._deployment) or [last]
         busy = context.pulls.busy()
-        live = context.roster.live() - busy
+        live, answered = context.roster.live(), context.roster.answered()
+        if busy:
+            live, answered = live - busy, answered - busy
         givers = context.givers.among(live)
-        peer = self._holders.choose(live, context.roster.answered() - busy, givers)
+        peer = self._holders.choose(live, answered, givers)
         if peer is None:
             self.wait(now)
             return None
