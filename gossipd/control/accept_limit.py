@@ -89,14 +89,16 @@ class AcceptLimit:
         if not admission.is_admitted:
             self._cut(descriptor)
 
-    def ended(self, descriptor: int, now: float) -> None:
-        """libzmq is about to close a connection."""
+    def ended(self, descriptor: int, now: float) -> str | None:
+        """libzmq is about to close a connection. Returns its peer's address, where that is known."""
         self._pending.remove(descriptor)
         peer = self._peers.pop(descriptor, None)
-        if peer is None or now - peer.accepted_s > self._handshake_s + _LATE_S:
-            return
-        if not self._directory.is_member_address(peer.address):
+        if peer is None:
+            return None
+        is_early = now - peer.accepted_s <= self._handshake_s + _LATE_S
+        if is_early and not self._directory.is_member_address(peer.address):
             self._flooding.failed(peer.address, now)
+        return peer.address
 
     def authenticated(self, address: str) -> None:
         """A connection from this address, as libzmq writes it, has shown a key that is known."""

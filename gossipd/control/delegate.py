@@ -47,5 +47,5 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
 
     def on_refused(self, reason: str, address: str, key: bytes) -> None:
         """A stranger was turned away (sampled; ``statistics`` counts all): for the audit log. ``key``: the CURVE key
-        that it showed, or empty.
+        that it showed, or empty. ``address`` is empty when its connection was gone before anybody could look.
         """

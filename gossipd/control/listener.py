@@ -35,6 +35,7 @@ _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _ANSWERS_MAX = 4096  # answers waiting to be sent, of all connections; one that does not fit is dropped
 _ANSWERS_PER_IDENTITY_MAX = 512  # a peer that asks and does not read takes no other peer's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
+UNFINISHED = "unfinished"  # the reason of a connection that ended before it showed a key, whatever it was
 _WATCHED = (
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
@@ -125,6 +126,7 @@ class ControlListener:
     async def watch(self) -> None:
         """Bound new connections, and report handshakes that ended before a key was shown: a plain socket, a scanner."""
         wakeup = SocketWakeup()
+        refused = ""  # why a handshake failed; libzmq's next report is the end of its connection, which has the address
         while True:
             try:
                 report = monitor_report(self._monitor.recv_multipart(zmq.NOBLOCK))
@@ -136,12 +138,17 @@ class ControlListener:
                 case zmq.Event.ACCEPTED:
                     self._accept_limit.accepted(report.value, self._port, time.monotonic())
                 case zmq.Event.DISCONNECTED:
-                    self._accept_limit.ended(report.value, time.monotonic())
+                    address = self._accept_limit.ended(report.value, time.monotonic())
                     self._accept_limit.drop_floods(time.monotonic())
+                    if refused:
+                        self._on_refused(refused, address or "")
+                        refused = ""
                 case zmq.Event.LISTENING:
                     self._accept_limit.listening(report.value)
+                case zmq.Event.HANDSHAKE_FAILED_NO_DETAIL:
+                    refused = UNFINISHED
                 case _:
-                    self._on_refused("handshake", report.endpoint)
+                    refused = "handshake"
 
     def close(self) -> None:
         """Release the port and the sockets."""

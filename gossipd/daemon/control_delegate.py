@@ -16,6 +16,7 @@ from gossipd import __version__
 from gossipd.audit.log import AuditLog
 from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
+from gossipd.control.listener import UNFINISHED
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
@@ -27,6 +28,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.self_checks import SelfChecks
+from gossipd.runtime.quotas import Quotas
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -34,6 +36,10 @@ from membership.member import NodeId
 
 DOUBT_S = 10.0  # by then a joiner's record has come by gossip
 DOUBTED_MAX = 64
+PROBES = (
+    2  # connections without a word that an address may make at once, then one in PROBE_S: a load balancer's look at
+)
+PROBE_S = 5.0  # the port, or ``doctor --peers``. ZeroMQ without encryption dials ten times a second
 
 
 class BulkTokens(NamedTuple):
@@ -57,6 +63,7 @@ class ControlDelegate:
     self_checks: SelfChecks
     sketches: SketchAnswers
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
+    _probes: Quotas[str] = field(default_factory=lambda: Quotas(burst=PROBES, per_s=1 / PROBE_S), init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
         return self.directory.member_of(curve_key)
@@ -113,9 +120,12 @@ class ControlDelegate:
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str, key: bytes) -> None:
-        """Who was refused may be a joiner whose record is on its way: that shows in a while. Or this daemon's check."""
+        """Who was refused may be a joiner whose record is on its way: that shows in a while. Or this daemon's check, or
+        a probe that only looks whether the port is open."""
         if self.self_checks.explain(address, key):
             return
+        if reason == UNFINISHED and (not address or self._probes.take(address, trio.current_time())):
+            return  # of one that was gone at once there is nobody to tell
         if key and len(self._doubted) < DOUBTED_MAX:
             self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
         else:
@@ -131,4 +141,4 @@ class ControlDelegate:
     def _record_refusal(self, reason: str, address: str) -> None:
         # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
         host = address.rpartition(":")[0] if "://" in address else address
-        self.audit.record("stranger refused", subject=host, reason=reason)
+        self.audit.record("stranger refused", subject=host or "unknown", reason=reason)

@@ -68,12 +68,14 @@ class SelfChecks:
         """Whether a refusal by the control port is one of the check's own, so that no stranger is reported for it.
 
         Args:
-            address: of who was refused, with or without ``tcp://`` and a port.
+            address: of who was refused, with or without ``tcp://`` and a port; empty where nobody saw it, and then it
+                may be the check's.
             key: the CURVE key that it showed, or empty.
         """
         if key:
             return key == self._stranger.public.curve25519
-        is_own = address.removeprefix("tcp://").startswith((self._control[0], f"[{self._control[0]}]"))
+        host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]") if "://" in address else address
+        is_own = host in ("", self._control[0])
         may = is_own and self._refusals_left > 0 and not 0 < self._refusals_end_s < trio.current_time()
         self._refusals_left -= may
         return may

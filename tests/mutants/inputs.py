@@ -708,8 +708,8 @@ MUTANTS = (
         "the-control-port-drops-a-members-address",
         "Who shares an address with a member can have the kernel drop the member's connections to the control port.",
         "gossipd/control/accept_limit.py",
-        "        if not self._directory.is_member_address(peer.address):\n",
-        "        if peer.address:\n",
+        "        if is_early and not self._directory.is_member_address(peer.address):\n",
+        "        if is_early:\n",
         ("tests/gossipd/control/test_accept_limit.py",),
     ),
     Mutant(

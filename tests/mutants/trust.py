@@ -439,6 +439,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_control_delegate.py",),
     ),
     Mutant(
+        "a-probe-is-a-stranger",
+        "A load balancer's look at the port, and doctor's, are written down as strangers.",
+        "gossipd/daemon/control_delegate.py",
+        "if reason == UNFINISHED and (",
+        "if reason != UNFINISHED and (",
+        ("tests/gossipd/daemon/test_control_delegate.py",),
+    ),
+    Mutant(
         "takes-an-order-signed-by-another",
         "A visitor may bring a statement that somebody else has signed.",
         "gossipd/control/trigger_server.py",

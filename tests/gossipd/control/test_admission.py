@@ -170,8 +170,18 @@ async def test_a_socket_without_encryption_is_cut_off() -> None:
             identity.socket.send(encode(control.Ping(), number=1))
             await until(lambda: identity.saw(DISCONNECTED))
             assert not identity.saw(SUCCEEDED)
-        await until(lambda: any(reason == "handshake" for reason, _ in node.host.refusals))
+        await until(lambda: bool(node.host.refusals))
+        assert {reason for reason, _ in node.host.refusals} <= {"handshake", "unfinished"}
         assert node.plane.statistics()["entrance_received"] == 0
+
+
+async def test_a_connection_without_a_word_is_told_with_the_address_that_dialed() -> None:
+    async with nodes(1) as (node,):
+        with socket.create_connection(("127.0.0.1", node.port)):
+            await until(lambda: node.plane.listener._accept_limit._peers)
+        await until(lambda: bool(node.host.refusals))
+        assert node.host.refusals == [("unfinished", "127.0.0.1")]
+        assert node.plane.statistics()["control_refused_unfinished"] == 1
 
 
 async def test_a_password_instead_of_a_key_is_cut_off() -> None:

@@ -14,7 +14,7 @@ from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
 from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.control_delegate import DOUBTED_MAX, BulkTokens, ControlDelegate
+from gossipd.daemon.control_delegate import DOUBTED_MAX, PROBE_S, PROBES, BulkTokens, ControlDelegate
 from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TOKENS_ASKED_BURST, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
@@ -91,6 +91,25 @@ async def test_a_members_question_for_a_sketch_is_answered_by_who_it_is() -> Non
     delegate.sketches = cast(Any, SimpleNamespace(answer=lambda node, which, now: control.Sketch(node, len(which))))
     delegate.on_request(Identity(node=A), control.SketchWanted(DeploymentId(bytes(32))), replies.append)
     assert replies == [control.Sketch(A, 32)]
+
+
+async def test_a_probe_that_only_looks_at_the_port_is_no_stranger(autojump_clock: MockClock) -> None:
+    told: list[str] = []
+    audit = SimpleNamespace(record=lambda event, *, subject, reason: told.append(subject))
+    delegate = delegate_of(None, ReceivedTokens(), cast(Any, audit))
+    for _ in range(20):  # a load balancer's
+        delegate.on_refused("unfinished", "10.0.0.1", b"")
+        await trio.sleep(PROBE_S)
+    for host in range(100):  # each host's doctor
+        delegate.on_refused("unfinished", f"10.0.1.{host}", b"")
+        delegate.on_refused("unfinished", "", b"")
+    assert told == []
+    for _ in range(10):  # a socket without encryption, which dials again and again
+        delegate.on_refused("unfinished", "10.0.0.1", b"")
+        await trio.sleep(0.1)
+    assert told == ["10.0.0.1"] * (10 - PROBES)
+    delegate.on_refused("handshake", "10.0.0.2", b"")
+    assert told[-1] == "10.0.0.2", "it has spoken, and nothing of ours"
 
 
 async def test_a_joiner_whose_record_was_on_its_way_is_no_stranger(autojump_clock: MockClock) -> None:

@@ -69,9 +69,11 @@ async def test_refusals_of_the_check_are_explained_as_often_as_it_visits(
     _, check = outcomes(None)
     await checks._expecting(check)
     assert not checks.explain("tcp://10.0.0.6:50123", b""), "another host's"
+    assert not checks.explain("10.0.0.51", b""), "another host's, whose address begins with this one's"
     assert not checks.explain("10.0.0.5", STRANGER), "another key"
     assert checks.explain("10.0.0.5", checks._stranger.public.curve25519)
-    assert [checks.explain(own, b"") for _ in range(VISITS + 1)] == [True] * VISITS + [False]
+    seen = [own] * (VISITS - 2) + ["10.0.0.5", "", own]
+    assert [checks.explain(one, b"") for one in seen] == [True] * VISITS + [False]
 
 
 async def test_refusals_long_after_the_check_are_strangers(checks: SelfChecks, autojump_clock: MockClock) -> None:
