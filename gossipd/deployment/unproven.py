@@ -25,7 +25,7 @@ A member can say thousands of such words in a second, so what each of them costs
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -96,7 +96,8 @@ class UnprovenStatements:
         self._in_all_max = in_all_max
         self._life_s = life_s
         self._heard = 0
-        self._words: dict[int, _Word] = {}  # by number; all live equally long
+        # By number; all live equally long. The first is asked for at every event, and a dict searches for it.
+        self._words: OrderedDict[int, _Word] = OrderedDict()
         self._signers: dict[bytes, _Signer] = {}
         self._about: dict[DeploymentId, dict[bytes, _Word]] = {}  # by signer
         self._keys: dict[bytes, dict[int, _Word]] = {}  # by progress key and number; those that gave way come last
