@@ -10,7 +10,7 @@ event and record of progress read and written, once for all hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from random import Random
 from statistics import median
@@ -234,6 +234,18 @@ class LiarWorld(World):
         return is_complete and daemon.store.is_published(deployment)
 
 
+def _sharing_split(split: Callable[[bytes, int], list[bytes]]) -> Callable[[bytes, int], list[bytes]]:
+    """The same, but that all hosts keep the same bytes of an item."""
+    kept: dict[bytes, bytes] = {}
+
+    def items(body: bytes, at: int) -> list[bytes]:
+        if len(kept) > _KEPT:
+            kept.clear()
+        return [kept.setdefault(one, one) for one in split(body, at)]
+
+    return items
+
+
 def play(seed: int, *, hosts: int, liars: int, seconds: float, sorts: Sequence[str] = SORTS) -> dict[str, Any]:
     """One run, from its number to its figures."""
     with mock.patch.object(member_directory, "log", _NoLog()):
@@ -243,6 +255,7 @@ def play(seed: int, *, hosts: int, liars: int, seconds: float, sorts: Sequence[s
             mock.patch.object(slots, "time", SimpleNamespace(monotonic=lambda: wires.now)),
             mock.patch.object(progress_publisher, "trio", SimpleNamespace(current_time=lambda: wires.now)),
             mock.patch.object(progress_publisher, "time", SimpleNamespace(time=lambda: WALL_S + wires.now)),
+            mock.patch.object(wire, "split_items", _sharing_split(wire.split_items)),
             mock.patch.object(wire, "parse_event", lru_cache(_KEPT)(wire.parse_event)),
             mock.patch.object(member_directory, "PeerView", lru_cache(_KEPT)(PeerView)),
             mock.patch.object(signed_progress, "verify", quick),
