@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.compat.mixed import OLD, NoSuchCommitError, run
+from tests.compat.mixed import OLD, BuildError, NoSuchCommitError, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="compat-") as base:
         try:
             outcome = run(options.old, Path(base))
-        except NoSuchCommitError as error:
+        except (BuildError, NoSuchCommitError) as error:
             print(error, file=sys.stderr)
             return 2
     for name, value in outcome.to_json().items():

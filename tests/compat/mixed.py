@@ -1,6 +1,6 @@
 """One cluster of two old and two new daemons, and what it delivers.
 
-What lives here: taking the old code out, and the run. What does not: the command line.
+What lives here: building the old code in an environment of its own, and the run. What does not: the command line.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +27,10 @@ PROGRAM = ("-P", "-m", "gossipd")  # -P: the code of PYTHONPATH, not of the dire
 
 class NoSuchCommitError(Exception):
     """The repository has no such commit, or is none. Fault: the caller, or a checkout without history."""
+
+
+class BuildError(Exception):
+    """The older code could not be installed, with what it depends on. Fault: the network, or the package index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Outcome:
 
 def take_out(commit: str, into: Path) -> Path:
     """The tree of a commit. Raises NoSuchCommitError."""
-    done = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "gossipd", "membership"], capture_output=True)
+    done = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
     if done.returncode:
         raise NoSuchCommitError(done.stderr.decode().strip())
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -58,29 +63,47 @@ def take_out(commit: str, into: Path) -> Path:
     return into
 
 
-def code_of(path: Path) -> str:
-    """Which package a daemon with this path runs."""
-    words = [sys.executable, "-P", "-c", "import gossipd; print(gossipd.__file__)"]
-    environment = {**os.environ, "PYTHONPATH": str(path)}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+def installed(code: Path, environment: Path) -> str:
+    """The Python of a new ``environment`` into which ``code`` and what it depends on are installed. Raises
+    BuildError."""
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    python = str(environment / "bin" / "python")
+    words = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(code)]
+    done = subprocess.run(words, capture_output=True, text=True, env=_without_path())
+    if done.returncode:
+        raise BuildError(f"the older code could not be installed:\n{done.stderr[-2000:]}")
+    return python
+
+
+def code_of(python: str, environment: Mapping[str, str]) -> Path:
+    """Which package a daemon of this Python runs."""
+    words = [python, "-P", "-c", "import gossipd; print(gossipd.__file__)"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()).parent
+
+
+def _without_path() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def run(commit: str, base: Path) -> Outcome:
-    """Form the cluster in ``base`` and deliver both ways. Raises AssertionError when something takes too long."""
+    """Build the older code, form the cluster in ``base`` and deliver both ways. Raises NoSuchCommitError, BuildError,
+    and AssertionError when something takes too long."""
     began = time.monotonic()
-    old = take_out(commit, base / "old-code")
-    for path in (old, ROOT):
-        assert code_of(path) == str(path / "gossipd" / "__init__.py"), "each daemon runs the code that it is meant to"
+    old = installed(take_out(commit, base / "old-code"), base / "old-environment")
+    python, own = dict.fromkeys(OLD_HOSTS, old), {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert code_of(old, _without_path()).is_relative_to(base), "each daemon runs the code that it is meant to"
+    assert code_of(sys.executable, own) == ROOT / "gossipd"
     with cluster(base / "cluster") as made:
         for names in zip(OLD_HOSTS, NEW_HOSTS, strict=True):
-            for name, path in zip(names, (old, ROOT), strict=True):
-                made.add(name, f"rack-{name[-1]}", PYTHONPATH=str(path))
+            for name, path in zip(names, ("", str(ROOT)), strict=True):
+                made.add(name, f"rack-{name[-1]}", PYTHONPATH=path)
         known = _sections(old, base / "old-home")
         for name in OLD_HOSTS:
             _keep_sections(made.daemons[name].config, known)
         for daemon in made.daemons.values():
             _write_sources(daemon, base, is_reader=daemon.name in OLD_HOSTS)
-            daemon.start(PROGRAM)
+            daemon.start(PROGRAM, python.get(daemon.name, sys.executable))
         made.wait_together()
         old_to_new, first = _deliver(made, base, "from-old", drop_at="new-1")
         for daemon in made.daemons.values():
@@ -96,11 +119,10 @@ def run(commit: str, base: Path) -> Outcome:
     return Outcome(commit, old_to_new, new_to_old, first and second, tracebacks, not any(codes), seconds)
 
 
-def _sections(code: Path, home: Path) -> frozenset[str]:
-    """The headers of the configuration that ``gossipd init`` of this code writes."""
-    words = [sys.executable, *PROGRAM, "init", str(home), "--name", "any", "--rack", "any", "--bind", "127.0.0.1"]
-    environment = {**os.environ, "PYTHONPATH": str(code)}
-    subprocess.run([*words, "--port", "7400"], env=environment, capture_output=True, check=True)
+def _sections(python: str, home: Path) -> frozenset[str]:
+    """The headers of the configuration that ``gossipd init`` of this Python's code writes."""
+    words = [python, *PROGRAM, "init", str(home), "--name", "any", "--rack", "any", "--bind", "127.0.0.1"]
+    subprocess.run([*words, "--port", "7400"], env=_without_path(), capture_output=True, check=True)
     lines = (home / "gossipd.toml").read_text().splitlines()
     return frozenset(line for line in lines if line.startswith("["))
 

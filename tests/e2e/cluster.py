@@ -114,8 +114,8 @@ class Daemon:
         if self.process is not None:
             set_up("reload", "--config", self.config)
 
-    def start(self, program: tuple[str, ...] | None = None) -> None:
-        """Its process: of that program of Python's; without one, in ``forking``, forked."""
+    def start(self, program: tuple[str, ...] | None = None, python: str = sys.executable) -> None:
+        """Its process: of that program of ``python``; without one, in ``forking``, forked."""
         assert self.process is None
         environment = {**os.environ, **self.environment}
         words = ["run", "--config", str(self.config)]
@@ -124,7 +124,7 @@ class Daemon:
             if server is not None:
                 self.process = server.start(words, environment=environment, out=log.fileno(), err=log.fileno())
             else:
-                command = [sys.executable, *(program or PROGRAM), *words]
+                command = [python, *(program or PROGRAM), *words]
                 self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:
