@@ -108,7 +108,7 @@ class Channel:
         self.deadline: float | None = None
         self.transfer = 0
         self.rate = 0.0
-        """Bytes a second of the last chunk that the owner received; 0: of none yet."""
+        """Bytes a second of the last chunks that the owner received; 0: of none yet, or a refusal came since."""
         self.is_moving = False
         self.is_waiting = False  # a relay has not sent more of the chunk yet
 

@@ -243,7 +243,10 @@ class BulkClient:
             if incoming is not None:
                 fetch.receives()
                 self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is wire.Status.RELAYED)
-                channel.rate = incoming.length / max(time.monotonic() - began, _MOMENT_S)
+                # Bytes that came before their thread look quick, so this is the mean with the chunks before.
+                took_s = max(time.monotonic() - began, _MOMENT_S)
+                usual_s = incoming.length / usual_rate if usual_rate else took_s
+                channel.rate = 2 * incoming.length / (took_s + usual_s)
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
