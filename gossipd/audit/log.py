@@ -143,7 +143,9 @@ class AuditLog:
             # At the stop the write is abandoned if the disk hangs; the next start cuts off a partial line.
             await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)
         except (OSError, GossipdError) as error:
-            words = str(error) if isinstance(error, GossipdError) else f"{self._file.path}: {error.strerror}"
+            words = str(error)
+            if isinstance(error, OSError):  # of a rotation, the file that is to be
+                words = f"{error.filename2 or error.filename or self._file.path}: {error.strerror}"
             words += f"; records wait in memory, {QUEUE_MAX} at most"
             if words != self.trouble:
                 log.error("audit log cannot be written", reason=words)

@@ -89,8 +89,10 @@ def replace_key_ring(path: Path, ring: KeyRing) -> None:
     """
     owner = path.stat()
     fresh = path.with_name(f".{path.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        fresh.unlink()  # a replacement that was interrupted
+    try:
+        fresh.unlink(missing_ok=True)  # a replacement that was interrupted
+    except OSError as error:
+        raise KeyFileError(f"{fresh} is in the way of the new key: {error.strerror}; move it away") from None
     _create(fresh, format_key_ring(ring), SECRET_MODE)
     try:
         os.chown(fresh, owner.st_uid, owner.st_gid)

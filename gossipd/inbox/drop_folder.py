@@ -166,13 +166,17 @@ class DropFolder:
         path = name + REASON_SUFFIX
         unfinished = path + _UNFINISHED_REASON_SUFFIX
         with self._open() as inbox, self._open(REJECTED, inbox) as rejected:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short
-            descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(_plain(reason, _REASON_CHARS_MAX, ascii_only=True) + "\n")
-            # Whole at once for those who wait for it, and over the reason of a file that was taken away.
-            os.rename(unfinished, path, src_dir_fd=rejected, dst_dir_fd=rejected)
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short
+                descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    file.write(_plain(reason, _REASON_CHARS_MAX, ascii_only=True) + "\n")
+                # Whole at once for those who wait for it, and over the reason of a file that was taken away.
+                os.rename(unfinished, path, src_dir_fd=rejected, dst_dir_fd=rejected)
+            except IsADirectoryError as error:
+                at = self.directory / REJECTED / (error.filename2 or error.filename)
+                raise DropError(f"{at} is a directory; move it away", code="E_WATCH_DIRECTORY") from None
 
     @contextlib.contextmanager
     def _open(self, folder: str = "", within: int | None = None) -> Iterator[int]:

@@ -393,10 +393,10 @@ MUTANTS = (
         "writes-a-reason-through-a-link",
         "A link in the place of a reason file is followed.",
         "gossipd/inbox/drop_folder.py",
-        "            with contextlib.suppress(FileNotFoundError):\n"
-        "                os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short\n"
-        "            descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)\n",
-        "            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=rejected)\n",
+        "                with contextlib.suppress(FileNotFoundError):\n"
+        "                    os.unlink(unfinished, dir_fd=rejected)  # of an attempt that was cut short\n"
+        "                descriptor = os.open(unfinished, flags, 0o640, dir_fd=rejected)\n",
+        "                descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT, 0o640, dir_fd=rejected)\n",
         (_INBOX,),
     ),
     Mutant(

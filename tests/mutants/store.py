@@ -144,10 +144,14 @@ MUTANTS = (
         "A small file gets its name before its bytes have reached the disk.",
         "gossipd/store/disk/disk.py",
         """        disk.sync_data(descriptor)
+    finally:
+        disk.close(descriptor)
     disk.rename(unfinished, path, replace=True)
 """,
         """        disk.rename(unfinished, path, replace=True)
         disk.sync_data(descriptor)
+    finally:
+        disk.close(descriptor)
 """,
         (_CRASHES,),
     ),

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+_ASIDES_MOST = 100  # names to try
 
 
 class FileKind(Enum):
@@ -110,7 +112,8 @@ class Disk(Protocol):
         """Make the names in a directory survive a power cut."""
 
     def rename(self, source: str, target: str, *, replace: bool = False) -> None:
-        """Raises FileExistsError when ``target`` exists and ``replace`` is not set."""
+        """Raises FileExistsError when ``target`` exists and ``replace`` is not set; NotAFileError for a directory in
+        the place of a file."""
 
     def make_link(self, text: str, path: str) -> None: ...
     def read_link(self, path: str) -> str: ...
@@ -118,7 +121,9 @@ class Disk(Protocol):
     def make_directory(self, path: str) -> None:
         """Make one directory; an existing one is left alone."""
 
-    def remove_file(self, path: str) -> None: ...
+    def remove_file(self, path: str) -> None:
+        """Raises NotAFileError for a directory."""
+
     def remove_directory(self, path: str) -> None: ...
 
     def names(self, path: str) -> list[str]:
@@ -180,12 +185,45 @@ def read_file(disk: Disk, path: str, *, bytes_max: int) -> bytes:
 def write_new_file(disk: Disk, path: str, body: bytes, *, mode: int = 0o644) -> None:
     """Write ``body`` to ``path``; after a crash the old file or the new one is there, whole."""
     unfinished = path + ".part"
-    with opened(disk, unfinished, write=True, create=True, mode=mode) as descriptor:
-        disk.truncate(descriptor, 0)
+    descriptor = open_unfinished(disk, unfinished, mode=mode)
+    try:
         write_all(disk, descriptor, memoryview(body), 0)
         disk.sync_data(descriptor)
+    finally:
+        disk.close(descriptor)
     disk.rename(unfinished, path, replace=True)
     disk.sync_directory(parent(path))
+
+
+def open_unfinished(disk: Disk, path: str, *, mode: int = 0o644) -> int:
+    """Open a file of ours that nobody misses, empty, to be written. What stands in its place and cannot be written is
+    moved aside (``move_aside``): it must not hold up what the finished file is for. Raises OSError."""
+    try:
+        descriptor = disk.open(path, write=True, create=True, mode=mode)
+    except OSError as error:
+        if not isinstance(error, NotAFileError | PermissionError) and error.errno != errno.ELOOP:
+            raise
+        try:
+            move_aside(disk, path)
+        except OSError:
+            raise error from None
+        descriptor = disk.open(path, write=True, create=True, mode=mode)
+    try:
+        disk.truncate(descriptor, 0)
+    except OSError:
+        disk.close(descriptor)
+        raise
+    return descriptor
+
+
+def move_aside(disk: Disk, path: str) -> None:
+    """Free a name of ours: what stands there is another's, and is kept as ``PATH.aside-N``. Raises OSError; when all N
+    are taken, FileExistsError."""
+    for number in range(1, _ASIDES_MOST):
+        with suppress(FileExistsError):
+            disk.rename(path, f"{path}.aside-{number}")
+            return
+    disk.rename(path, f"{path}.aside-{_ASIDES_MOST}")
 
 
 def parent(path: str) -> str:

@@ -226,7 +226,10 @@ class PosixDisk:
     def rename(self, source: str, target: str, *, replace: bool = False) -> None:
         with self._parent(source) as (source_at, source_name), self._parent(target) as (target_at, target_name):
             if replace:
-                os.rename(source_name, target_name, src_dir_fd=source_at, dst_dir_fd=target_at)
+                try:
+                    os.rename(source_name, target_name, src_dir_fd=source_at, dst_dir_fd=target_at)
+                except IsADirectoryError:
+                    raise _not_a_file(True, target) from None
             else:
                 syscalls.rename_new(source_at, source_name, target_at, target_name)
 
@@ -249,7 +252,10 @@ class PosixDisk:
 
     def remove_file(self, path: str) -> None:
         with self._parent(path) as (at, name):
-            os.unlink(name, dir_fd=at)
+            try:
+                os.unlink(name, dir_fd=at)
+            except IsADirectoryError:
+                raise _not_a_file(True, path) from None
 
     def remove_directory(self, path: str) -> None:
         with self._parent(path) as (at, name):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gossipd.store.disk.disk import Disk, parent, write_all
+from gossipd.store.disk.disk import Disk, open_unfinished, parent, write_all
 from gossipd.store.journal.journal import MAGIC, Encoder, Header, RecordType, pack_chunks, pack_header, pack_number
 from gossipd.store.models import layout
 
@@ -48,9 +48,8 @@ class Ledger:
         body += encoder.encode(RecordType.WINDOW, pack_number(window))
         for chunk in writing:
             body += encoder.encode(RecordType.WRITING, pack_chunks((chunk,)))
-        descriptor = self._disk.open(path + ".part", write=True, create=True, mode=0o600)
+        descriptor = open_unfinished(self._disk, path + ".part", mode=0o600)
         try:
-            self._disk.truncate(descriptor, 0)
             write_all(self._disk, descriptor, memoryview(body), 0)
             self._disk.sync_data(descriptor)
             self._disk.rename(path + ".part", path, replace=True)

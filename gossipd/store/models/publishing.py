@@ -23,7 +23,7 @@ from contextlib import suppress
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
-from gossipd.store.disk.disk import Disk, FileKind, opened, parent, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, move_aside, opened, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.journal.claims import renew_journal
 from gossipd.store.journal.recovery import file_mode
@@ -177,7 +177,9 @@ def _point(disk: Disk, name: str, text: str, path: str) -> None:
     link = layout.next_current(name)
     if disk.kind(path) is FileKind.DIRECTORY:
         raise StoreWriteError(f"{path} is a directory in the place of a link; move it away", code="E_VERSION_TAKEN")
-    if disk.kind(link) is not None:
+    if disk.kind(link) is FileKind.DIRECTORY:
+        move_aside(disk, link)
+    elif disk.kind(link) is not None:
         disk.remove_file(link)
     disk.make_link(text, link)
     disk.rename(link, path, replace=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gossipd.store.disk.condition import PROBE_BYTES, StoreHealth
-from gossipd.store.disk.disk import opened, write_all
+from gossipd.store.disk.disk import open_unfinished, write_all
 from gossipd.store.journal.claims import start_journal
 from gossipd.store.journal.windows import commit, start_write_back
 from gossipd.store.models import layout
@@ -86,9 +86,12 @@ class StoreMaintenance:
 
     def _write_probe(self) -> None:
         disk = self._context.disk
-        with opened(disk, layout.PROBE, write=True, create=True, mode=0o600) as descriptor:
+        descriptor = open_unfinished(disk, layout.PROBE, mode=0o600)
+        try:
             write_all(disk, descriptor, memoryview(bytes(PROBE_BYTES)), 0)
             disk.sync_data(descriptor)
+        finally:
+            disk.close(descriptor)
         disk.remove_file(layout.PROBE)
 
     def _mend(self, replica: ModelReplica) -> None:

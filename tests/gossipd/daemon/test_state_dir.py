@@ -149,7 +149,7 @@ def test_what_is_in_the_way_of_state_is_named_with_the_cure(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
-def test_what_is_in_the_way_of_a_write_is_named_and_is_no_full_disk(tmp_path: Path, kind: str) -> None:
+def test_what_stands_where_state_is_written_is_moved_aside(tmp_path: Path, kind: str) -> None:
     state = StateDirectory(tmp_path / "state")
     path = tmp_path / "state" / "boot.part"
     if kind == "pipe":
@@ -158,9 +158,18 @@ def test_what_is_in_the_way_of_a_write_is_named_and_is_no_full_disk(tmp_path: Pa
         path.symlink_to("elsewhere")
     else:
         path.mkdir()
-    with pytest.raises(StateWriteError, match=rf"^state/boot cannot be written: {path} is .*; (move|remove)") as caught:
+    assert state.next_boot(7.0) == 7
+    state.close()
+    assert sorted(one.name for one in path.parent.glob("boot*")) == ["boot", "boot.part.aside-1"]
+
+
+def test_what_comes_in_the_way_of_a_file_is_named_and_is_no_full_disk(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    path = tmp_path / "state" / "boot"
+    path.mkdir()
+    with pytest.raises(StateWriteError, match=rf"^state/boot cannot be written: {path} is a directory .*; move") as one:
         state.next_boot(1.0)
-    assert (caught.value.code, caught.value.exit_code) == ("E_STATE_WRITE", ExitCode.USAGE)
+    assert (one.value.code, one.value.exit_code) == ("E_STATE_WRITE", ExitCode.USAGE)
     state.close()
 
 

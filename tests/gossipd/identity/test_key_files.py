@@ -119,3 +119,10 @@ def test_a_secrets_volume_that_all_may_read_is_refused_with_the_mode_to_set(
     with pytest.raises(KeyFileError, match=r"defaultMode: 0440") as caught:
         key_files.read_secret_key(tmp_path / "k")
     assert caught.value.code == "E_KEY_EXPOSED"
+
+
+def test_what_stands_where_a_new_cluster_key_is_written_is_named(tmp_path: Path) -> None:
+    key_files.write_key_ring(tmp_path / "c", RING)
+    (tmp_path / ".c.new").mkdir()
+    with pytest.raises(KeyFileError, match=r"\.c\.new is in the way of the new key: .*; move it away"):
+        key_files.replace_key_ring(tmp_path / "c", RING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -393,14 +394,57 @@ def test_what_is_no_file_stops_only_its_model_with_the_cure(tmp_path: Path, path
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory"])
-@pytest.mark.parametrize("path", [".lock", ".store.part"])
-def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, path: str, kind: str) -> None:
-    os.mkfifo(tmp_path / path) if kind == "pipe" else (tmp_path / path).mkdir()
+def test_what_is_no_file_among_the_stores_own_is_named(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / ".lock") if kind == "pipe" else (tmp_path / ".lock").mkdir()
     with pytest.raises(
-        StorePathError, match=rf"^{tmp_path}/\{path} is a .* where a file belongs; move it away$"
+        StorePathError, match=rf"^{tmp_path}/\.lock is a .* where a file belongs; move it away$"
     ) as caught:
         Opened(tmp_path)
     assert (caught.value.code, caught.value.exit_code) == ("E_PATH_KIND", ExitCode.USAGE)
+
+
+def _in_the_way(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("elsewhere")
+    else:
+        path.mkdir()
+        (path / "mine").write_text("x")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link"])
+@pytest.mark.parametrize("name", ["journal.part", "manifest.part", "m/.current.part", ".store.part"])
+def test_what_stands_where_unfinished_files_do_is_moved_aside(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / "store").mkdir()
+    opened = Opened(tmp_path / "store")
+    opened.deliver(ONE)
+    opened.store.close()
+    books = opened.root / ".manifests" / ONE.manifest.id.hex()
+    at = books / name if name in ("journal.part", "manifest.part") else opened.root / name
+    _in_the_way(at, kind)
+    for lost in (books / "manifest", opened.root / "m/current", opened.root / ".store"):
+        lost.unlink()  # each is written again by a start
+    again = Opened(opened.root)
+    assert len(again.store.open(ONE.manifest)) == len(ONE.chunks), "a good journal is believed"
+    again.store.finish(ONE.manifest.id)
+    assert again.store.is_published(ONE.manifest.id)
+    assert not again.store.condition().code, "it says nothing about the disk"
+    again.store.close()
+    aside = at.with_name(f"{at.name}.aside-1")
+    if name != "m/.current.part" or kind == "directory":  # there another start's link may stand
+        assert not at.exists() and {"pipe": aside.is_fifo(), "link": aside.is_symlink()}.get(kind, aside.is_dir())
+    if kind == "directory":
+        assert (aside / "mine").read_text() == "x", "nothing of it is lost"
+
+
+def test_what_stands_where_the_disk_is_probed_does_not_hold_it_up(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    (tmp_path / ".probe").mkdir()
+    opened.store._context.tracker.refused(OSError(errno.EIO, "bad sector"), 0.0, need_bytes=0)
+    opened.store.upkeep.step()
+    assert not opened.store.condition().code
+    assert [path.name for path in tmp_path.glob(".probe*")] == [".probe.aside-1"]
 
 
 def test_a_tree_whose_books_were_lost_is_taken_back_by_the_cure_of_its_refusal(opened: Opened) -> None:
