@@ -6,7 +6,9 @@ AWS' profiles come from ``aws_credentials``, Google's federated identities from 
 
 There are two ways to read a range. In pieces as they arrive (``min_chunk_size=1``, copied into our buffer): a slow,
 wrong or endless body is noticed at once, and a rate limit works. Whole (``bytes()``, which obstore collects outside the
-GIL, without a copy in Python): it takes less CPU time. So a host is read in pieces until it has shown that it is fast,
+GIL, without a copy in Python): it takes less CPU time. obstore gives nothing of an answer with another range than was
+asked for, as of a cache that sends segments of its own; so that range is asked for then, once, and its part of use is
+taken (RFC 9110, 15.3.7). So a host is read in pieces until it has shown that it is fast,
 and again when it no longer is. A whole range has a short time-out instead of the least rate.
 """
 
@@ -29,10 +31,10 @@ from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
-from gossipd.sources.first_request import check_rate
+from gossipd.sources.first_request import LESS_BYTES_MIN, MORE_BYTES_MAX, check_rate
 from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
-from gossipd.sources.obstore_errors import in_our_words
+from gossipd.sources.obstore_errors import OtherRangeError, in_our_words
 from gossipd.sources.proxies import ProxyError, client_options
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion
@@ -124,7 +126,8 @@ def _proxy_options(location: Location, profile: dict[str, Any]) -> dict[str, str
 
 
 class Stream:
-    """One range: ``version`` after the head, then exactly its bytes. Constructor and iteration raise SourceErrors."""
+    """One range: ``version`` after the head, then exactly its bytes, or fewer from a storage that gives less at once.
+    Constructor and iteration raise SourceErrors."""
 
     def __init__(
         self, store: Any, location: Location, part: Segment, *, whole: bool, settings: SourceSettings, clock: Clock,
@@ -132,38 +135,61 @@ class Stream:
         self._whole = whole
         self._what = location.shown
         self._length = part.length
+        self._before = self._rest = 0
+        """Bytes of the answer before and after the wanted ones."""
         self._source_settings = settings
         self._clock = clock
         self.waited_s = 0.0
         """Time spent waiting for the source: its speed, independent of ours."""
-        options: Any = {"range": (part.offset, part.offset + part.length)}
         began = clock()
         try:
-            with in_our_words(self._what):
-                self._result = obstore.get(store, location.path, options=options)
-                meta = self._result.meta
+            meta = self._begun(store, location.path, part)
         except errors.SourceRegionError as error:
             raise with_region(error, location.source.host) from None
         self.waited_s += clock() - began
         modified = meta["last_modified"]
         self.version = ObjectVersion(meta["e_tag"], meta["size"], None if modified == _NO_DATE else modified)
-        self._check_head(part.offset)
+        self._check_head(part.offset - self._before)
+
+    def _begun(self, store: Any, path: str, part: Segment) -> Any:
+        """What the head of the answer says, which is to this range or to one that the storage gives in its place."""
+        try:
+            return self._asked(store, path, part.offset, part.offset + part.length)
+        except OtherRangeError as other:
+            first, count = part.offset - other.start, min(part.offset + part.length, other.stop) - part.offset
+            is_more = other.stop - other.start > part.length + MORE_BYTES_MAX
+            if first == 0 and count < min(part.length, LESS_BYTES_MIN):
+                said = f"the server sent {count} bytes of the {part.length} asked for"
+                raise errors.SourceShortError(self._what, said) from None
+            if first < 0 or is_more or count < min(part.length, LESS_BYTES_MIN):
+                raise
+            self._before, self._length = first, count
+            self._rest = other.stop - part.offset - count
+            return self._asked(store, path, other.start, other.stop)
+
+    def _asked(self, store: Any, path: str, start: int, stop: int) -> Any:
+        options: Any = {"range": (start, stop)}
+        with in_our_words(self._what):
+            self._result = obstore.get(store, path, options=options)
+            return self._result.meta
 
     def __iter__(self) -> Iterator[memoryview]:
         """The body, in pieces as they arrive or in one."""
-        received = 0
+        received, before, promised = 0, self._before, self._before + self._length + self._rest
         pieces = self._collected() if self._whole else iter(self._result.stream(min_chunk_size=1))
         while (piece := self._next(pieces)) is not None:
             received += len(piece)
-            if self._whole and received < self._length:
+            if self._whole and received < promised:
                 break
-            if received > self._length:
-                raise errors.SourceRangeError(self._what, f"more than the {self._length} bytes asked for came")
+            if received > promised:
+                raise errors.SourceRangeError(self._what, f"more than the {promised} bytes asked for came")
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
             check_rate(self._what, received, self.waited_s, self._source_settings)
-            yield piece
-        if received < self._length:
-            raise errors.SourceShortError(self._what, f"{received} bytes came, {self._length} were promised")
+            begin = received - len(piece)
+            if wanted := piece[max(0, before - begin) : max(0, before + self._length - begin)]:
+                yield wanted
+        if received < promised:
+            raise errors.SourceShortError(self._what, f"{received} bytes came, {promised} were promised")
 
     def close(self) -> None:
         """Drop the answer; obstore ends its connection."""
@@ -183,8 +209,9 @@ class Stream:
         encoding = str(self._result.attributes.get("Content-Encoding", "identity")).lower()
         if encoding != "identity":
             raise errors.SourceEncodingError(self._what, "the server encodes the object; it must send it unchanged")
-        if tuple(self._result.range) != (start, start + self._length):
+        length = self._before + self._length + self._rest
+        if tuple(self._result.range) != (start, start + length):
             first, stop = self._result.range
-            if first == start and stop < start + self._length:
-                raise errors.SourceShortError(self._what, f"the object ends {start + self._length - stop} bytes early")
+            if first == start and stop < start + length:
+                raise errors.SourceShortError(self._what, f"the object ends {start + length - stop} bytes early")
             raise errors.SourceRangeError(self._what, "the server sent another range than was asked for")

@@ -64,6 +64,14 @@ _UNPREPARED: tuple[tuple[str, str], ...] = (
 )
 
 
+class OtherRangeError(errors.SourceRangeError):
+    """The storage sent another range. ``start``, ``stop``: which. Retry: for that one, where it is of use."""
+
+    def __init__(self, what: str, why: str, *, start: int, stop: int) -> None:
+        super().__init__(what, why)
+        self.start, self.stop = start, stop
+
+
 def from_obstore(error: Exception, what: str) -> SourceError:
     """Translate an exception of obstore about one object."""
     text = str(error)
@@ -101,11 +109,8 @@ def _document(text: str, start: int) -> str:
 def _by_words(text: str, what: str) -> SourceError:
     if found := _OTHER_RANGE.search(text):
         asked_start, asked_stop, start, stop = (int(part) for part in found.groups())
-        if start == asked_start and stop < asked_stop:
-            return errors.SourceShortError(
-                what, f"the server sent {stop - start} bytes of the {asked_stop - asked_start} asked for"
-            )
-        return errors.SourceRangeError(what, "the server sent another range than was asked for")
+        said = f"asked for bytes {asked_start}-{asked_stop - 1}, was sent {start}-{stop - 1}"
+        return OtherRangeError(what, said, start=start, stop=stop)
     for word, kind, why in _WORDS:
         if word in text:
             error = kind(what, why)

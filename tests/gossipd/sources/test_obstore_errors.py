@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from gossipd.sources import aws_credentials as aws_module
 from gossipd.sources import credential_places as places_module
 from gossipd.sources.errors import SourceError
+from gossipd.sources.settings import SourceSettings
 from tests.gossipd.sources.models import sign, toy_files
 from tests.gossipd.sources.test_reader import Seat
 from tests.gossipd.sources.test_refusal_documents import xml
@@ -177,3 +179,69 @@ def test_a_google_file_that_obstore_cannot_read_is_said_to_be_one(
     error = last_error("gs")
     assert error.code == "E_SOURCE_NO_CREDENTIALS", str(error)
     assert str(path) in str(error)
+
+
+@contextmanager
+def giving(body: bytes, given: Callable[[int, int], tuple[int, int]]) -> Iterator[str]:
+    """A storage of one object that answers a range with the one that ``given`` makes of it; the end is exclusive."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+            start, stop = given(int(first), int(last) + 1)
+            part = body[start:stop]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(body)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with web_server(Handler) as address:
+        yield address
+
+
+SEGMENT = 96 * 1024  # of no chunk's length
+
+
+@pytest.mark.parametrize("whole_rate", [1, 1 << 40], ids=["whole", "pieces"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda start, stop: (start // SEGMENT * SEGMENT, -(-stop // SEGMENT) * SEGMENT),
+        lambda start, stop: (start, min(stop, start + SEGMENT)),
+    ],
+    ids=["segments", "at most so many"],
+)
+def test_a_bucket_that_gives_another_range_is_read_by_what_it_gives(
+    monkeypatch: pytest.MonkeyPatch, given: Callable[[int, int], tuple[int, int]], whole_rate: int
+) -> None:
+    chunk_bytes = 256 * 1024
+    body = Random(36).randbytes(3 * chunk_bytes)
+    with giving(body, given) as url:
+        with_keys(monkeypatch, url)
+        manifest = sign({"a.bin": body}, "s3://models/llama", chunk_bytes=chunk_bytes)
+        settings = replace(SourceSettings(), whole_rate_bytes_min=whole_rate)
+        seat = Seat(manifest, allow=["s3"], settings=settings, pool_bytes=16 * 1024 * 1024)
+        for chunk in range(3):
+            outcome = seat.read(chunk)
+            assert (outcome.failed, outcome.errors) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [lambda start, stop: (start + 1, stop + 1), lambda start, stop: (start, max(start + 1, stop - 9)),
+     lambda start, stop: (max(0, start - 1), stop + 1), lambda start, stop: (0, 1)],
+)  # fmt: skip
+def test_a_bucket_that_never_gives_what_is_asked_is_named_with_both_ranges(
+    monkeypatch: pytest.MonkeyPatch, given: Callable[[int, int], tuple[int, int]]
+) -> None:
+    with giving(Random(36).randbytes(1 << 20), given) as url:
+        with_keys(monkeypatch, url)
+        manifest = sign({"a.bin": Random(36).randbytes(1 << 20)}, "s3://models/llama", chunk_bytes=256 * 1024)
+        seat = Seat(manifest, allow=["s3"], settings=SourceSettings(), pool_bytes=16 * 1024 * 1024)
+        outcome = seat.read(1)
+        assert outcome.errors[-1].code == "E_SOURCE_RANGE" and outcome.errors[-1].is_permanent  # type: ignore[attr-defined]
+        assert "asked for bytes " in str(outcome.errors[-1]) and "was sent " in str(outcome.errors[-1])
