@@ -20,16 +20,26 @@ from pathlib import Path
 import trio
 
 from gossipd.api.socket_name import short_path
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import ExitCode, LocalError
 
 BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more
 
 
+_MOMENTARY = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+
+
 class SocketPathError(LocalError):
-    """The status socket cannot be bound at its path. Fault: the configuration, or another daemon. State: nothing was
-    bound. Retry: after the remedy."""
+    """The status socket cannot be bound at its path. Fault: the configuration. State: nothing was bound. Retry: after
+    the remedy."""
 
     code = "E_STATUS_SOCKET"
+    exit_code = ExitCode.USAGE
+
+
+class SocketTakenError(SocketPathError):
+    """Another daemon has it, or the address is not up yet. Retry: in a while, as of ``BindError``."""
+
+    exit_code = ExitCode.OTHER
 
 
 def bind_unix(path: Path, *, mode: int = 0o600, group: int = -1) -> trio.SocketListener:
@@ -47,7 +57,7 @@ def bind_unix(path: Path, *, mode: int = 0o600, group: int = -1) -> trio.SocketL
             made.rename(path)
     except OSError as error:
         bound.close()
-        raise SocketPathError(f"cannot listen at {path}: {error.strerror}") from error
+        raise _refused(str(path), error) from error
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 
 
@@ -67,7 +77,7 @@ def bind_metrics(host: str, port: int) -> trio.SocketListener:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise SocketPathError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+        raise _refused(f"{host}:{port}", error) from error
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 
 
@@ -83,4 +93,9 @@ def _refuse_if_taken(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as name:
         answer = probe.connect_ex(name)
     if answer not in (errno.ECONNREFUSED, errno.ENOENT):
-        raise SocketPathError(f"a daemon already answers at {path}")
+        raise SocketTakenError(f"a daemon already answers at {path}")
+
+
+def _refused(where: str, error: OSError) -> SocketPathError:
+    kind = SocketTakenError if error.errno in _MOMENTARY else SocketPathError
+    return kind(f"cannot listen at {where}: {error.strerror}; see [status]")

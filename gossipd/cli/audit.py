@@ -56,8 +56,8 @@ def audit_verify(
         raise UsageError("give FILE or --config, not both")
     if file is None:
         file = file_of_host(config_file).parent / "audit.jsonl"
-        if not file.exists():
-            raise NotFoundError(f"{file}: no such file; a daemon writes it with its first record")
+    if not file.exists():
+        raise NotFoundError(f"{file}: no such file; a daemon writes it with its first record")
     report = verify_audit(file, head=head)
     if report.problem is not None:
         raise AuditBrokenError(f"{file}: {report.problem}; {report.records} records before it are good")
@@ -80,6 +80,8 @@ def _check_witness(file: Path, witness: Path, host: str | None) -> None:
 
     try:
         heard = Witness.from_bytes(read_regular(witness, bytes_max=FILE_BYTES_MAX))
+    except FileNotFoundError:
+        raise NotFoundError(f"--witness: {witness}: no such file") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--witness: {witness}: {error}") from None
     heads = heard.heads_of(host or "")

@@ -88,7 +88,8 @@ class _Ending:
                 continue
             if isinstance(error, GossipdError):
                 log.error("cannot run", code=error.code, reason=str(error.args[0]))
-                code = 3 if isinstance(error, StoreLockedError) else int(error.exit_code)
+                code = int(getattr(error, "code_of_exit", error.exit_code))
+                code = 3 if isinstance(error, StoreLockedError) else code
             else:
                 where = f"{error.filename}: " if error.filename else ""
                 log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")

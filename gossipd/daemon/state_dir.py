@@ -82,7 +82,7 @@ class StateDirectory:
 
     def __init__(self, directory: Path) -> None:
         """Raises StoreModeError when others may write to the directory, StorePathError for what is no file or directory
-        where one belongs, OSError when it cannot be made."""
+        where one belongs, StoreWriteError when it cannot be made, OSError."""
         self.path = directory
         make_root(directory, mode=0o700)
         self._disk = PosixDisk(directory)

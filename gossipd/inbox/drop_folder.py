@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import ExitCode, LocalError
 from gossipd.runtime.directory_safety import open_directory, why_exchangeable
 
 ACCEPTED, REJECTED, REASON_SUFFIX = "accepted", "rejected", ".reason"
@@ -55,10 +55,12 @@ _CURES = {
 
 class DropError(LocalError):
     """The file in the inbox is no manifest file. ``code`` is ``E_WATCH_...``. Fault: the user who dropped it. State:
-    nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest.
+    nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest. The exit code is that of a start that
+    ``E_WATCH_DIRECTORY`` ends: the inbox itself cannot be used as one.
     """
 
     code = "E_WATCH_TYPE"
+    exit_code = ExitCode.USAGE
 
 
 class UnfinishedError(Exception):

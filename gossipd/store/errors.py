@@ -72,6 +72,8 @@ class CaseFoldedError(StoreError):
 class StoreClosingError(StoreWriteError):
     """Opening or deleting during the store's close. Fault: nobody. State: unchanged. Retry: at the next start."""
 
+    exit_code = ExitCode.OTHER
+
 
 class NoSpaceError(StoreWriteError):
     """The model and the reserve do not fit; nothing was written. Retry: the store emits SpaceFreed when they fit."""

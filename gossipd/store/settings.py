@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import ExitCode, LocalError
 
 MIB = 1 << 20
 
@@ -21,6 +21,7 @@ class StoreSettingsError(LocalError):
     """A setting is outside its range. Fault: the operator. Retry: after correcting it."""
 
     code = "E_CONFIG"
+    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)

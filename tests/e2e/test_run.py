@@ -335,7 +335,11 @@ def test_a_second_daemon_on_one_store_and_a_taken_port_are_refused(alone: Cluste
     assert (bulk.returncode, "net.bulk_port" in bulk.stderr) == (1, True)
     (other.home / "inbox").rename(other.home / "elsewhere")
     lost = run_to_the_end(other)
-    assert (lost.returncode, "change store.inbox" in lost.stderr) == (1, True)
+    assert (lost.returncode, "change store.inbox" in lost.stderr) == (2, True)
+    (other.home / "elsewhere").rename(other.home / "inbox")
+    (other.home / "gossipd.sock").write_text("mine")
+    blocked = run_to_the_end(other)
+    assert blocked.returncode == 2 and "E_STATUS_SOCKET" in blocked.stderr and "move it away" in blocked.stderr
     assert "Traceback" not in taken.stderr + bulk.stderr + lost.stderr
     assert daemon.stop() == 0
 

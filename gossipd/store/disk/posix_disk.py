@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.disk import syscalls
 from gossipd.store.disk.disk import FileKind, NotAFileError, Space, parent
 from gossipd.store.errors import StoreModeError, StorePathError
@@ -35,8 +36,9 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def make_root(path: Path, *, mode: int) -> None:
-    """Make a directory and its parents, with durable names up to the mount point. Raises StorePathError, OSError.
-    Skipped: parents that we may not read, and file systems that are read-only or cannot sync a directory.
+    """Make a directory and its parents, with durable names up to the mount point. Raises StorePathError,
+    StoreModeError when we may not, StoreWriteError when it cannot be made, OSError. Skipped: parents that we may not
+    read, and file systems that are read-only or cannot sync a directory.
     """
     try:
         path.mkdir(mode=mode, parents=True)
@@ -44,6 +46,13 @@ def make_root(path: Path, *, mode: int) -> None:
     except FileExistsError:
         if not path.is_dir():
             raise StorePathError(f"{path} is not a directory; move it away, or name another in the settings") from None
+    except PermissionError as error:
+        why = f"user {os.geteuid()} may not make {error.filename or path}; make it, or chown"
+        raise StoreModeError(f"{path} cannot be made: {why}") from None
+    except NotADirectoryError:
+        raise StorePathError(f"{path} cannot be made: it lies under a file", code="E_PATH_KIND") from None
+    except OSError as error:
+        raise StoreWriteError(f"{path} cannot be made: {error.strerror}") from error
     directory = path.absolute()
     while not os.path.ismount(directory):
         directory = directory.parent

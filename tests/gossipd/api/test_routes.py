@@ -438,7 +438,20 @@ async def test_the_loopback_port_has_metrics_and_health_and_no_orders() -> None:
 async def test_the_port_is_open_at_one_address_that_is_named(address: str) -> None:
     with pytest.raises(SocketPathError) as refusal:
         bind_metrics(address, 0)
-    assert refusal.value.code == "E_STATUS_SOCKET"
+    assert (refusal.value.code, refusal.value.exit_code) == ("E_STATUS_SOCKET", ExitCode.USAGE)
+
+
+async def test_what_time_cures_of_a_socket_is_no_wrong_configuration(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SocketPathError) as refusal:
+        bind_metrics("127.0.0.1", taken.getsockname()[1])
+    assert refusal.value.exit_code is ExitCode.OTHER, "after 2 a service file leaves it down for good"
+    async with bind_unix(tmp_path / "s"):
+        with pytest.raises(SocketPathError) as refusal:
+            bind_unix(tmp_path / "s")
+    assert refusal.value.exit_code is ExitCode.OTHER
+    with pytest.raises(SocketPathError, match=r"No such file or directory; see \[status\]") as refusal:
+        bind_unix(tmp_path / "gone" / "s")
+    assert refusal.value.exit_code is ExitCode.USAGE
 
 
 async def test_only_the_owner_can_open_the_socket_and_nothing_else_is_left_behind(tmp_path: Path) -> None:

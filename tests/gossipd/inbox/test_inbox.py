@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gossipd.core.errors import LocalError, QueueFullError, RemoteError
+from gossipd.core.errors import ExitCode, LocalError, QueueFullError, RemoteError
 from gossipd.inbox.drop_folder import DropError, DropFolder, UnfinishedError
 from gossipd.inbox.inbox import Inbox, InboxSettings
 
@@ -446,7 +446,7 @@ async def test_a_folder_open_to_strangers_is_refused_before_anything_is_read(fol
     folder.chmod(mode)
     with trio.fail_after(120), pytest.raises(DropError) as refusal:
         await Inbox(folder, Judge()).run()
-    assert refusal.value.code == "E_WATCH_DIRECTORY"
+    assert (refusal.value.code, refusal.value.exit_code) == ("E_WATCH_DIRECTORY", ExitCode.USAGE)
     assert f"mode {mode:o}" in str(refusal.value)
 
 

@@ -18,6 +18,7 @@ from threading import Thread
 
 import pytest
 
+from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.store.disk import syscalls
 from gossipd.store.disk.disk import FileKind, NotAFileError, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
@@ -278,3 +279,22 @@ def test_a_kernel_that_tells_neither_way_says_so(disk: PosixDisk, monkeypatch: p
     descriptor = disk.open("file", write=True, create=True)
     assert disk.cached(descriptor, 0, 1) is None
     disk.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "exit_code"),
+    [
+        (errno.EACCES, "E_STORE_MODE", ExitCode.USAGE), (errno.ENOTDIR, "E_PATH_KIND", ExitCode.USAGE),
+        (errno.EROFS, "E_STORE_WRITE", ExitCode.DISK), (errno.ENOSPC, "E_STORE_WRITE", ExitCode.DISK),
+    ],
+)  # fmt: skip
+def test_a_root_that_cannot_be_made_ends_with_the_code_of_its_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str, exit_code: ExitCode
+) -> None:
+    def refuse(path: Path, **_: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(GossipdError, match=rf"^{tmp_path}/new cannot be made: ") as caught:
+        make_root(tmp_path / "new", mode=0o700)
+    assert (caught.value.code, getattr(caught.value, "code_of_exit", caught.value.exit_code)) == (code, exit_code)
