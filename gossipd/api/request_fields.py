@@ -34,9 +34,11 @@ def question_fields(request: HttpRequest, *names: str, optional: tuple[str, ...]
 
 
 def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, str]:
-    for name in given:
+    for name, text in given.items():
         if name not in names + optional:
             raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
+        if "\0" in text:  # no path and no name has it, and the system's calls raise ValueError
+            raise StatusRequestError(f"field '{name}' has a zero byte")
     for name in names:
         if not given.get(name):
             raise StatusRequestError(f"field '{name}' is missing")

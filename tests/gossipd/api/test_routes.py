@@ -250,6 +250,7 @@ async def _rest(stream: trio.SocketStream) -> bytes:
         (post("/v1/cancel", '{"name":"a"}'), 400),
         (post("/v1/cancel", '{"name":"a","version":1,"now":true}'), 400),
         (post("/v1/cancel", '{"name":["a"],"version":1}'), 400),
+        (post("/v1/publish", '{"name":"a","directory":"/d\\u0000"}'), 400),
         (post("/v1/cancel", '{"name":"a","version":"../1"}'), 400),
         (post("/v1/cancel", '{"name":"a","version":' + "9" * 400 + "}"), 400),
     ],
