@@ -6,12 +6,11 @@ Beginning a turn costs as much CPU time as its work. A host with spare CPU does 
 loop late, by the length of its run queue, and then rarer turns that do more are better: a plan is hardly more stale
 than it is anyway. So the rest grows with the lateness of wake-ups.
 
-Planning more often than a chunk arrives is useless too, because the next chunk is requested before the last has ended
-(``swarm.pipelining``). So the rest is at least the time of a chunk.
+Planning much more often than a chunk arrives is useless too, because the next chunk is requested before the last has
+ended (``swarm.pipelining``). So the rest also grows with the time of a chunk.
 
 Rejected: a longer rest for all hosts, because an idle host would plan late for nothing; a rest as long as turns take,
-because turns also grow with their work, when rests should be short; one and a half of a chunk's time, because the last
-host of four was 2 % later.
+because turns also grow with their work, when rests should be short.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ TURN_S = 0.01
 REST_S_MAX = 0.05
 # Measurements did not distinguish values near this one.
 _LATES = 10.0
+_CHUNK_SHARE = 0.75  # of a chunk time, between two plans
 _SMOOTH = 0.125  # about the last eight rests; one pause of the whole host fades within two seconds
 
 
@@ -40,4 +40,4 @@ class TurnInterval:
     @property
     def rest_s(self) -> float:
         """The length of the next rest, from ``TURN_S`` to ``REST_S_MAX``."""
-        return min(REST_S_MAX, max(TURN_S, _LATES * self._late_s, self.chunk_time_s))
+        return min(REST_S_MAX, max(TURN_S, _LATES * self._late_s, _CHUNK_SHARE * self.chunk_time_s))

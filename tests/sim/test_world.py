@@ -77,7 +77,7 @@ def test_a_host_plans_as_often_as_a_daemon_does_and_no_more_than_ten_times_in_a_
     worlds = [World(replace(TINY, link=TINY.chunk_bytes / one)) for one in chunk_times_s]
     rests_s = [world.plan_interval_s for world in worlds]
     assert rests_s[0] == TURN_S
-    assert rests_s[1] == TINY.chunk_time_s
+    assert rests_s[1] == 0.75 * TINY.chunk_time_s
     assert rests_s[2] == REST_S_MAX
     assert rests_s[3] == 10 * TINY.chunk_time_s
 
