@@ -88,12 +88,12 @@ class BulkSettings:
     """Whether what is sent gives way to other traffic (``giving_way``)."""
     unsent_bytes_min: int = 64 * KIB
     unsent_bytes_max: int = 4 * MIB
-    """A chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT): less costs wake-ups, and more
-    would free a slot long before its bytes are gone.
+    """Half of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a
+    slot long before its bytes are gone; less would cost a wake-up per 16 KiB.
     """
     tls_piece_bytes: int = 256 * KIB
     """File bytes encrypted in one call: 16 TLS records."""
 
     def unsent_bytes(self, length: int) -> int:
         """The part of a body of ``length`` bytes that may wait unsent in the kernel."""
-        return min(max(length, self.unsent_bytes_min), self.unsent_bytes_max)
+        return min(max(length // 2, self.unsent_bytes_min), self.unsent_bytes_max)
