@@ -23,8 +23,6 @@ from gossipd.api.socket_name import short_path
 from gossipd.core.errors import ExitCode, LocalError
 
 BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more
-
-
 _MOMENTARY = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
