@@ -4,11 +4,13 @@ What lives here: FORGET words, those that wait, those that are told again; what 
 tombstones (``tombstones``), whether a member lives (``judge``).
 
 Any member may say a FORGET, in its own name, of a member that it takes for gone. Nobody can have a living member
-forgotten: the word waits until this node itself finds the member dead, and the member is probed next. A host that was
-away hears the word late. So a node that knows the word tells it again, under its own signature, to two kinds of peers:
-those that speak of a buried life as of a member, and those that ask after a member that is gone there
-(``dead_prober``). A buried life counts again when the member speaks for itself. Rejected: to bury a member that is not
-known here, because a liar could hide the living from a joiner in this way.
+forgotten: the word waits until this node itself finds the member dead, and the member is probed next. Digests do not
+show who has missed a FORGET, and a host that has missed the goodbye as well finds no peer that still has it. So a
+FORGET is sent more often than other rumours, with the goodbye of its subject before it. A host that was away hears the
+word late. So a node that knows the word tells it again, under its own signature, to two kinds of peers: those that
+speak of a buried life as of a member, and those that ask after a member that is gone there (``dead_prober``). A buried
+life counts again when the member speaks for itself. Rejected: to bury a member that is not known here, because a liar
+could hide the living from a joiner in this way.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from membership.verified_cache import Claim
 _WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
 _LOOK_S = 1.0
 _WAITING_MAX = 1024
+_EXTRA_SENDINGS = 6  # with the usual sendings one of fifty nodes misses a rumour
 _TOLD_MAX = 8  # words in one answer; each is smaller than the record that called for it
 
 
@@ -105,9 +108,12 @@ class Forgets:
 
     def _carry_out(self, subject: Handle, heard: bytes | None, now: float) -> None:
         word = self._word_of(subject, self._roster.claims[subject].record.boot)
+        gone = self._roster.gone[subject]
+        goodbye = b"".join(gone.evidence) if gone.state is MemberState.LEFT else b""
         self.remove(subject, now)
-        self.tombstones.inscribe(subject, word)
-        self._node.rumours.membership.add(("forget", subject), heard or word, subject)
+        self.tombstones.inscribe(subject, goodbye + word)
+        rumour = goodbye + (heard or word)
+        self._node.rumours.membership.add(("forget", subject), rumour, subject, extra=_EXTRA_SENDINGS)
 
     def _word_of(self, subject: Handle, boot: int) -> bytes:
         node = self._node

@@ -44,6 +44,7 @@ class Rumour:
     data: bytes
     number: int
     lag: int
+    extra: int
     sent: float
 
 
@@ -110,9 +111,10 @@ class RumourClass:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def add(self, key: Hashable, data: bytes, writer: Hashable, *, urgent: bool = False) -> bool:
-        """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others. False when
-        its writer has so many on the way that this one need not begin a round of its own."""
+    def add(self, key: Hashable, data: bytes, writer: Hashable, *, urgent: bool = False, extra: int = 0) -> bool:
+        """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others; an item is
+        sent ``extra`` times more than the limit says. False when its writer has so many on the way that this one need
+        not begin a round of its own."""
         self.discard(key)
         if len(self._by_key) >= self._length_max:
             loudest = max(self._by_writer.values(), key=len)
@@ -121,7 +123,7 @@ class RumourClass:
         self._number -= 1
         written = self._by_writer.setdefault(writer, {})
         lag = len(written) // _EACH
-        rumour = Rumour(key, writer, data, self._number, lag, -_URGENT_LEAD if urgent else 0.0)
+        rumour = Rumour(key, writer, data, self._number, lag, extra, -_URGENT_LEAD if urgent else 0.0)
         self._by_key[key] = rumour
         written[key] = None
         self._backlog += len(data)
@@ -172,7 +174,7 @@ class RumourClass:
             self._budget -= len(rumour.data)
             self._spending.take(rumour.writer, len(rumour.data), now)
             rumour.sent += 1.0
-            if rumour.sent >= limit:
+            if rumour.sent >= limit + rumour.extra:
                 self.discard(rumour.key)
             else:
                 self._push(rumour)

@@ -108,6 +108,8 @@ def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: C
     until("the newcomer has left", lambda: state_of("newcomer", eight[1]) in ("left", "dead"))
     gossipd("forget", "newcomer", "--config", eight[1].config)
     del eight.daemons["newcomer"]
+    others = eight.daemons.values()
+    until("all have forgotten it", lambda: not any(state_of("newcomer", daemon) for daemon in others))
 
 
 @pytest.mark.needs("nginx")

@@ -309,3 +309,21 @@ def test_the_progress_of_a_forgotten_member_takes_no_room() -> None:
     cluster.run(cluster.now + 20.0)
     forget(cluster)
     assert cluster.swim(TELLER).statistics()["events_kept"] == 0
+
+
+@pytest.mark.parametrize(("members", "seed"), [(8, 5), (8, 7), (8, 12), (40, 0), (40, 1), (40, 2)])
+def test_all_hosts_hear_of_a_forget_that_follows_a_goodbye(members: int, seed: int) -> None:
+    cluster = SimulatedCluster(members + 1, racks=4, seed=seed)
+    cluster.start_all_known()
+    cluster.run(2.0)
+    gone = cluster.hosts[members].node
+    cluster.swim(members).leave(cluster.now)
+    cluster._flush(members)
+    cluster.crash(members)
+    cluster.run(cluster.now + 0.3)
+    rows = {index: cluster.swim(index).member(gone) for index in range(members)}
+    teller = next(index for index, row in rows.items() if row is not None and row.state is MemberState.LEFT)
+    assert cluster.swim(teller).forget(gone, cluster.now)
+    cluster._flush(teller)
+    cluster.run(cluster.now + 4.0)
+    assert not any(cluster.swim(index).member(gone) for index in range(members))

@@ -30,6 +30,22 @@ MUTANTS = (
         ("tests/membership/test_clones.py",),
     ),
     Mutant(
+        "a-forget-is-sent-as-often-as-what-digests-show",
+        "A host that the rumour of a FORGET missed counts the forgotten member for half a minute.",
+        "membership/forgets.py",
+        "_EXTRA_SENDINGS = 6",
+        "_EXTRA_SENDINGS = 0",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "a-forget-travels-without-the-goodbye",
+        "A host that missed the goodbye must find the member dead by itself, as no peer has the goodbye any more.",
+        "membership/forgets.py",
+        'goodbye = b"".join(gone.evidence) if gone.state is MemberState.LEFT else b""',
+        'goodbye = b""',
+        (_FORGETS,),
+    ),
+    Mutant(
         "one-writer-takes-the-whole-budget",
         "A member that says much leaves nothing of the budget for what another says next.",
         "membership/rumours.py",
