@@ -11,14 +11,15 @@ printed by 0.1.
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from gossipd.cli.completion_program import is_safe
 from gossipd.cli.options import NameVersion, label_words
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 ASKED_S = 2.0  # a person waits at the keyboard; on a busy machine a daemon answers within a second
 
@@ -188,6 +189,8 @@ def script(shell: str, cli: click.Group) -> str:
 
 def program_text(cli: click.Group, *, with_help: bool) -> str:
     """``completion_program`` with the table of all commands below ``cli``, without its docstring."""
+    from importlib.resources import files  # no command but `assets` needs it
+
     text = (files("gossipd") / "cli" / "completion_program.py").read_text(encoding="utf-8")
     before, _, after = text[text.index("from __future__") :].partition("TABLE: tuple")
     row = command_row(cli, click.Context(cli, info_name="gossipd"), with_help=with_help)
@@ -233,5 +236,7 @@ def _first(text: str, with_help: bool) -> str:
 
 
 def _starting(words: list[str], incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     found = [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
     return [CompletionItem(word) for word in found if is_safe(word.replace("=", "").replace(",", ""))]

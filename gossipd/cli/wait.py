@@ -9,7 +9,6 @@ waiting cures (``api.readiness``, asked through ``GET /v1/wait``).
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections import Counter
@@ -159,7 +158,9 @@ class _ProgressLine:
     def show(self, row: dict[str, Any] | None) -> None:
         if not self._is_shown:
             return
-        words = progress_words(self._label, row, self.goal)[: shutil.get_terminal_size().columns - 1]
+        from shutil import get_terminal_size  # a script, whose log gets nothing, starts without it
+
+        words = progress_words(self._label, row, self.goal)[: get_terminal_size().columns - 1]
         click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
         self._is_open = True
 

@@ -560,14 +560,18 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
     assert (ended.code, ended.err) == (1, "E_OS: /x: No such file or directory\n")
 
 
-HEAVY = ("trio", "zmq", "rich", "anyio", "h11", "prometheus_client", "msgspec", "blake3")
+HEAVY = (
+    "trio", "zmq", "rich", "anyio", "h11", "prometheus_client", "msgspec", "blake3", "importlib.resources", "shutil",
+)  # fmt: skip
 LATE = (
     "rich", "asyncio", "anyio", "h11", "prometheus_client", "obstore", "difflib", "zoneinfo", "sysconfig",
     "gossipd.publish.publisher",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["why", "org/toy@3"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]]
+)
 def test_client_commands_start_quickly_because_they_import_little(shell: Shell, command: list[str]) -> None:
     script = (
         "import sys; from gossipd.cli.main import main; code = main(sys.argv[1:]);"
@@ -576,7 +580,7 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
     ended = subprocess.run(
         [sys.executable, "-c", script, *command, "--socket", str(shell.path)], capture_output=True, text=True
     )
-    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert (ended.returncode in (ExitCode.DONE, ExitCode.PARTIAL), ended.stderr) == (True, "[]\n")
 
 
 def test_the_daemon_imports_late_what_most_hosts_never_need() -> None:
