@@ -205,6 +205,35 @@ def test_names_and_reasons_of_other_hosts_stay_text(tmp_path: Path, browser: Bro
         assert page.evaluate("({}).sentence === undefined")
 
 
+@pytest.mark.parametrize(("told", "shown"), [("300.2", "org/llama@300.2"), (None, f"org/llama@{(2 << 32) + 300}")])
+def test_a_step_is_shown_as_commands_show_it(tmp_path: Path, browser: Browser, told: str | None, shown: str) -> None:
+    """A daemon of 0.1 tells no label."""
+    status = status_of(2, 1)
+    row = status["deployments"][0]
+    row |= {"version": (2 << 32) + 300, "version_label": told}
+    which = f"?name=org/llama&version={row['version']}"
+    answers = {"/v1/status": status, f"/v1/sketch{which}&host=gpu-0001&bins=256": sketch_of([])}
+    answers[f"/v1/sketch{which}&host=gpu-0001&bins=256"] |= {"version": row["version"], "asked": "silent", "hosts": []}
+    report = report_of_many(2, 1)
+    report["deployment"] |= {"version": row["version"], "version_label": told or ""}
+    answers[f"/v1/report{which}"] = {"report": report}
+    for host in row["hosts"]:
+        host |= {"state": "downloading", "chunks_verified": 2000}
+    with (
+        unix_daemon(tmp_path / "s", answers),
+        page_server(tmp_path / "s") as server,
+        watched(browser, server) as page,
+    ):
+        page.goto(server.url)
+        page.get_by_role("link", name=shown, exact=True).click()
+        page.get_by_role("heading", name=shown, exact=True).wait_for()
+        page.get_by_role("link", name="Report and replay").click()
+        page.get_by_role("heading", name=f"Replay of {shown}", exact=True).wait_for()
+        page.get_by_role("heading", name=shown, exact=True).wait_for()
+        page.goto(f"{server.url}#/host/gpu-0001")
+        page.get_by_text(f"Of {shown} it is not known").wait_for()
+
+
 def test_a_thousand_hosts_are_painted_fast_and_racks_open_by_key(tmp_path: Path, browser: Browser) -> None:
     with told(tmp_path, status_of(1000, 20)) as server, watched(browser, server) as page:
         page.goto(f"{server.url}#/deployment/org%2Fllama/3")

@@ -4,8 +4,7 @@
 export function el(tag, given = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(given)) {
-    if (name === "class") made.className = value;
-    else if (name === "max" || name === "value" || name === "open") made[name] = value;
+    if (name === "max" || name === "value" || name === "open") made[name] = value;
     else made.setAttribute(name, value);
   }
   for (const child of children.flat()) if (child !== null && child !== undefined) made.append(child);
@@ -28,11 +27,7 @@ export function fill(node, signature, build) {
 }
 
 export function table(caption, heads, rows) {
-  const cell = (tag, column, value) => {
-    const known = { class: column.class || "" };
-    if (tag === "th") known.scope = "col";
-    return el(tag, known, value);
-  };
+  const cell = (tag, column, value) => el(tag, { class: column.class || "", ...(tag === "th" ? { scope: "col" } : {}) }, value);
   return el("div", { class: "scroll" }, el("table", { "aria-label": caption },
     el("thead", {}, el("tr", {}, heads.map((head) => cell("th", head, head.name)))),
     el("tbody", {}, rows.map((row) => el("tr", { class: row.old ? "old" : "" },
@@ -74,8 +69,10 @@ export function percent(part, whole) {
 }
 
 export const toHost = (name) => el("a", { href: `#/host/${encodeURIComponent(name)}` }, name);
+// A step of a run as commands show it; a daemon of 0.1 tells plain versions.
+export const label = (row) => `${row.name}@${row.version_label || row.version}`;
 export const toDeployment = (row) =>
-  el("a", { href: `#/deployment/${encodeURIComponent(row.name)}/${row.version}` }, `${row.name}@${row.version}`);
+  el("a", { href: `#/deployment/${encodeURIComponent(row.name)}/${row.version}` }, label(row));
 
 // A state is a shape and a word; colour only repeats it.
 const SHAPES = { complete: "●", verifying: "◆", downloading: "▶", init: "○", failed: "✕", cancelled: "–", expired: "–",

@@ -32,10 +32,10 @@ function route() {
   const trail = [el("a", { href: "#/" }, "gossipd")];
   if (parts[0] === "deployment" && parts.length === 3) {
     page = new DeploymentPage(main, parts[1], Number(parts[2]));
-    trail.push("›", el("span", {}, `${parts[1]}@${parts[2]}`));
+    trail.push("›", el("span", {}, parts[1]));
   } else if (parts[0] === "report" && parts.length === 3) {
     page = new ReportPage(main, parts[1], Number(parts[2]));
-    trail.push("›", el("span", {}, `Report of ${parts[1]}@${parts[2]}`));
+    trail.push("›", el("span", {}, `Report of ${parts[1]}`));
   } else if (parts[0] === "host" && parts.length === 2) {
     page = new HostPage(main, parts[1]);
     trail.push("›", el("span", {}, parts[1]));

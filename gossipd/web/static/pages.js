@@ -1,6 +1,6 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted,
+import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, label, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
@@ -116,7 +116,7 @@ const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total
 export class DeploymentPage {
   constructor(root, name, version) {
     Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: null, bound: null,
-      state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div") });
+      title: el("h1", {}, `${name}@${version}`), state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div") });
     this.figures = el("dl", { class: "figures" });
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
     this.box = el("div", { class: "grid" });
@@ -132,7 +132,7 @@ export class DeploymentPage {
     this.all = el("details", {}, el("summary", {}, "All hosts as a table"));
     this.all.append(this.allRows);
     this.all.addEventListener("toggle", () => this.showAll());
-    root.replaceChildren(el("h1", {}, `${name}@${version}`), this.state, this.report, this.figures,
+    root.replaceChildren(this.title, this.state, this.report, this.figures,
       part("Not complete: the slowest", this.slowest),
       part("Hosts", this.chooser, this.about, this.box, this.said, this.all),
       part("Rates by source", this.chart, this.legend), part("Traffic so far", this.egress));
@@ -163,7 +163,7 @@ export class DeploymentPage {
     }
     this.chooser.hidden = this.isReplay && !samplesOf(row).came.size;
     this.row = row;
-    this.words = words;
+    say(this.title, label(row));
     if (more) this.hear(row, more);
     if (!this.isReplay) this.showReport(row);
     const began = row.started_at ? `, began ${row.started_at}` : "";
@@ -216,8 +216,7 @@ export class DeploymentPage {
       : `${seconds(samples.used * samples.step)} since ${this.since}, ${samples.step} s a column`;
     const shade = ["more of the model a host has", "more of these chunks a host has",
       `later these chunks came: the darkest ${seconds(samples.span)} after the lightest; grey: not yet; white: not seen. A diagonal is a chain of hosts`][this.mode];
-    const text = `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${what} opens by a click or Enter.`;
-    say(this.about, text);
+    say(this.about, `The darker, the ${shade}. Left to right: ${left}. Hatched: not heard for 30 s. ${what} opens by a click or Enter.`);
     this.grid.show(rowsOf(row, samples, this.opened), samples.used);
   }
 
@@ -243,8 +242,8 @@ export class DeploymentPage {
   }
 
   showReport(row) {
-    const target = `#/report/${encodeURIComponent(row.name)}/${row.version}`;
-    fill(this.report, target, () => el("a", { href: target }, "Report and replay"));
+    const href = `#/report/${encodeURIComponent(row.name)}/${row.version}`;
+    fill(this.report, href, () => el("a", { href }, "Report and replay"));
   }
 
   open(row) {
@@ -295,10 +294,9 @@ export class HostPage {
     this.chunks.hidden = !host || !more.hosts;
     if (this.chunks.hidden) return;
     const bins = sketch ? binsOf(sketch.shares) : [], total = row.chunks_total, first = (bin) => Math.floor(bin * total / bins.length);
-    const said = sketch ? `${sketch.chunks_held} of ${row.name}@${row.version}, in ${bins.length} columns from the first of its ${total} chunks to the last; by ${sketch.known_by === "answer" ? "its own answer" : sketch.known_by}, ${seconds(sketch.age_s)} ago.`
-      : `Of ${row.name}@${row.version} it is not known here which.`;
-    const text = `${said} ${own(ASKED, more.asked) || ""}`;
-    say(this.about, text);
+    const said = sketch ? `${sketch.chunks_held} of ${label(row)}, in ${bins.length} columns from the first of its ${total} chunks to the last; by ${sketch.known_by === "answer" ? "its own answer" : sketch.known_by}, ${seconds(sketch.age_s)} ago.`
+      : `Of ${label(row)} it is not known here which.`;
+    say(this.about, `${said} ${own(ASKED, more.asked) || ""}`);
     const rows = [];
     for (let at = 0; at < bins.length; at += COLUMNS) {
       const cells = cellsOf(bins.slice(at, at + COLUMNS)), known = cells.filter((one) => one !== NOTHING);
@@ -327,7 +325,7 @@ export class HostPage {
 
   showPeers(status, more) {
     if (status.node.name !== this.name) {
-      fill(this.peers, status.node.name, () => el("p", { class: "note" },
+      fill(this.peers, status.node.name, () => note(
         `Only the host itself knows: run gossipd web there. This page asks ${status.node.name}.`));
       return;
     }
