@@ -122,8 +122,9 @@ class HostReason(Enum):
         "the object is not in storage", "put it back, or publish under a new version",
     )  # fmt: skip
     SOURCE_CHANGED = (
-        "source_changed", 13, CuredBy.PUBLISHER, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
-        "the object in storage is no longer what was published", "put it back, or publish under a new version",
+        "source_changed", 13, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "the object in storage is no longer what was published",
+        "put it back, and it is taken within the hour; or publish under a new version",
     )  # fmt: skip
     SOURCE_UNREACHABLE = (
         "source_unreachable", 14, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,

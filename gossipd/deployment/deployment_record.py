@@ -149,7 +149,8 @@ class DeploymentRecord:
             return self.reason
         if self.stall is None:
             return HostReason.REFILLING if self.is_refilling else HostReason.NONE
-        if self.source_trouble is not HostReason.NONE and self.stall in _FOR_LACK_OF_A_SOURCE:
+        is_wrong = self.source_trouble is HostReason.SOURCE_CHANGED and self.stall is StallReason.VERIFICATION
+        if self.source_trouble is not HostReason.NONE and (is_wrong or self.stall in _FOR_LACK_OF_A_SOURCE):
             return self.source_trouble
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble

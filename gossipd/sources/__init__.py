@@ -1,13 +1,13 @@
 """External storage: ranged reads from http(s), S3, files and the other schemes of obstore.
 
 * Reading: ``reader`` (chunks into the store), ``range_request`` (one range of one object), ``ranges`` (from chunks to
-  requests), ``assembly`` (from bytes to chunks), ``errors``, ``settings``
+  requests), ``assembly`` (from bytes to chunks), ``attempts`` (mirrors that are left), ``errors``, ``settings``
 * Objects: ``location`` (the address), ``versions`` (which one is read), ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without
   ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates)
 * By obstore: ``obstore_clients``, ``obstore_errors``, ``refusal_documents`` (what S3 and its like say)
 * When a host is asked: ``admission``, ``host_pace`` and ``asked_pause`` (pauses), ``connection_limit``,
-  ``request_rate``, ``mirror_rates``
+  ``request_rate``, ``mirror_rates``, ``wrong_bytes``
 * Credentials: ``aws_credentials``, ``google_credentials``, ``credential_places``, ``credential_expiry``; ``trial_read``
   (whether storage takes them)
 

@@ -99,6 +99,8 @@ class SourceWholeOnlyError(SourceError):
     code = "E_SOURCE_WHOLE_ONLY"
     reason = FailReason.WHOLE_ONLY
     heals = True
+    version = ""
+    """Of the object, as it is shown."""
 
 
 class SourceEncodingError(SourceError):

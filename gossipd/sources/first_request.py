@@ -169,9 +169,13 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
         raise errors.SourceEncodingError(what, "the server encodes what it sends; it must send it unchanged")
     tag, modified = response.getheader("ETag"), http_date(response.getheader("Last-Modified"))
     if is_whole:
-        _check_whole(response, what, wanted, settings)
-        is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
         version = ObjectVersion(tag, wanted.object_bytes, modified)
+        try:
+            _check_whole(response, what, wanted, settings)
+        except errors.SourceWholeOnlyError as error:
+            error.version = version.shown
+            raise
+        is_part = wanted.length < wanted.object_bytes  # some servers answer 200 where a range is all there is
         return Head(version, wanted.length, wanted.start, is_part, is_range=False)
     if response.status == 200 and response.getheader("Content-Range") is None:
         return Head(ObjectVersion(tag, wanted.object_bytes, modified), wanted.length)

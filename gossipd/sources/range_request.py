@@ -23,10 +23,8 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.errors import (
     SourceCancelledError,
-    SourceChangedError,
     SourceError,
     SourceForbiddenError,
-    SourceHashError,
     SourceProxyError,
     SourceRedirectError,
     SourceWholeOnlyError,
@@ -104,7 +102,7 @@ class _Buckets:
 
 
 class SourceRequests:
-    """Makes requests. ``admission`` and ``pool`` are shared with the reader."""
+    """Makes requests. ``admission`` and ``pool`` are shared with the reader, which reads ``versions``."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class SourceRequests:
         self._clock = clock
         self._buckets = _Buckets(settings)
         self._connections = WebConnections(settings, clock)
-        self._versions = SeenVersions()
+        self.versions = SeenVersions()
         self._wholes = WholeObjects()
         self._hub = HubRoutes(os.environ, admission)
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
@@ -132,7 +130,7 @@ class SourceRequests:
         self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
 
     def forget(self, deployment: DeploymentId) -> None:
-        self._versions.forget(deployment)
+        self.versions.forget(deployment)
         self._hub.forget()
         self._wholes.forget(deployment)
         self._connections.close()
@@ -162,11 +160,6 @@ class SourceRequests:
                 self._read_on(job, location, part, sink)
                 return
         self._read_to_end(job, location, part, sink)
-
-    def hash_error(self, job: Job, location: Location, error: SourceHashError) -> SourceHashError:
-        """The error for bytes that are wrong again: SourceChangedError where the object was replaced meanwhile."""
-        change = self._versions.change(job.manifest.id, location)
-        return error if change is None else SourceChangedError(location.shown, f"the object has changed: {change}")
 
     def _led(self, location: Location, attempt: Attempt) -> None:
         """Call ``attempt`` with the place where the object is asked for, and its addresses."""
@@ -291,7 +284,7 @@ class SourceRequests:
         lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
         _acquire(lock, job, location)
         try:
-            if self._versions.is_known(job.manifest.id, location):
+            if self.versions.is_known(job.manifest.id, location):
                 return
             if job.from_start and self.lacks_ranges(location):
                 return
@@ -338,7 +331,7 @@ class SourceRequests:
 
     def _check(self, job: Job, location: Location, part: Segment, seen: ObjectVersion) -> None:
         """The size decides, and then the hashes; tag and date are only noted."""
-        self._versions.note(job.manifest.id, location, seen)
+        self.versions.note(job.manifest.id, location, seen)
         check_size(location.shown, found=seen.size, expected=job.manifest.files[part.file_index].size)
 
     def _pour(self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Sink) -> None:

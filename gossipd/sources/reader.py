@@ -7,15 +7,14 @@ addresses, and the pace of its host. The sources of a manifest are mirrors; each
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
 host's budget. Or it is about the object (missing, no access, changed, no ranges): then the object is left alone for
-half a minute, and the whole source after three such objects. obstore repeats nothing by itself. Only C code touches
-payload bytes.
+half a minute, and the whole source after three such objects. Bytes that stay wrong are left alone for longer each time
+(``wrong_bytes``). obstore repeats nothing by itself. Only C code touches payload bytes.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,9 +32,11 @@ from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly, Delivery
+from gossipd.sources.attempts import Attempts
 from gossipd.sources.errors import (
     SourceAuthError,
     SourceCancelledError,
+    SourceChangedError,
     SourceError,
     SourceHashError,
     SourceNotFoundError,
@@ -49,6 +50,7 @@ from gossipd.sources.range_request import Job, SourceRequests
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.web_connection import resolve
+from gossipd.sources.wrong_bytes import WrongBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class SourceReader:
         self._requests = SourceRequests(
             self._admission, pool=delivery.pool, throttle=throttle, settings=self._source_settings, clock=clock
         )
+        self._wrong = WrongBytes(self._source_settings, clock)
         self._lock = threading.Lock()
         self._running: set[Job] = set()
         self._closed = False
@@ -114,11 +117,13 @@ class SourceReader:
             return ReadOutcome(tuple(job.stored), tuple(missing), tuple(job.errors))
 
     def probe(self, manifest: Manifest) -> ProbeOutcome:
-        """Ask the first object of each source for one byte, until one source with ranges gives it."""
+        """Ask the first object of each source for one byte, until one source with ranges gives it. Objects whose bytes
+        were wrong are looked at, too: one that was replaced meanwhile may be read again."""
         index = next(at for at, entry in enumerate(manifest.files) if entry.size)  # a model has at least one byte
         self._admission.forget(manifest.id)
         is_whole_only = False
         with self._job(manifest) as job:
+            self._look_at_wrong(job)
             for url in manifest.sources:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
                 try:
@@ -148,6 +153,7 @@ class SourceReader:
         self.cancel(deployment)
         self._admission.forget(deployment)
         self._requests.forget(deployment)
+        self._wrong.forget(deployment)
 
     def close(self) -> None:
         """Stop everything; later reads end at once as cancelled."""
@@ -191,15 +197,36 @@ class SourceReader:
             error.path = location.path
         if not isinstance(error, SourceError) or isinstance(error, SourceCancelledError | SourceWholeOnlyError):
             return
-        # Of an object that comes only whole, each further chunk would be looked for from its beginning again.
-        is_wrong_whole = isinstance(error, SourceHashError) and job.from_start and self._requests.lacks_ranges(location)
-        if error.again == 0 or is_wrong_whole:
+        if error.again == 0:
             self._admission.refuse(job.manifest.id, location, error)
+
+    def _note_wrong(self, job: Job, location: Location, error: SourceHashError, lost: ChunkIndex) -> SourceHashError:
+        """The bytes of a chunk are wrong. Returns the error to record."""
+        change = self._requests.versions.change(job.manifest.id, location)
+        if change is not None:
+            error = SourceChangedError(location.shown, f"the object has changed: {change}")
+        # Of an object that comes only whole, each further chunk would be looked for from its beginning again.
+        is_whole = job.from_start and self._requests.lacks_ranges(location)
+        version = self._requests.versions.last(job.manifest.id, location)
+        self._wrong.came_wrong(job.manifest.id, location, lost, error, version=version, is_whole=is_whole)
+        return error
+
+    def _look_at_wrong(self, job: Job) -> None:
+        files = {entry.path: index for index, entry in enumerate(job.manifest.files)}
+        for location in self._wrong.take_looks(job.manifest.id):
+            try:
+                self._requests.read(job, location, Segment(files[location.path], 0, 1), lambda _: None)
+                version = self._requests.versions.last(job.manifest.id, location)
+            except SourceWholeOnlyError as error:
+                version = error.version
+            except (SourceError, PoolExhaustedError):
+                continue
+            self._wrong.look(job.manifest.id, location, version)
 
     def _read_all(self, job: Job, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
         """Read ``chunks`` from the mirrors. Returns the chunks that none of them gave."""
         mirrors = [parse_source_url(url) for url in job.manifest.sources]
-        attempts = Attempts(mirrors)
+        attempts = Attempts(job, mirrors, self._wrong)
         pending = chunks
         failed: list[ChunkIndex] = []
         while pending:
@@ -209,7 +236,8 @@ class SourceReader:
                     return failed + pending
                 failed.append(pending.pop(0))
                 continue
-            run = next_extent(job.manifest, pending, range_bytes_max=self._source_settings.range_bytes_max)
+            alike = attempts.alike(pending)
+            run = next_extent(job.manifest, alike, range_bytes_max=self._source_settings.range_bytes_max)
             before = len(job.stored)
             error = self._read_run(job, usable, run, attempts)
             done = set(job.stored[before:])
@@ -237,11 +265,12 @@ class SourceReader:
             lost = [chunk for chunk in run.chunks if chunk not in job.stored]
             if lost and not self._will_repeat(job, source, error, attempts, lost[0], is_only=len(usable) == 1):
                 if isinstance(error, SourceHashError):
-                    error = self._requests.hash_error(job, location, error)
+                    error = self._note_wrong(job, location, error, lost[0])
                 self._note(job, location, error)
             return error
         finally:
             self._admission.release(source)
+            self._wrong.came_right(job.manifest, source, [chunk for chunk in run.chunks if chunk in job.stored])
         return None
 
     def _will_repeat(
@@ -253,7 +282,10 @@ class SourceReader:
         self._admission.blame(source, error)
         is_wrong = isinstance(error, SourceHashError)
         repeats = attempts.count(source, chunk)
-        pause_s = None if is_wrong and not is_only else self._admission.take_retry(source, error, repeats)
+        was_wrong = is_wrong and self._wrong.was_wrong(job.manifest, source, chunk)
+        pause_s = (
+            None if is_wrong and (was_wrong or not is_only) else self._admission.take_retry(source, error, repeats)
+        )
         if pause_s is None:
             attempts.give_up(source, chunk if is_wrong else None)
             return False
@@ -282,36 +314,6 @@ class SourceReader:
             raise SourceCancelledError(first.shown, "the read was stopped") from None
         finally:
             assembly.close()
-
-
-class Attempts:
-    """What one call of the reader has tried: which mirrors are of no more use to it, wholly or for one chunk."""
-
-    def __init__(self, mirrors: Sequence[SourceUrl]) -> None:
-        self._mirrors = list(mirrors)
-        self._wrong: set[tuple[str, ChunkIndex]] = set()
-        self._counts: Counter[tuple[str, ChunkIndex]] = Counter()
-
-    @property
-    def are_left(self) -> bool:
-        """Whether any mirror may still have other chunks."""
-        return bool(self._mirrors)
-
-    def usable(self, chunk: ChunkIndex) -> list[SourceUrl]:
-        """The mirrors that may be asked for a chunk, in the order of the manifest."""
-        return [mirror for mirror in self._mirrors if (mirror.text, chunk) not in self._wrong]
-
-    def count(self, mirror: SourceUrl, chunk: ChunkIndex) -> int:
-        """One more failure of a mirror with a chunk. Returns how many there were."""
-        self._counts[mirror.text, chunk] += 1
-        return self._counts[mirror.text, chunk]
-
-    def give_up(self, mirror: SourceUrl, chunk: ChunkIndex | None) -> None:
-        """Do not ask the mirror again, for this chunk or for any."""
-        if chunk is None:
-            self._mirrors.remove(mirror)
-        else:
-            self._wrong.add((mirror.text, chunk))
 
 
 _OF_ONE_OBJECT = (SourceAuthError, SourceNotFoundError)

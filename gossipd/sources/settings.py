@@ -38,6 +38,9 @@ class SourceSettings:
             of its requests needs half a repeat for each good one; beyond, it is left to the planner's pauses.
         refusal_remembered_s: an object that refused (missing, no access, forbidden, changed) is left alone for this
             long, so that a wrong manifest costs a source few requests.
+        wrong_pause_first_s, wrong_pause_max_s: the pause before a chunk whose bytes were wrong is read again; doubled
+            in between. In its first hour it costs twelve times its length, then once an hour; the longest is also how
+            late a repair is noticed where the object's tag and date do not tell.
         admission_s: how often a host is resolved and checked against ``sources.allow``.
         stores_max: open clients, each with its pool of connections.
     """
@@ -59,5 +62,7 @@ class SourceSettings:
     retry_share: float = 0.6
     retry_reserve: float = 10.0
     refusal_remembered_s: float = 30.0
+    wrong_pause_first_s: float = 1.0
+    wrong_pause_max_s: float = 3600.0
     admission_s: float = 30.0
     stores_max: int = 64

@@ -72,6 +72,12 @@ class SeenVersions:
             return None
         return f"first seen as {found[0].shown}, now {found[1].shown}"
 
+    def last(self, deployment: DeploymentId, location: Location) -> str:
+        """The last version seen, as it is shown; empty when none was."""
+        with self._lock:
+            found = self._seen.get(deployment, {}).get(location.key)
+        return "" if found is None else found[1].shown
+
     def forget(self, deployment: DeploymentId) -> None:
         with self._lock:
             self._seen.pop(deployment, None)

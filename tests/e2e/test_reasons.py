@@ -140,6 +140,25 @@ def short_without_ranges(model: Path, base: Path) -> Iterator[str]:
         yield server.url
 
 
+def alter(model: Path) -> None:
+    shard = model / SHARD
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+
+
+@contextmanager
+def altered_at_nginx(model: Path, base: Path) -> Iterator[str]:
+    alter(model)
+    with servers.nginx(model, base) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+@contextmanager
+def altered_without_ranges(model: Path, base: Path) -> Iterator[str]:
+    alter(model)
+    with rangeless_server(model) as server:
+        yield server.url
+
+
 @contextmanager
 def always(fault: servers.Fault, model: Path, base: Path) -> Iterator[str]:
     files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
@@ -154,6 +173,8 @@ def always(fault: servers.Fault, model: Path, base: Path) -> Iterator[str]:
     [
         (short_at_nginx, "object_short", 11),
         (short_without_ranges, "object_short", 11),
+        (altered_at_nginx, "source_changed", 11),
+        (altered_without_ranges, "source_changed", 11),
         (partial(always, servers.Fault(servers.Misbehaviour.GZIP)), "source_encoded", 11),
         (partial(always, servers.Fault(servers.Misbehaviour.WRONG_RANGE)), "source_range", 11),
     ],

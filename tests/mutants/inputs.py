@@ -22,10 +22,18 @@ MUTANTS = (
     Mutant(
         "looks-for-each-wrong-chunk-from-the-beginning-of-its-object",
         "An object that comes only whole, and is another, is read again and again.",
-        "gossipd/sources/reader.py",
-        "        if error.again == 0 or is_wrong_whole:\n",
-        "        if error.again == 0:\n",
-        ("tests/gossipd/sources/test_real_storage.py",),
+        "gossipd/sources/wrong_bytes.py",
+        "if is_whole or one.in_row >= ROW_MAX:",
+        "if one.in_row >= ROW_MAX:",
+        ("tests/gossipd/sources/test_wrong_bytes.py",),
+    ),
+    Mutant(
+        "reads-wrong-bytes-again-after-the-same-pause-for-ever",
+        "The pause before wrong bytes are read again does not double.",
+        "gossipd/sources/wrong_bytes.py",
+        "first_s * 2.0 ** min(self.count, 32)",
+        "first_s",
+        ("tests/gossipd/sources/test_wrong_bytes.py",),
     ),
     Mutant(
         "takes-the-beginning-of-a-longer-range-for-what-it-asked-for",

@@ -15,7 +15,13 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest
 from gossipd.identity.trust import key_id
-from gossipd.sources.errors import SourceAuthError, SourceTruncatedError
+from gossipd.sources.errors import (
+    SourceAuthError,
+    SourceError,
+    SourceHashError,
+    SourceTruncatedError,
+    SourceUnreachableError,
+)
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, OWN, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import TRUSTED, manifest
@@ -384,6 +390,21 @@ def test_a_model_whose_last_copy_went_is_told_as_that(
     host.tell(events.SourceTroubled(ONE.id, LocalError("not there", code="E_SOURCE_NOT_FOUND")))
     host.tell(ReportStall(ONE.id, StallReason.STORAGE))
     assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SourceHashError("http://s/x", "chunk 3 does not hash"), HostReason.SOURCE_CHANGED),
+        (SourceUnreachableError("http://s/x", "no answer"), HostReason.VERIFICATION),
+    ],
+)
+def test_wrong_bytes_of_storage_are_told_as_the_storages_and_not_as_some_peers(
+    host: ScriptedHost, error: SourceError, reason: HostReason
+) -> None:
+    host.tell(events.SourceTroubled(ONE.id, error))
+    host.tell(ReportStall(ONE.id, StallReason.VERIFICATION))
+    assert host.record().progress(WALL_S).reason is reason
 
 
 def test_trouble_with_a_file_is_told_with_its_index_while_nothing_comes() -> None:

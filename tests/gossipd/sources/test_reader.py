@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
@@ -50,6 +51,7 @@ class Seat:
     def __init__(
         self, manifest: Manifest, *, settings: SourceSettings = PATIENT, allow: list[str] | None = None,
         pool_bytes: int = 4 * 1024 * 1024, find: Callable[[SourceUrl, str], tuple[str, ...]] = resolve,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.manifest = manifest
         self.store = MemoryStore(manifest)
@@ -59,7 +61,7 @@ class Seat:
         self.reader = SourceReader(
             Delivery(self.store, self.pool, IncomingChunks(self._post)), throttle=self.throttle,
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
-            settings=settings, rng=Random(3), find=find,
+            settings=settings, rng=Random(3), find=find, clock=clock,
         )  # fmt: skip
 
     def _post(self, event: ChunkArriving | ChunkEnding, in_s: float) -> None:
