@@ -83,15 +83,15 @@ class StatusClient:
     ``questions`` is the socket that takes no orders: it is asked where this user may not open the other."""
 
     def __init__(self, path: Path, *, questions: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
-        self._path = path
-        if questions is not None and not _may_open(path) and os.access(questions, os.R_OK | os.W_OK):
-            self._path = questions
+        self._orders, self._questions = path, questions
         self._timeout_s = timeout_s
 
     @property
     def path(self) -> Path:
-        """The socket that is asked."""
-        return self._path
+        """The socket that is asked now: a daemon that starts later makes both, and says then who may open which."""
+        if self._questions is not None and not _may_open(self._orders):
+            return self._questions if os.access(self._questions, os.R_OK | os.W_OK) else self._orders
+        return self._orders
 
     def status(self, name: str | None = None, version: int | None = None) -> dict[str, Any]:
         """The whole page; with a name only that model's deployments."""
@@ -194,7 +194,7 @@ class StatusClient:
 
         from gossipd.api.unix_connection import UnixConnection
 
-        connection = UnixConnection(self._path, self._timeout_s)
+        connection = UnixConnection(self.path, self._timeout_s)
         try:
             connection.request("GET", target, headers={"Connection": "close"})
             answer = connection.getresponse()
@@ -261,7 +261,7 @@ class StatusClient:
                     _raise_refusal(step)
                     yield step
             except (OSError, HTTPException) as error:
-                raise DaemonUnreachableError(f"the daemon at {self._path} stopped answering: {error}") from None
+                raise DaemonUnreachableError(f"the daemon at {self.path} stopped answering: {error}") from None
 
     def _get(
         self, path: str, query: Mapping[str, str] | None = None, *, timeout_s: float | None = None
@@ -280,13 +280,13 @@ class StatusClient:
 
         from gossipd.api.unix_connection import UnixConnection
 
-        connection = UnixConnection(self._path, timeout_s or self._timeout_s)
+        connection = UnixConnection(self.path, timeout_s or self._timeout_s)
         try:
             connection.request(method, target, body, {"Connection": "close"})
             with connection.getresponse() as answer:
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
-                    what = f"the program at {self._path} answers {answer.status}"
+                    what = f"the program at {self.path} answers {answer.status}"
                     raise DaemonUnreachableError(f"{what} without a reason")
                 yield answer
         except (OSError, HTTPException) as error:  # while the answer is read, too
@@ -299,16 +299,16 @@ class StatusClient:
 
         match error:
             case IncompleteRead():
-                return f"the daemon at {self._path} stopped in the middle of its answer"
+                return f"the daemon at {self.path} stopped in the middle of its answer"
             case TimeoutError():
-                return f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
+                return f"the daemon at {self.path} did not answer within {self._timeout_s:g} s"
             case PermissionError():
                 who = "its own user and root may give commands, and status.readers says who may ask"
-                return f"this user may not use the daemon at {self._path}; {who}"
+                return f"this user may not use the daemon at {self.path}; {who}"
             case OSError():
                 cure = "give --config or --socket, or start the daemon with 'gossipd run'"
-                return f"no daemon answers at {self._path}: {error.strerror or error}; {cure}"
-        return f"the program at {self._path} is not gossipd: {error!r}"
+                return f"no daemon answers at {self.path}: {error.strerror or error}; {cure}"
+        return f"the program at {self.path} is not gossipd: {error!r}"
 
 
 def _may_open(path: Path) -> bool:

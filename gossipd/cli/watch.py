@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
@@ -39,7 +40,7 @@ def watch(
 
     A step is finished when its writer's last file is there, nothing is newer, no shard is missing, and two looks a
     second apart agree. What was there before and is not above the last version is left alone; a directory that is
-    written over is published again. Prints a line for each version.
+    written over is published again. Prints a line for each version. A daemon that does not run yet is waited for.
     """
     from gossipd.core.versions import split_version
     from gossipd.publish.step_listing import StepLister
@@ -48,7 +49,7 @@ def watch(
     if keep_every is not None and keep_last is None:
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
-    last = client.last_version(name)
+    last = _last_version(client, name, waits=not once)
     last_step = None if last is None else split_version(last)[0]
     steps = StepWatch(marker=marker, last_step=last_step, keep_last=keep_last, keep_every=keep_every)
     lister = StepLister(directory, pattern)
@@ -77,3 +78,18 @@ def watch(
         if once and time.monotonic() - begun > 2 * SETTLED_S:
             return 0
         time.sleep(LOOK_S)
+
+
+def _last_version(client: Client, name: str, *, waits: bool) -> int | None:
+    """As ``Client.last_version``, with ``waits`` of a daemon that starts later, too; told once on stderr."""
+    is_told = False
+    while True:
+        try:
+            return client.last_version(name)
+        except DaemonUnreachableError as error:
+            if not waits:
+                raise
+            if not is_told:
+                click.echo(f"{error}; waiting for it", err=True)
+                is_told = True
+            time.sleep(LOOK_S)

@@ -19,6 +19,7 @@ from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, Sta
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
+from gossipd.client.patience import Patience
 from gossipd.client.shards import AllGather, ShardedStep, last_line
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
@@ -29,7 +30,6 @@ API_VERSION = "1.5"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
 ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
-RESTART_S = 0.5  # between attempts while the daemon starts again
 
 Hosts: TypeAlias = "str | int"
 """``"here"``, a share such as ``"90%"``, or a number of hosts."""
@@ -121,8 +121,7 @@ class Client:
 
     def publish(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
-        keep_last: int | None = None, keep_every: int | None = None,
-        about: Mapping[str, Any] | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
     ) -> Publication:  # fmt: skip
         """Make the directory ``path`` the next version of ``name``, and return when this host holds it.
 
@@ -216,26 +215,26 @@ class Client:
     ) -> Version:
         """Return when the version is complete on ``hosts``; without a version, the newest one that is known by then.
 
-        A version that is not known yet is waited for, and so is a daemon that restarts. ``timeout``: seconds, None is
-        for ever.
+        A version that is not known yet is waited for, and so is a daemon that starts or restarts. ``timeout``: seconds,
+        None is for ever; but a daemon that has never answered is waited for a minute only.
 
         Raises:
             TimedOutError: the time is up. EndedError: it was cancelled, has failed or was removed: at once.
+            DaemonUnreachableError: no daemon has answered in that time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        sentence, has_answered = f"no daemon has told of {name}", False
+        sentence, patience = f"no daemon has told of {name}", Patience(deadline)
         while True:
             left = ROUND_S if deadline is None else deadline - time.monotonic()
             try:
                 with typed_refusals():
                     answer = self._daemon.wait_round(name, version, str(hosts), max(0.0, min(ROUND_S, left)))
-                sentence, has_answered = answer["sentence"], True
+                patience.answered()
+                sentence = answer["sentence"]
                 if answer["ready"]:
                     return _version(answer["deployment"])
-            except DaemonUnreachableError:
-                if not has_answered:
-                    raise
-                time.sleep(RESTART_S)
+            except DaemonUnreachableError as error:
+                patience.wait_or_raise(error)
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOutError("E_TIMEOUT", f"after {timeout:g} s {sentence}", ExitCode.TIMEOUT)
 
@@ -266,23 +265,24 @@ class Client:
     def events(self, name: str | None = None, *, since: str | None = None, follow: bool = True) -> Iterator[Event]:
         """What has happened, oldest first, as far as the daemon keeps it; then what happens, for ever.
 
-        A daemon that restarts is waited for; its first event is then a gap. Leaving the loop ends it.
+        With ``follow`` a daemon that starts or restarts is waited for, as by ``wait``; the first event of one that was
+        started again is a gap. Leaving the loop ends it.
 
         Args:
             name: only events about deployments of this name, and gaps.
             since: ``position`` of the last event that is known.
             follow: False ends with what has happened so far.
         """
-        has_answered = False
+        patience = Patience(None)
         while True:
             try:
                 with typed_refusals():
                     rows = self._daemon.events(since, wait_s=EVENTS_ROUND_S if follow else 0)["events"]
-                has_answered = True
-            except DaemonUnreachableError:
-                if not has_answered or not follow:
+                patience.answered()
+            except DaemonUnreachableError as error:
+                if not follow:
                     raise
-                time.sleep(RESTART_S)
+                patience.wait_or_raise(error)
                 continue
             for row in rows:
                 since = f"{row['boot']}:{row['id']}"

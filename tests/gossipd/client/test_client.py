@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from inspect import signature
 from pathlib import Path
@@ -22,7 +24,7 @@ from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
-from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError
+from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError, patience
 from gossipd.client.aio import AsyncClient
 from gossipd.client.client import ABOUT_SENT_MAX
 from gossipd.client.errors import typed_refusals
@@ -114,10 +116,7 @@ def test_many_who_wait_leave_room_for_those_who_ask(tmp_path: Path) -> None:
         stack.callback(lambda: daemon.rows.__setitem__(0, toy_row(1)))
         for waiter in waiters:
             waiter.start()
-        deadline = time.monotonic() + 30
-        while guard.waits < len(waiters):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        _until(lambda: guard.waits == len(waiters))
         with pytest.raises(EndedError):
             client.latest("org/toy")
 
@@ -163,9 +162,65 @@ def test_a_host_that_has_just_started_never_says_that_there_is_no_version(
             client.latest("nothing")
 
 
-def test_no_daemon_is_an_error_at_once(tmp_path: Path) -> None:
+def test_no_daemon_at_all_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnreachableError):
-        Client(tmp_path / "s").wait("org/toy", timeout=120)
+        Client(tmp_path / "s").wait("org/toy", timeout=0.05)
+    with pytest.raises(DaemonUnreachableError):
+        Client(tmp_path / "s").latest("org/toy")
+
+
+def test_a_daemon_that_never_answers_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "START_S", 0.05)
+    with pytest.raises(DaemonUnreachableError):
+        Client(tmp_path / "s").wait("org/toy")
+    with pytest.raises(DaemonUnreachableError):
+        next(Client(tmp_path / "s").events())
+
+
+def test_a_daemon_that_starts_later_is_waited_for(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(1)])
+    daemon.ring.append(AlarmEvent(code="E_ALONE", state="begun"), "2026-11-25T12:00:00Z")
+    client = Client(tmp_path / "s")
+    with ThreadPoolExecutor(2) as jobs:
+        waiting = jobs.submit(client.wait, "org/toy", 3, timeout=120)
+        told = jobs.submit(lambda: next(client.events()))
+        time.sleep(0.1)
+        with guarded(tmp_path / "s", daemon):
+            assert waiting.result(120).hosts_complete == 1
+            assert told.result(120).type == "alarm"
+
+
+def test_a_daemon_that_is_restarted_in_the_first_round_is_waited_for(tmp_path: Path) -> None:
+    client = Client(tmp_path / "s")
+    with ThreadPoolExecutor(2) as jobs:
+        with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(0)])) as guard:
+            waiting = jobs.submit(client.wait, "org/toy", 3, timeout=120)
+            told = jobs.submit(lambda: next(client.events()))
+            _until(lambda: guard.waits == 1)
+        daemon = FakeDaemon(rows=[toy_row(1)])
+        daemon.ring.append(AlarmEvent(code="E_ALONE", state="begun"), "2026-11-25T12:00:00Z")
+        with guarded(tmp_path / "s", daemon):
+            assert waiting.result(120).hosts_complete == 1
+            assert told.result(120).type == "alarm"
+
+
+def test_a_client_older_than_its_daemon_finds_the_socket_for_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path / "gossipd.sock")
+    monkeypatch.setattr("gossipd.api.client._may_open", lambda path: not path.exists())  # as another user than root
+    (tmp_path / "gossipd.sock").touch()
+    with guarded(tmp_path / "gossipd-read.sock", FakeDaemon(rows=[toy_row(1)])):
+        assert client.wait("org/toy", 3, timeout=120).version == 3
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _locked(directory: Path) -> bool:
