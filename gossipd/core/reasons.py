@@ -318,6 +318,11 @@ class HostReason(Enum):
         "what the host wants of the model means nothing there: no file or tensor matches, or there is no index",
         "change `parts.wants` and reload, or `gossipd want`; `gossipd show` says whether there is an index", 19,
     )  # fmt: skip
+    SOURCE_REDIRECT = (
+        "source_redirect", 58, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "the server answers with a redirect, which is not followed",
+        "publish with the final address as the source; the log of the host that reads it names where it leads", 5,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -350,7 +355,7 @@ _OF_CODES = {
     "SOURCE_SLOW": HostReason.SOURCE_UNREACHABLE,
     "SOURCE_PROXY": HostReason.SOURCE_PROXY,
     "SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
-    "SOURCE_REDIRECT": HostReason.SOURCE_FORBIDDEN,
+    "SOURCE_REDIRECT": HostReason.SOURCE_REDIRECT,
     "SOURCE_BUSY": HostReason.SOURCE_BUSY,
     "SOURCE_BUDGET": HostReason.SOURCE_BUDGET,
     "SOURCE_RANGE": HostReason.SOURCE_RANGE,

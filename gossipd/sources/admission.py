@@ -124,10 +124,8 @@ class SourceAdmission:
                 self._resolved[place] = (now + self._source_settings.admission_s, addresses)
         return addresses
 
-    def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:
-        """The error to raise, which names both hosts and what helps: SourceForbiddenError when the policy does not list
-        the target. Neither kind of redirect is followed.
-        """
+    def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceRedirectError:
+        """The error to raise, which names both hosts and what helps, and says whether the policy lists the target."""
         if not error.target:
             return error
         try:
@@ -141,8 +139,7 @@ class SourceAdmission:
             self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
         except ManifestError:
             way = f"{way}, which sources.allow does not list"
-            return errors.SourceForbiddenError(error.what, f"{way}; redirects are not followed: {cure}")
-        return errors.SourceRedirectError(error.what, f"{way}, and redirects are not followed: {cure}")
+        return errors.SourceRedirectError(error.what, f"{way}; redirects are not followed: {cure}")
 
     def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> Turn:
         """Wait until the host may be asked; ``leave`` must follow. Raises SourceCancelledError, or SourceBusyError when

@@ -227,9 +227,7 @@ class SourceRedirectError(SourceError):
 
 
 class SourceForbiddenError(SourceError):
-    """``sources.allow`` does not list the scheme and host, or those of a redirect, or it must list the host's address.
-    Retry: no.
-    """
+    """``sources.allow`` does not list the scheme and host, or it must list the host's address. Retry: no."""
 
     code = "E_SOURCE_FORBIDDEN"
 

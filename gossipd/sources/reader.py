@@ -40,6 +40,7 @@ from gossipd.sources.errors import (
     SourceError,
     SourceHashError,
     SourceNotFoundError,
+    SourceRedirectError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
@@ -316,7 +317,7 @@ class SourceReader:
             assembly.close()
 
 
-_OF_ONE_OBJECT = (SourceAuthError, SourceNotFoundError)
+_OF_ONE_OBJECT = (SourceAuthError, SourceNotFoundError, SourceRedirectError)
 _BREAKS = (SourceShortError, SourceUnreachableError)
 
 

@@ -21,6 +21,7 @@ from tests.rangeless_server import rangeless_server
 
 Served: TypeAlias = Callable[[Path, Path], AbstractContextManager[str]]
 SHARD = "model-00001-of-00001.safetensors"
+MOVED = servers.Fault(servers.Misbehaviour.STATUS, 302, headers={"Location": "http://127.0.0.1:1/elsewhere"})
 
 
 def said_of(name: str, daemon: Daemon) -> tuple[str, str, str]:
@@ -177,6 +178,7 @@ def always(fault: servers.Fault, model: Path, base: Path) -> Iterator[str]:
         (altered_without_ranges, "source_changed", 11),
         (partial(always, servers.Fault(servers.Misbehaviour.GZIP)), "source_encoded", 11),
         (partial(always, servers.Fault(servers.Misbehaviour.WRONG_RANGE)), "source_range", 11),
+        (partial(always, MOVED), "source_redirect", 11),
     ],
 )
 def test_what_only_another_object_or_server_cures_ends_a_wait_early_with_the_file_on_every_host(

@@ -211,7 +211,7 @@ PAGE = b"Content-Type: text/html\r\nContent-Length: 9\r\n\r\n<p>in</p>"
     [
         (b"200 OK\r\n" + PAGE, "E_SOURCE_PROXY"),
         (b"511 Network Authentication Required\r\n" + PAGE, "E_SOURCE_PROXY"),
-        (b"302 Found\r\nLocation: http://portal.invalid/\r\n" + PAGE, "E_SOURCE_FORBIDDEN"),
+        (b"302 Found\r\nLocation: http://portal.invalid/\r\n" + PAGE, "E_SOURCE_REDIRECT"),
         (b"403 Forbidden\r\nX-Squid-Error: ERR_ACCESS_DENIED 0\r\n" + PAGE, "E_SOURCE_PROXY"),
         (b"403 Forbidden\r\n" + PAGE, "E_SOURCE_AUTH"),
         (b"404 Not Found\r\n" + PAGE, "E_SOURCE_NOT_FOUND"),
