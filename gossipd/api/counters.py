@@ -104,6 +104,8 @@ class LocalCounters:
     """By ``sent`` and ``received``."""
     control_events: Mapping[str, int] = field(default_factory=dict)
     """Everything else that control links count, by a bounded word."""
+    planner_events: int = 0
+    planner_turns: int = 0
     credential_ends: Mapping[str, float] = field(default_factory=dict)
     """When credentials for storage end, by scheme, in seconds since 1970; of those whose end is known."""
     uploads_busy: int = 0

@@ -181,6 +181,13 @@ def _traffic(counters: LocalCounters) -> Iterator[Metric]:
         for word, value in by_word.items():
             counted.add_metric([word], value)
     yield from (received, sent, failures, wasted, chunks, requests, refused, failed, control_bytes, control_events)
+    for name, text, count in (
+        ("planner_events", "What the planner has heard: chunks, holdings, members.", counters.planner_events),
+        ("planner_turns", "How often the planner has looked what to do.", counters.planner_turns),
+    ):
+        counted = family(name, text)
+        counted.add_metric([], count)
+        yield counted
 
 
 def _limits(counters: LocalCounters) -> Iterator[Metric]:

@@ -282,10 +282,10 @@ class DaemonStatus:
         control = self.plane.statistics()
         refused = refusal_counters.refused(sent.errors, control, self.swim.statistics())
         refused["status"] = self.local_servers.refused
-        swarms = self.planner.statistics().swarms
+        planner = self.planner.statistics()
         return LocalCounters(
             deployments=[
-                _deployment_counters(one, data_plane.chunk_access.sent_bytes(one.id), swarms.get(one.id))
+                _deployment_counters(one, data_plane.chunk_access.sent_bytes(one.id), planner.swarms.get(one.id))
                 for one in self.lifecycle
                 if one.is_open
             ],
@@ -294,7 +294,7 @@ class DaemonStatus:
             control_bytes=refusal_counters.control_bytes(control),
             control_events=refusal_counters.control_events(control),
             uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
-            credential_ends=self.credential_ends,
+            credential_ends=self.credential_ends, planner_events=planner.events, planner_turns=planner.plans,
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip

@@ -103,6 +103,7 @@ class Planner:
         self._tick_s = -math.inf
         self._tick_interval_s = _TICK_S
         self._heard_s, self._is_resting = -math.inf, False
+        self._event_count = self._plan_count = 0
         self._late_s = 0.0  # how much later than due this host acts, of late
         self._surroundings = self._around(0.0)
 
@@ -119,6 +120,7 @@ class Planner:
     def handle(self, event: events.Event, now: float) -> None:
         """Note one event. An event of a deployment that is not open here is no error: it may come late."""
         self._heard_s = now
+        self._event_count += 1
         if self._is_resting:
             self._is_resting, self._tick_s = False, -math.inf
         if isinstance(event, events.DeltaHeard):  # most events are deltas
@@ -213,6 +215,7 @@ class Planner:
 
     def plan(self, now: float) -> None:
         """Decide; the commands wait for ``drain``."""
+        self._plan_count += 1
         if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
@@ -377,24 +380,27 @@ class Planner:
 
     def statistics(self) -> PlannerStatistics:
         """A frozen snapshot for status and metrics."""
-        swarms = {}
-        for deployment, swarm in self._swarms.items():
-            one_copy, served = _copies_known(swarm)
-            swarms[deployment] = SwarmStatistics(
-                state=swarm.replica.state.value,
-                chunks_held=swarm.replica.held_count,
-                chunks_total=swarm.replica.shape.chunk_count,
-                fetches=swarm.replica.fetches,
-                reads=swarm.replica.reads,
-                duplicate_chunks=swarm.replica.duplicate_chunks,
-                neighbours=len(swarm.class_roles.neighbours),
-                subscribers=len(swarm.announcements.subscribers),
-                readers=swarm.reader.readers,
-                stall=swarm.stall.reported,
-                one_copy=one_copy,
-                served=served,
-            )
-        return PlannerStatistics(self._election.term, self._election.seeds, swarms)
+        election, heard, plans = self._election, self._event_count, self._plan_count
+        swarms = {deployment: _statistics_of(swarm) for deployment, swarm in self._swarms.items()}
+        return PlannerStatistics(election.term, heard, plans, election.seeds, swarms)
+
+
+def _statistics_of(swarm: DeploymentSwarm) -> SwarmStatistics:
+    replica, (one_copy, served) = swarm.replica, _copies_known(swarm)
+    return SwarmStatistics(
+        state=replica.state.value,
+        chunks_held=replica.held_count,
+        chunks_total=replica.shape.chunk_count,
+        fetches=replica.fetches,
+        reads=replica.reads,
+        duplicate_chunks=replica.duplicate_chunks,
+        neighbours=len(swarm.class_roles.neighbours),
+        subscribers=len(swarm.announcements.subscribers),
+        readers=swarm.reader.readers,
+        stall=swarm.stall.reported,
+        one_copy=one_copy,
+        served=served,
+    )
 
 
 def _copies_known(swarm: DeploymentSwarm) -> tuple[bool, frozenset[NodeId]]:

@@ -37,5 +37,8 @@ class PlannerStatistics:
     """The whole swarm brain. ``seed_term`` is 0 without a claim."""
 
     seed_term: int
+    events: int
+    """Handled since the start, and ``plans`` made."""
+    plans: int
     seeds: frozenset[NodeId]
     swarms: Mapping[DeploymentId, SwarmStatistics]

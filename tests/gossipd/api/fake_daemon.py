@@ -221,6 +221,8 @@ class FakeDaemon:
             uploads_failed={"E_RELAY_ENDED": 1},
             control_bytes={"sent": 10, "received": 20},
             control_events={"link_dialed": 2},
+            planner_events=7,
+            planner_turns=3,
             fetch_seconds=fetches.figures(),
             loop_lag_seconds=lag.histogram.figures(),
         )

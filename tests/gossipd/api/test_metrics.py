@@ -46,6 +46,7 @@ def test_the_page_says_what_the_snapshot_says() -> None:
     assert page["gossipd_deployment_verified_ratio", toy] == 0.625
     assert page["gossipd_deployment_ready", toy] == 0
     assert page["gossipd_received_bytes_total", (*toy, ("source", "origin"))] == 128 << 20
+    assert (page["gossipd_planner_events_total", ()], page["gossipd_planner_turns_total", ()]) == (7, 3)
     assert page["gossipd_chunk_fetch_seconds_count", ()] == 2
     assert page["gossipd_chunk_fetch_seconds_bucket", (("le", "0.025"),)] == 1
     assert page["gossipd_event_loop_lag_seconds_bucket", (("le", "0.001"),)] == 1

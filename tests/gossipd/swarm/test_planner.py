@@ -947,8 +947,10 @@ def test_words_about_an_unknown_deployment_do_no_harm() -> None:
 
 def test_statistics_show_what_goes_on() -> None:
     driven = among_rack_peers()
+    before = driven.planner.statistics()
     driven.tell(holdings(1, 5))
     picture = driven.planner.statistics()
+    assert (picture.events, picture.plans) == (before.events + 1, before.plans + 1)
     assert picture.swarms[DEPLOYMENT].fetches == 1
     assert picture.swarms[DEPLOYMENT].readers == (A,)
     assert picture.seeds == {A}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from tests.bench.lab.systems.base import (
     is_right,
     ready_to_write,
 )
+from tests.bench.loop_costs import LoopCosts, look_at_loops
 from tests.bench.thread_costs import ThreadCosts, between, look
 
 PORT = 7946
@@ -184,6 +185,7 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest | None, mete
     before, cpu = bench.fabric.counters(), MachineCpu()
     cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
     threads_before = look(_pid(host) for host in hosts)
+    loops_before = {host.name: look_at_loops(host.client) for host in hosts}
     used: dict[str, Usage] = {}
 
     def kill(name: str) -> None:
@@ -217,6 +219,7 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest | None, mete
     control_s = time.monotonic() - began_s
     living = [by_name[name] for name in done_s if name not in killer.killed]
     costs = between(threads_before, look(_pid(host) for host in living))
+    loops = [look_at_loops(host.client).since(loops_before[host.name]) for host in living]
     counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     chunks = manifest.chunk_count if manifest is not None else -(-bench.size // default_chunk_bytes(bench.size))
     row = _row(hosts, by_name, killer.killed)
@@ -235,14 +238,18 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest | None, mete
             "control_bytes_per_node_s": round(sum(control[name] for name in done_s) / len(done_s) / control_s),
             "control_over_moved": round(sum(control.values()) / sum(counters.hosts.values()), 5),
         }
-        | _per_chunk(costs, chunks * len(living))
+        | _per_chunk(costs, loops, chunks * len(living))
         | begun,
     )  # fmt: skip
 
 
-def _per_chunk(costs: Mapping[str, ThreadCosts], chunks: int) -> dict[str, object]:
-    """What threads that live at the end have used for each chunk that came, of those hosts that lived."""
+def _per_chunk(costs: Mapping[str, ThreadCosts], loops: Sequence[LoopCosts], chunks: int) -> dict[str, object]:
+    """What threads that live at the end have used for each chunk that came, and what loops have done for it, of those
+    hosts that lived."""
     return {
+        "frames_per_chunk": round(sum(one.frames for one in loops) / chunks, 2),
+        "events_per_chunk": round(sum(one.events for one in loops) / chunks, 2),
+        "turns_per_chunk": round(sum(one.turns for one in loops) / chunks, 2),
         "cpu_ms_per_chunk": round(1000 * sum(one.cpu_s for one in costs.values()) / chunks, 3),
         "switches_per_chunk": round(sum(one.switches for one in costs.values()) / chunks, 2),
         "threads": {name: asdict(one) for name, one in costs.items()},
