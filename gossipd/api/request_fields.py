@@ -50,7 +50,7 @@ def _text(key: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | str):
         return str(value)
-    raise StatusRequestError(f"field '{key[:40]}' must be a string, a number or true or false")
+    raise StatusRequestError(f"field '{key[:40]}' must be a string, a whole number or true or false")
 
 
 def is_set(fields: Mapping[str, str], key: str) -> bool:
@@ -62,7 +62,7 @@ def is_set(fields: Mapping[str, str], key: str) -> bool:
 
 def whole_number(text: str, field: str = "version") -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16):
-        raise UsageError(f"{field} {text[:20]!r} must be a non-negative integer")
+        raise UsageError(f"{field} {text[:20]!r} must be a non-negative integer of at most 16 digits")
     return int(text)
 
 
@@ -72,5 +72,5 @@ def round_s(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise UsageError("round_s must be a number of seconds")
+        raise UsageError(f"round_s {text[:20]!r} must be a number of seconds, not negative and not endless")
     return seconds

@@ -5,6 +5,7 @@
 * ``holding`` a version that is not evicted while a process lives
 * ``lineage`` what a version came from
 * ``shards`` one version of files that lie on several hosts
+* ``arguments`` numbers that a call is given, and ``about``
 * ``patience`` how long a call that waits bears a daemon that does not answer
 * ``moving`` what is deleted when a directory was moved into a version
 * ``errors`` the daemon's refusals as exceptions

@@ -6,7 +6,6 @@ What lives here: ``Client``, blocking, for any thread. What does not: requests a
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
+from gossipd.client.arguments import given, seconds, whole_or_none
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 API_VERSION = "1.5"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 EVENTS_ROUND_S = 8  # under the time-out of a request
-ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
 
 Hosts: TypeAlias = "str | int"
 """``"here"``, a share such as ``"90%"``, or a number of hosts."""
@@ -104,8 +103,8 @@ class Ancestor:
 class Client:
     """Asks the daemon of this host. Thread-safe; keeps no connection, so it may be kept across ``fork`` and restarts.
 
-    Every method raises DaemonUnreachableError where no daemon answers, and a class of ``gossipd.client.errors`` where
-    the daemon refuses.
+    Every method raises DaemonUnreachableError where no daemon answers, a class of ``gossipd.client.errors`` where the
+    daemon refuses, and UsageError for an argument that means nothing, such as a number that is none.
     """
 
     def __init__(self, socket: str | Path | None = None, *, config: str | Path | None = None) -> None:
@@ -153,7 +152,7 @@ class Client:
             from gossipd.client.moving import delete_moved, seen_files  # which most clients do not need
 
             seen, fields["how"] = seen_files(directory), "copy"
-        fields |= _given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
+        fields |= given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
         last = last_line(self._daemon.publish, **fields)
         if how == "move":
             delete_moved(directory, seen, self.path(name, last["version"]))
@@ -203,9 +202,9 @@ class Client:
             RankFailedError: another rank has failed, and the sentence says how. Else as ``publish``, and ``E_SHARDS``:
                 a rank's files are missing, or two ranks have written one file.
         """
-        given = _given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
+        numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
         taken = ShardedStep(self._daemon, path, name, all_gather)
-        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, given=given)
+        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, about=about, numbers=numbers)
         return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
 
     # ---- waiting and finding -------------------------------------------------------------------------
@@ -222,7 +221,9 @@ class Client:
             TimedOutError: the time is up. EndedError: it was cancelled, has failed or was removed: at once.
             DaemonUnreachableError: no daemon has answered in that time.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        whole_or_none(version, "version")
+        limit_s = seconds(timeout)
+        deadline = None if limit_s is None else time.monotonic() + limit_s
         sentence, patience = f"no daemon has told of {name}", Patience(deadline)
         while True:
             left = ROUND_S if deadline is None else deadline - time.monotonic()
@@ -235,8 +236,8 @@ class Client:
                     return _version(answer["deployment"])
             except DaemonUnreachableError as error:
                 patience.wait_or_raise(error)
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimedOutError("E_TIMEOUT", f"after {timeout:g} s {sentence}", ExitCode.TIMEOUT)
+            if limit_s is not None and deadline is not None and time.monotonic() >= deadline:
+                raise TimedOutError("E_TIMEOUT", f"after {limit_s:g} s {sentence}", ExitCode.TIMEOUT)
 
     def latest(self, name: str, where: Where = "everywhere", *, before: int | None = None) -> Version:
         """The newest version of ``name`` (``before``: of those below that one) that is complete where it matters. Every
@@ -250,7 +251,7 @@ class Client:
                 what the newest one lacks), or none is below ``before``. UsageError: ``where`` names none or a stranger.
         """
         with typed_refusals():
-            return _version(self._daemon.latest(name, _place(where), before))
+            return _version(self._daemon.latest(name, _place(where), whole_or_none(before, "before")))
 
     def last_version(self, name: str) -> int | None:
         """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
@@ -297,7 +298,7 @@ class Client:
         """The version, the newest that is known here without one, then what it came from, parent by parent, depth
         first. Raises NotThereError."""
         with typed_refusals():
-            rows = list(ancestors(self._daemon.manifest(name, version), self._daemon))
+            rows = list(ancestors(self._daemon.manifest(name, whole_or_none(version, "version")), self._daemon))
         return [
             Ancestor(row["id"], row["generation"], row.get("name", ""), row.get("version"), row.get("about", {}))
             for row in rows
@@ -317,7 +318,7 @@ class Client:
 
     def _here(self, name: str, version: int | None, *, part: bool) -> LocalPart:
         try:
-            row = self._daemon.complete_model(name, version, part=part)
+            row = self._daemon.complete_model(name, whole_or_none(version, "version"), part=part)
         except NotFoundError as error:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
         return LocalPart(Path(row["path"]), tuple(row.get("want", "").splitlines()))
@@ -365,23 +366,6 @@ def _held(client: Client, name: str, version: int | None, *, part: bool) -> Iter
         yield entered
     finally:
         lock.__exit__(None, None, None)
-
-
-def _given(about: Mapping[str, Any] | None, **numbers: int | None) -> dict[str, object]:
-    """What was given of what a version may have."""
-    given: dict[str, object] = {key: value for key, value in numbers.items() if value is not None}
-    return given | ({"about": _told(about)} if about else {})
-
-
-def _told(about: Mapping[str, Any]) -> str:
-    """``about`` as it is sent."""
-    try:
-        text = json.dumps(about, ensure_ascii=True, separators=(",", ":"))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"about is no JSON object: {error}") from None
-    if len(json.dumps(text)) > ABOUT_SENT_MAX:
-        raise UsageError(f"about has more than {ABOUT_SENT_MAX} characters as JSON; gossipd publish --about takes more")
-    return text
 
 
 def _place(where: Where) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.client.arguments import given, whole
 from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, GossipdError
 
@@ -46,19 +47,30 @@ class ShardedStep:
         self._name = name
         self._all_gather = all_gather
 
-    def publish(self, *, rank: int, ranks: int, chunk_bytes: int | None, given: Mapping[str, object]) -> dict[str, Any]:
-        """See ``Client.publish_shards``. ``given``: what the whole says beside its files: version or step, which
-        versions live, its origin. Returns the last line of rank 0's daemon."""
-        shards = together(self._all_gather, lambda: self._shards(rank, ranks, chunk_bytes or _CHUNK_BYTES))
-        signed = together(self._all_gather, lambda: self._assembled(shards, given) if rank == 0 else b"")[0]
+    def publish(
+        self, *, rank: int, ranks: int, chunk_bytes: int | None, about: Mapping[str, Any] | None,
+        numbers: Mapping[str, int | None],
+    ) -> dict[str, Any]:  # fmt: skip
+        """See ``Client.publish_shards``. ``numbers``: version or step, and which versions live. Returns the last line
+        of rank 0's daemon."""
+
+        def first() -> bytes:
+            """What one rank has given wrong ends all of them."""
+            given(about, **numbers)
+            return self._shards(whole(rank, "rank"), whole(ranks, "ranks"), chunk_bytes)
+
+        shards = together(self._all_gather, first)
+        whole_of = given(about, **numbers)
+        signed = together(self._all_gather, lambda: self._assembled(shards, whole_of) if rank == 0 else b"")[0]
         together(self._all_gather, lambda: self._adopt(signed, is_told=False))
         last: dict[str, Any] = together(
             self._all_gather, lambda: self._adopt(signed, is_told=True) if rank == 0 else {}
         )[0]
         return last
 
-    def _shards(self, rank: int, ranks: int, chunk_bytes: int) -> bytes:
-        fields = {"directory": self._directory, "name": self._name, "chunk_bytes": chunk_bytes}
+    def _shards(self, rank: int, ranks: int, chunk_bytes: int | None) -> bytes:
+        size = _CHUNK_BYTES if chunk_bytes is None else whole(chunk_bytes, "chunk_bytes")
+        fields = {"directory": self._directory, "name": self._name, "chunk_bytes": size}
         return b64decode(last_line(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
 
     def _assembled(self, shards: Sequence[bytes], given: Mapping[str, object]) -> bytes:

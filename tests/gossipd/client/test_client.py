@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
 from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError, patience
 from gossipd.client.aio import AsyncClient
-from gossipd.client.client import ABOUT_SENT_MAX
+from gossipd.client.arguments import ABOUT_SENT_MAX
 from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
@@ -216,6 +217,41 @@ def test_a_client_older_than_its_daemon_finds_the_socket_for_questions(
         assert client.wait("org/toy", 3, timeout=120).version == 3
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e300, 10**400, True, "3", b"3", []])
+def test_a_time_that_is_none_is_refused_by_name(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=r"timeout is .* a number of seconds, at most 1000000000, or None"):
+        Client(tmp_path / "s").wait("org/toy", timeout=wrong)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, 3.0, 2**53, 10**400, True, "3", b"3", []])
+def test_a_number_that_is_none_is_refused_by_name(tmp_path: Path, wrong: Any) -> None:
+    client = Client(tmp_path / "s")
+    calls: dict[str, list[Callable[[], Any]]] = {
+        "version": [
+            lambda: client.wait("m", wrong), lambda: client.path("m", wrong), lambda: client.lineage("m", wrong),
+            lambda: client.publish(tmp_path, name="m", version=wrong), lambda: client.part("m", wrong),
+        ],
+        "before": [lambda: client.latest("m", before=wrong)],
+        "step": [lambda: client.publish(tmp_path, name="m", step=wrong)],
+        "keep_last": [lambda: client.publish(tmp_path, name="m", keep_last=wrong)],
+        "keep_every": [lambda: client.publish(tmp_path, name="m", keep_last=1, keep_every=wrong)],
+    }  # fmt: skip
+    for argument, asked in calls.items():
+        for call in asked:
+            with pytest.raises(UsageError, match=rf"{argument} is .* a whole number from 0 to 9007199254740991"):
+                call()
+
+
+def test_a_number_of_too_many_digits_is_refused_without_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="timeout is a number of thousands of digits; it must be"):
+        Client(tmp_path / "s").wait("org/toy", timeout=10**5000)
+
+
+def test_a_deadline_that_is_over_is_a_time_that_is_up(tmp_path: Path) -> None:
+    with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(0)])), pytest.raises(TimedOutError):
+        Client(tmp_path / "s").wait("org/toy", 3, timeout=-0.1)
+
+
 def _until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not is_so():
@@ -353,5 +389,6 @@ def test_lineage_goes_with_a_publication_and_is_refused_where_it_is_too_long(tmp
         client.publish(tmp_path, name="m", about={"notes": "x" * (ABOUT_SENT_MAX - 30)})
         with pytest.raises(UsageError, match="about has more than 3000 characters"):
             client.publish(tmp_path, name="m", about={"notes": "x" * ABOUT_SENT_MAX})
-        with pytest.raises(UsageError, match="about is no JSON object"):
-            client.publish(tmp_path, name="m", about={"notes": object()})
+        for wrong in (object(), float("nan")):
+            with pytest.raises(UsageError, match="about is no JSON object"):
+                client.publish(tmp_path, name="m", about={"notes": wrong})

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.client import Client, Publication, RankFailedError
 from gossipd.core.errors import GossipdError, UsageError
@@ -59,6 +61,23 @@ def test_ranks_exchange_parts_and_the_first_tells_when_all_hold_theirs(tmp_path:
     assert first.orders[1][3:] == (None, 7, 3, None, b"shards 0", b"shards 1")
     assert first.orders[2][1] == "whole"
     assert [(order[0], order[-1]) for order in second.orders] == [("shards", 1 << 20), ("adopt-shards", False)]
+
+
+def test_what_one_rank_gives_wrong_ends_all_of_them(tmp_path: Path) -> None:
+    group = Group(2)
+
+    def take_part(rank: int) -> str:
+        wrong: dict[str, Any] = {"keep_last": 1.5} if rank == 0 else {}
+        with pytest.raises(GossipdError) as caught:
+            Client(tmp_path / "s").publish_shards(
+                "/saved", name="m", step=7, rank=rank, ranks=2, all_gather=group.gather_of(rank), **wrong
+            )
+        return str(caught.value)
+
+    with guarded(tmp_path / "s", FakeDaemon()), ThreadPoolExecutor(2) as pool:
+        own, others = pool.map(take_part, range(2))
+    assert own.startswith("keep_last is 1.5; it must be a whole number")
+    assert others == f"rank 0: E_USAGE: {own}"
 
 
 def test_the_origin_goes_to_the_daemon_that_signs_the_whole(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""What a job gives to the client's calls, judged before the daemon is asked.
+
+What lives here: numbers, and ``about``. What does not: names, terms and paths, which the daemon judges.
+
+A number that is none would otherwise be a wait without end (``nan`` is never reached), or an error from deep below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from operator import index
+from typing import Any
+
+from gossipd.core.errors import UsageError
+from gossipd.core.versions import VERSION_MAX
+
+ABOUT_SENT_MAX = 3000  # the daemon reads requests of at most 4 KiB
+SECONDS_MAX = 10**9  # 30 years: as the commands take
+
+
+def seconds(value: Any, argument: str = "timeout") -> float | None:
+    """A time to wait; None is for ever, and less than none is none: what is left until a deadline may be so. Raises
+    UsageError."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not number <= SECONDS_MAX:  # nan is not
+        told = f"{argument} is {_shown(value)}; it must be a number of seconds, at most {SECONDS_MAX}"
+        raise UsageError(f"{told}, or None, which is for ever")
+    return max(0.0, number)
+
+
+def whole(value: Any, argument: str) -> int:
+    """A whole number that is not negative, also of numpy's types. Raises UsageError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= VERSION_MAX:
+        raise UsageError(f"{argument} is {_shown(value)}; it must be a whole number from 0 to {VERSION_MAX}")
+    return number
+
+
+def whole_or_none(value: Any, argument: str) -> int | None:
+    """As ``whole``, where None is to be left out."""
+    return None if value is None else whole(value, argument)
+
+
+def given(about: Mapping[str, Any] | None, **numbers: int | None) -> dict[str, object]:
+    """What was given of what a version may have. Raises UsageError."""
+    fields: dict[str, object] = {key: whole(value, key) for key, value in numbers.items() if value is not None}
+    return fields | ({"about": _told(about)} if about else {})
+
+
+def _told(about: Mapping[str, Any]) -> str:
+    """``about`` as it is sent."""
+    try:
+        text = json.dumps(about, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"about is no JSON object: {error}") from None
+    if len(json.dumps(text)) > ABOUT_SENT_MAX:
+        raise UsageError(f"about has more than {ABOUT_SENT_MAX} characters as JSON; gossipd publish --about takes more")
+    return text
+
+
+def _shown(value: object) -> str:
+    """A few characters of it; the digits of a number may be too many to be made."""
+    try:
+        return repr(value)[:40]
+    except ValueError:
+        return "a number of thousands of digits"
