@@ -4,6 +4,7 @@
 * ``aio`` the same for coroutines, on any event loop that anyio knows
 * ``holding`` a version that is not evicted while a process lives
 * ``lineage`` what a version came from
+* ``publishing_thread`` publications beside a job, in a thread that a fork has for itself
 * ``shards`` one version of files that lie on several hosts
 * ``arguments`` numbers that a call is given, and ``about``
 * ``patience`` how long a call that waits bears a daemon that does not answer

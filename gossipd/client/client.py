@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
@@ -20,11 +20,12 @@ from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
 from gossipd.client.patience import Patience
+from gossipd.client.publishing_thread import PublishingThread
 from gossipd.client.shards import AllGather, ShardedStep, last_line
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
 API_VERSION = "1.5"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
@@ -101,7 +102,8 @@ class Ancestor:
 
 
 class Client:
-    """Asks the daemon of this host. Thread-safe; keeps no connection, so it may be kept across ``fork`` and restarts.
+    """Asks the daemon of this host. Thread-safe; keeps no connection, so it may be kept across ``fork`` and
+    restarts, and be pickled.
 
     Every method raises DaemonUnreachableError where no daemon answers, a class of ``gossipd.client.errors`` where the
     daemon refuses, and UsageError for an argument that means nothing, such as a number that is none.
@@ -112,9 +114,7 @@ class Client:
         ``./gossipd.sock``. A user who may not open it uses the daemon's other socket, for questions."""
         path, questions = find_sockets(None if socket is None else str(socket), None if config is None else str(config))
         self._daemon = StatusClient(path, questions=questions)
-        self._publisher: ThreadPoolExecutor | None = None
-        self._waiting: dict[str, Future[Publication]] = {}
-        self._lock = Lock()
+        self._publisher = PublishingThread()
 
     # ---- publishing ----------------------------------------------------------------------------------
 
@@ -165,21 +165,13 @@ class Client:
         """``publish`` in a thread of its own; returns at once. In coroutines: ``asyncio.wrap_future(future)``.
 
         Publications are made one after the other. A newer one of the same name cancels one that has not begun: a job
-        that saves faster than it can be carried loses steps between, never the newest."""
-        with self._lock:
-            if self._publisher is None:
-                from concurrent.futures import ThreadPoolExecutor  # some milliseconds that most clients do not need
-
-                self._publisher = ThreadPoolExecutor(1, thread_name_prefix="gossipd-publish")
-            before = self._waiting.pop(name, None)
-            if before is not None:
-                before.cancel()  # without effect when it has begun
-            future = self._publisher.submit(
-                self.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
-                keep_every=keep_every, about=about,
-            )  # fmt: skip
-            self._waiting[name] = future
-        return future
+        that saves faster than it can be carried loses steps between, never the newest. A future is of the process that
+        asked for it: a child after ``fork`` asks for its own."""
+        call = partial(
+            self.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
+            keep_every=keep_every, about=about,
+        )  # fmt: skip
+        return self._publisher.submit(name, call)
 
     def publish_shards(
         self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
