@@ -4,7 +4,8 @@ What lives here: the lock. What does not: eviction, which leaves a locked direct
 
 The lock is a shared ``flock`` on the version's directory. So any user who may read the model may hold it, nothing is
 written, and the kernel drops the lock when the process ends, however it ends. A version that is evicted meanwhile has
-been renamed; that is seen after locking, by its place.
+been renamed; that is seen after locking, by its place. A child that is forked within the block shares the lock: the
+block's end in the parent gives it up for both, that in the child for none, and the death of the parent alone not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gossipd.core.errors import NotFoundError
@@ -25,7 +26,7 @@ LOCK_WAIT_S, LOCK_RETRY_S = 1.0, 0.02
 def held(directory: Path) -> Iterator[Path]:
     """Hold the version at ``directory`` until the end of the block or of the process. Raises NotFoundError: it is not
     there, or was just removed."""
-    gone = NotFoundError(f"{directory} is not on this host any more")
+    gone, owner = NotFoundError(f"{directory} is not on this host any more"), os.getpid()
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -40,6 +41,9 @@ def held(directory: Path) -> Iterator[Path]:
             raise gone
         yield directory
     finally:
+        if os.getpid() == owner:  # a child that was forked in the block shares the lock, and would keep it
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

@@ -29,6 +29,7 @@ from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, T
 from gossipd.client.aio import AsyncClient
 from gossipd.client.arguments import ABOUT_SENT_MAX
 from gossipd.client.errors import typed_refusals
+from gossipd.client.holding import held
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.annotations import pack_about
@@ -313,6 +314,28 @@ with held(Path({str(tmp_path)!r})):
         assert _locked(tmp_path)
         process.kill()
     assert not _locked(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_hold_ends_with_the_block_of_the_process_that_has_it(tmp_path: Path) -> None:
+    lock = held(tmp_path)
+    with lock:
+        ends = os.fork()
+        if not ends:
+            lock.__exit__(None, None, None)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(ends, 0)[1]) == 0
+        assert _locked(tmp_path), "the end of a child's is not this one's"
+        stays, pipe = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(pipe)
+            os.read(stays, 1)
+            os._exit(0)
+        os.close(stays)
+    assert not _locked(tmp_path), "a child that goes on has nothing to do with it"
+    os.close(pipe)
+    os.waitpid(child, 0)
 
 
 def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) -> None:
