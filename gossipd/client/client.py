@@ -122,7 +122,7 @@ class Client:
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
         keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
     ) -> Publication:  # fmt: skip
-        """Make the directory ``path`` the next version of ``name``, and return when this host holds it.
+        """Make the directory ``path``, or the one file, the next version of ``name``; return when this host holds it.
 
         The daemon reads and hashes the files, copies them into its store (inside the kernel, and without a second copy
         on file systems that share blocks), signs for this user, and tells the cluster. Then the directory may be

@@ -18,26 +18,35 @@ Seen: TypeAlias = "Mapping[str, tuple[int, int, int, int]]"
 """Files by their paths below a directory, as ``seen_files`` has found them."""
 
 
-def seen_files(directory: Path) -> Seen:
-    """Every plain file. Links are not followed."""
-    return {str(path.relative_to(directory)): found for path in _files(directory) if (found := _identity(path))}
+def seen_files(source: Path) -> Seen:
+    """Every plain file below the directory ``source``, or the file that it is. Links are not followed."""
+    root = _root(source)
+    return {str(path.relative_to(root)): found for path in _files(source) if (found := _identity(path))}
 
 
-def delete_moved(directory: Path, seen: Seen, version: Path) -> None:
+def delete_moved(source: Path, seen: Seen, version: Path) -> None:
     """Delete what ``version``, the directory of the published one, has and what is as it was ``seen``; then directories
-    that are empty. What cannot be deleted stays."""
+    below ``source`` that are empty, and itself. What cannot be deleted stays."""
+    root = _root(source)
     for path in _files(version):
         name = str(path.relative_to(version))
-        if name in seen and _identity(directory / name) == seen[name]:
+        if name in seen and _identity(root / name) == seen[name]:
             with suppress(OSError):
-                (directory / name).unlink()
-    for place, _, _ in os.walk(directory, topdown=False):
+                (root / name).unlink()
+    for place, _, _ in os.walk(source, topdown=False):
         with suppress(OSError):  # not empty
             os.rmdir(place)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(directory):
+def _root(source: Path) -> Path:
+    """What the paths of a version are relative to."""
+    return source if source.is_dir() else source.parent
+
+
+def _files(source: Path) -> Iterator[Path]:
+    if not source.is_dir():
+        yield source
+    for place, _, names in os.walk(source):
         for name in names:
             yield Path(place, name)
 

@@ -68,6 +68,20 @@ def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, 
     assert row["source_bytes"] == 0
 
 
+def test_one_file_is_a_version_with_that_file_in_it(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=1, racks=1)
+    [daemon] = cluster.daemons.values()
+    job, words = Client(daemon.home / "gossipd.sock"), Random(1).randbytes(300_000)
+    (tmp_path / "saved" / "beside").mkdir(parents=True)
+    file = tmp_path / "saved" / "tiny.gguf"
+    file.write_bytes(words)
+    made = job.publish(file, name="tiny", how="move")
+    assert (made.file_count, made.bytes_total) == (1, len(words))
+    assert [path.name for path in job.path("tiny", made.version).iterdir()] == [file.name]
+    assert (job.path("tiny", made.version) / file.name).read_bytes() == words
+    assert [path.name for path in (tmp_path / "saved").iterdir()] == ["beside"], "what is beside it is not the job's"
+
+
 def test_a_moved_directory_is_gone_when_this_host_holds_it_and_others_get_it(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start(hosts=2, racks=1)
     first, second = cluster.daemons.values()

@@ -73,3 +73,13 @@ def test_what_cannot_be_deleted_stays_and_the_rest_goes(tmp_path: Path, monkeypa
     monkeypatch.setattr(Path, "unlink", refuse)
     delete_moved(directory, seen, version)
     assert left(directory) == ["a.bin"]
+
+
+def test_one_file_that_was_moved_goes_and_what_is_beside_it_stays(tmp_path: Path) -> None:
+    (tmp_path / "saved" / "empty").mkdir(parents=True)
+    (tmp_path / "version").mkdir()
+    for place in ("saved/a.gguf", "saved/b.gguf", "version/a.gguf", "version/b.gguf"):
+        (tmp_path / place).write_bytes(b"w")
+    source = tmp_path / "saved" / "a.gguf"
+    delete_moved(source, seen_files(source), tmp_path / "version")
+    assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == ["b.gguf", "empty"]
