@@ -16,8 +16,18 @@ import pytest
 
 import gossipd
 import membership
+from gossipd.control.trigger_client import TriggerRefusedError
 from gossipd.core.errors import ExitCode, GossipdError
-from gossipd.core.reasons import _OF_CODES
+from gossipd.core.reasons import _OF_CODES, HostReason, reason_of_code
+from gossipd.manifest.errors import ManifestError
+from gossipd.publish.errors import (
+    NothingSelectedError,
+    PublishError,
+    StorageNotFoundError,
+    TreeChangedError,
+    blaming_the_caller,
+)
+from gossipd.runtime.ports import StoreWriteError
 from membership.errors import MembershipError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,3 +150,57 @@ def test_nothing_is_caught_without_a_name_unless_it_is_raised_again(path: str) -
         if names & {"", "Exception", "BaseException"}:
             last = node.body[-1]
             assert isinstance(last, ast.Raise) and last.exc is None, f"{path}:{node.lineno} catches everything"
+
+
+def _raised_with_a_code() -> Iterator[tuple[type[GossipdError], str]]:
+    """Each class of error with its own code, and with each that the product gives it by ``code=``."""
+    kinds = {kind.__name__: kind for kind in KINDS if issubclass(kind, GossipdError)}
+    for kind in kinds.values():
+        yield kind, kind.code
+    for path in _modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and (raised := kinds.get(ast.unparse(node.func).rpartition(".")[2])):
+                told = [word.value for word in node.keywords if word.arg == "code"]
+                yield from ((raised, str(one.value)) for one in told if isinstance(one, ast.Constant))
+
+
+# A file or address that a caller gives is no storage of a deployment: `publish` says in its help what it ends with.
+_OF_WHAT_WAS_GIVEN = {
+    (NothingSelectedError, "E_EMPTY"), (StorageNotFoundError, "E_SOURCE_NOT_FOUND"),
+    (StorageNotFoundError, "E_SOURCE_NO_BUCKET"), (TreeChangedError, "E_SOURCE_CHANGED"),
+    (PublishError, "E_SOURCE_CHANGED"),
+}  # fmt: skip
+# A manifest that is refused as such, where a host has the reason for what it wants, or may read, of a good one.
+_OF_THE_MANIFEST = {(ManifestError, "E_INDEX"), (ManifestError, "E_SOURCE_FORBIDDEN")}
+
+
+def test_an_error_ends_a_command_as_the_reason_that_its_code_gives_a_host() -> None:
+    for kind, code in sorted(set(_raised_with_a_code()), key=str):
+        reason = reason_of_code(code, HostReason.NONE)
+        if reason is HostReason.NONE or (kind, code) in _OF_WHAT_WAS_GIVEN | _OF_THE_MANIFEST:
+            continue
+        ends: int = kind.exits_of_codes.get(code, kind.exit_code)
+        if kind is TriggerRefusedError:  # by the code of the node that refused
+            ends = TriggerRefusedError("no", code=code).code_of_exit
+        assert ends == reason.exit_code, f"{kind.__name__} {code}: {ends!r}, {reason.value}: {reason.exit_code!r}"
+
+
+def test_the_exit_code_of_an_error_is_looked_up_in_one_place() -> None:
+    for path in _modules():
+        assert 'getattr(error, "code_of_exit"' not in path.read_text(), path
+    assert GossipdError("x").code_of_exit == ExitCode.OTHER
+    assert StoreWriteError("x").code_of_exit == ExitCode.DISK
+    assert StoreWriteError("x", code="E_PATH_KIND").code_of_exit == ExitCode.USAGE
+    assert GossipdError("x", code_of_exit=99).code_of_exit == 99, "of a later daemon's"
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [("E_NAME", ExitCode.USAGE), ("E_PATH_UNICODE", ExitCode.USAGE), ("E_EMPTY", ExitCode.NOT_FOUND)],
+)
+def test_what_a_caller_gave_wrong_ends_as_wrong_usage_and_nothing_as_not_found(code: str, exit_code: ExitCode) -> None:
+    with pytest.raises(PublishError) as caught, blaming_the_caller():
+        raise ManifestError("some rule", code=code)
+    assert (caught.value.code, caught.value.code_of_exit) == (code, exit_code)
+    for given in ("E_FILE_TYPE", "E_OUTPUT", "E_SOURCE_LISTING"):
+        assert PublishError("x", code=given).code_of_exit == ExitCode.USAGE

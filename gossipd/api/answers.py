@@ -16,7 +16,7 @@ from gossipd.api.request_guard import error_body
 from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, RemoteError
 
-_STATUS_OF_EXIT = {
+_STATUS_OF_EXIT: Mapping[int, int] = {
     ExitCode.USAGE: 400,
     ExitCode.NOT_FOUND: 404,
     ExitCode.TRUST: 403,
@@ -42,7 +42,7 @@ async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
             async for step in steps:
                 yield msgspec.json.encode(step) + b"\n"
         except GossipdError as error:
-            yield error_body(error.code, str(error), int(error.exit_code))
+            yield error_body(error.code, str(error), int(error.code_of_exit))
         finally:
             await steps.aclose()
 
@@ -51,10 +51,10 @@ async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
 
 def refusal(error: GossipdError) -> Response:
     """The answer that says what was refused, and why."""
-    status = _STATUS_OF_EXIT.get(error.exit_code, 409)
+    status = _STATUS_OF_EXIT.get(error.code_of_exit, 409)
     if isinstance(error, StatusRequestError):
         status = 400
     elif isinstance(error, RemoteError) and status == 409:
         status = 502
-    body = error_body(error.code, str(error), int(getattr(error, "code_of_exit", error.exit_code)))
+    body = error_body(error.code, str(error), int(error.code_of_exit))
     return Response(body, status_code=status)

@@ -39,8 +39,7 @@ class RefusedByDaemonError(GossipdError):
     """The daemon's refusal, with its code, sentence and exit code. Fault and retry: see the code."""
 
     def __init__(self, code: str, message: str, exit_code: int) -> None:
-        super().__init__(message, code=code)
-        self.code_of_exit = exit_code
+        super().__init__(message, code=code, code_of_exit=exit_code)
 
 
 def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path, Path]:

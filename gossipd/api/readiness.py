@@ -45,10 +45,6 @@ class DeploymentEndedError(GossipdError):
     code = "E_PARTIAL"
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
 
-    def __init__(self, message: str, *, code: str | None = None, code_of_exit: ExitCode = ExitCode.PARTIAL) -> None:
-        super().__init__(message, code=code)
-        self.code_of_exit = code_of_exit
-
 
 @dataclass(frozen=True, slots=True)
 class Goal:

@@ -56,7 +56,7 @@ def check(file: Path | None, named: Path | None, as_json: bool) -> int:
             echo_json({"schema_version": 1, "file": str(path), "problems": problems, "warnings": warnings})
         else:
             click.echo(error.sentence, err=True)
-        return int(error.exit_code)
+        return int(error.code_of_exit)
     if as_json:
         echo_json({"schema_version": 1, "file": str(path), "problems": [], "warnings": warnings})
     else:

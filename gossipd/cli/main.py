@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool) -> int:
-    exit_code = ExitCode.OTHER
+    exit_code: int = ExitCode.OTHER
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return int(ExitCode.USAGE)
@@ -157,7 +157,7 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(exit_code)
     if isinstance(error, GossipdError):
-        code, message, exit_code = error.code, str(error), getattr(error, "code_of_exit", error.exit_code)
+        code, message, exit_code = error.code, str(error), error.code_of_exit
     elif isinstance(error, click.ClickException):
         code, message, exit_code = "E_USAGE", _usage_sentence(error), ExitCode.USAGE
     else:

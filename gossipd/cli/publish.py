@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gossipd.manifest.annotations import Retention
     from gossipd.publish.inspection import Finding
     from gossipd.publish.model_signature import ModelSigning
-    from gossipd.publish.publisher import Published
+    from gossipd.publish.publisher import Published, PublishOrder
     from gossipd.publish.selection import Selection
 
 WARNINGS_MAX = 20  # what a person reads
@@ -117,23 +117,39 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
           --targets rack=r1,rack=r2,name=gpu-*
       gossipd publish ./step-300 --name run-7 --step 300 --about run.json --key p.key --out run.manifest
 
-    Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
-    address, or nothing selected; 6 refused by --strict, or a model signature is wrong; 7 a rule of manifests, or the
-    key, is broken; 10 credentials refused; 11 storage unreachable.
+    Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments, or names and files that no
+    manifest can have; 3 nothing at that address, or nothing selected; 6 refused by --strict, or a model signature is
+    wrong; 7 the key cannot be used; 10 credentials refused; 11 storage unreachable.
     """
-    import time
-    from pathlib import Path
-
     from gossipd.core.errors import UsageError
-    from gossipd.identity.key_files import read_secret_key
-    from gossipd.publish.publisher import PublishOrder
+    from gossipd.publish.errors import blaming_the_caller
     from gossipd.publish.publisher import publish as perform
-    from gossipd.publish.tensor_borders import ChunkBorders
 
     if options["adopt"] and (options["sources"] or "://" in source):
         raise UsageError("--adopt takes a directory of this host, and no --source")
+    with blaming_the_caller():
+        order = _order(source, chunk_size, options)
+    with _HashingProgress(show=sys.stderr.isatty()) as progress:
+        published = perform(order, progress, _warn)
+    if options["adopt"]:
+        _adopt(source, published, options["socket"])
+    if as_json:
+        click.echo(json.dumps(_as_json(published, progress.seconds)))
+    else:
+        _print(published, progress.seconds)
+
+
+def _order(source: str, chunk_size: str | None, options: dict[str, Any]) -> PublishOrder:
+    """Raises UsageError; ManifestError for what no manifest can have; KeyFileError."""
+    import time
+    from pathlib import Path
+
+    from gossipd.identity.key_files import read_secret_key
+    from gossipd.publish.publisher import PublishOrder
+    from gossipd.publish.tensor_borders import ChunkBorders
+
     now_s = int(time.time())
-    order = PublishOrder(
+    return PublishOrder(
         source=source,
         name=options["name"],
         version=_version(options["version"], options["step"], options["attempt"]),
@@ -159,14 +175,6 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
             options["require_model_signature"], options["model_sig"], options["model_sig_out"]
         ),
     )
-    with _HashingProgress(show=sys.stderr.isatty()) as progress:
-        published = perform(order, progress, _warn)
-    if options["adopt"]:
-        _adopt(source, published, options["socket"])
-    if as_json:
-        click.echo(json.dumps(_as_json(published, progress.seconds)))
-    else:
-        _print(published, progress.seconds)
 
 
 def _adopt(source: str, published: Published, socket: str | None) -> None:

@@ -25,6 +25,7 @@ import zmq
 from gossipd.control.monitor_report import monitor_report
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.progress_record import Budget
 from gossipd.deployment.signed_budget import order_bytes, sign_budget
@@ -71,13 +72,13 @@ class TriggerRefusedError(RemoteError):
     code = "E_REFUSED"
 
     def __init__(self, message: str, *, code: str) -> None:
-        super().__init__(message, code=code)
+        reason = reason_of_code(code, HostReason.NONE)
+        exit_code = ExitCode.OTHER if reason is HostReason.NONE else reason.exit_code
         if code.startswith(_NOT_FOUND):
-            self.code_of_exit = ExitCode.NOT_FOUND
+            exit_code = ExitCode.NOT_FOUND
         elif code.startswith(_TRUST):
-            self.code_of_exit = ExitCode.TRUST
-        else:
-            self.code_of_exit = ExitCode.OTHER
+            exit_code = ExitCode.TRUST
+        super().__init__(message, code=code, code_of_exit=exit_code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,17 @@
 What lives here: the base classes, the exit codes, and errors that more than one package raises. What does not: errors
 of one adapter (they live beside it and derive from these).
 
-An error has a stable ``code`` (``E_...``, matched by scripts), a sentence for operators that names the field, the limit
-and the cure, and three properties that its docstring states: whose fault it is, whether our state changed, whether a
-retry may help. Peers are sent at most the code. Our own bugs are assertions.
+An error has a stable ``code`` (``E_...``, matched by scripts), the exit code of a command that ends with it
+(``code_of_exit``; that of the reason which the code gives a host, ``reasons``), a sentence for operators that names the
+field, the limit and the cure, and three properties that its docstring states: whose fault it is, whether our state
+changed, whether a retry may help. Peers are sent at most the code. Our own bugs are assertions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -38,11 +41,17 @@ class GossipdError(Exception):
 
     code: str = "E_OTHER"
     exit_code: ClassVar[ExitCode] = ExitCode.OTHER
+    """Of the class."""
+    exits_of_codes: ClassVar[Mapping[str, ExitCode]] = {}
+    """Of codes of the class that have another."""
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, code_of_exit: int | None = None) -> None:
+        """``code_of_exit``: where neither the class nor the code tells what a command ends with."""
         super().__init__(message)
         if code is not None:
             self.code = code
+        told = self.exits_of_codes.get(self.code, self.exit_code)
+        self.code_of_exit: int = told if code_of_exit is None else code_of_exit
 
     @property
     def sentence(self) -> str:
@@ -74,14 +83,10 @@ class NotFoundError(LocalError):
 
 
 class QueueFullError(LocalError):
-    """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later.
-    ``code_of_exit``: of a command that ends with it."""
+    """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later."""
 
     code = "E_QUEUE_FULL"
-
-    def __init__(self, message: str, *, code: str | None = None, code_of_exit: ExitCode = ExitCode.OTHER) -> None:
-        super().__init__(message, code=code)
-        self.code_of_exit = code_of_exit
+    exits_of_codes = MappingProxyType({"E_CLOCK": ExitCode.PARTIAL})
 
 
 class CheckUnansweredError(LocalError):

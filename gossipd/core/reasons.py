@@ -293,12 +293,12 @@ class HostReason(Enum):
         "the manifest is of a later gossipd than this host's", "upgrade gossipd on this host, and restart it", 18,
     )  # fmt: skip
     VERSION_TAKEN = (
-        "version_taken", 53, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
+        "version_taken", 53, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.USAGE,
         "something else stands in this host's store where the model would be",
         "move it away there, or where the log of that host says, then `gossipd reload`", 18,
     )  # fmt: skip
     STORE_DAMAGED = (
-        "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.DISK,
+        "store_damaged", 54, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.VERIFICATION,
         "a file of this host's store is not as gossipd left it, or of a later version",
         "the log of that host names it: move it away, then `gossipd reload`", 18,
     )  # fmt: skip
@@ -378,8 +378,8 @@ _OF_CODES = {
     "VERSION_TAKEN": HostReason.VERSION_TAKEN,
     "STORE_FORMAT": HostReason.STORE_DAMAGED,
     "STORE_VERSION": HostReason.STORE_DAMAGED,
-    "PATH_SYMLINK": HostReason.STORE_DAMAGED,
-    "PATH_KIND": HostReason.STORE_DAMAGED,
+    "PATH_SYMLINK": HostReason.VERSION_TAKEN,
+    "PATH_KIND": HostReason.VERSION_TAKEN,
     "ROLLBACK": HostReason.REFUSED_ROLLBACK,
     "EXPIRED": HostReason.REFUSED_EXPIRED,
     "UNTRUSTED": HostReason.REFUSED_OPERATOR,

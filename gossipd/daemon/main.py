@@ -32,7 +32,6 @@ from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.thread_priority import use_batch_policy
-from gossipd.store.errors import StoreLockedError
 
 STOP_S = 5.0
 log = get_logger("run")
@@ -44,7 +43,7 @@ def main(config_path: str) -> int:
         config, keys = load_checked(Path(config_path).absolute())
     except GossipdError as error:
         print(error.sentence, file=sys.stderr)  # noqa: T201 - before logging is set up, and in words for a person
-        return error.exit_code
+        return int(error.code_of_exit)
     as_json = {"auto": None, "json": True, "text": False}[config.log.format]
     logs.configure(level=config.log.level, as_json=as_json, node=config.node.name)
     for sentence in unknown_variables(os.environ):
@@ -88,8 +87,7 @@ class _Ending:
                 continue
             if isinstance(error, GossipdError):
                 log.error("cannot run", code=error.code, reason=str(error.args[0]))
-                code = int(getattr(error, "code_of_exit", error.exit_code))
-                code = 3 if isinstance(error, StoreLockedError) else code
+                code = int(error.code_of_exit)
             else:
                 where = f"{error.filename}: " if error.filename else ""
                 log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")

@@ -93,7 +93,7 @@ class Orders:
         except QueueFullError:
             raise
         except GossipdError as error:  # the disk: it is worth asking again
-            raise QueueFullError(str(error), code=error.code, code_of_exit=error.exit_code) from error
+            raise QueueFullError(str(error), code=error.code, code_of_exit=error.code_of_exit) from error
         self._context.audit_manifest(
             "manifest accepted", manifest, signer=key_id(manifest.signer).hex(), epoch=statement.epoch
         )  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.manifest.errors import shown
 from gossipd.manifest.manifest import Manifest
-from gossipd.publish.errors import PublishError, TreeChangedError
+from gossipd.publish.errors import PublishError, TreeChangedError, blaming_the_caller
 from gossipd.publish.file_reading import open_found
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
@@ -44,8 +44,9 @@ def check_owner(files: Sequence[FoundFile], user: int) -> None:
                 raise NotOwnerError(f"{shown(file.path)} belongs to another user; publish files of your own")
 
 
+@blaming_the_caller()
 def files_of(directory: Path, selection: Selection, user: int) -> list[FoundFile]:
-    """The selected files, all of that user. Raises PublishError, ManifestError, NotOwnerError."""
+    """The selected files, all of that user. Raises PublishError, NotOwnerError."""
     found = find_files(directory, selection)
     check_owner(found, user)
     return found

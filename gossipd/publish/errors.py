@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import ClassVar
 
 from gossipd.core.errors import ExitCode, LocalError, RemoteError
+from gossipd.manifest.errors import ManifestError
 from gossipd.publish.inspection import Finding
 
 
@@ -14,6 +18,19 @@ class PublishError(LocalError):
     ``E_OUTPUT``."""
 
     code = "E_SOURCE_READ"
+    exits_of_codes = MappingProxyType(
+        {"E_SOURCE_PROXY": ExitCode.SOURCE_UNREACHABLE}
+        | dict.fromkeys(("E_FILE_TYPE", "E_OUTPUT", "E_SOURCE_LISTING"), ExitCode.USAGE)
+    )
+
+
+class GivenWrongError(PublishError):
+    """What was given, a name or a tree, breaks a rule of manifests; ``code`` names the rule. Fault: the caller. Retry:
+    corrected."""
+
+    code = "E_DECODE"
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
+    exits_of_codes = MappingProxyType({"E_EMPTY": ExitCode.NOT_FOUND})
 
 
 class NothingSelectedError(PublishError):
@@ -70,3 +87,12 @@ class StorageNotFoundError(StorageError):
 
     code = "E_SOURCE_NOT_FOUND"
     exit_code: ClassVar[ExitCode] = ExitCode.NOT_FOUND
+
+
+@contextmanager
+def blaming_the_caller() -> Iterator[None]:
+    """A manifest that is made breaks its rules by what it is made of. Raises GivenWrongError."""
+    try:
+        yield
+    except ManifestError as error:
+        raise GivenWrongError(str(error), code=error.code) from error

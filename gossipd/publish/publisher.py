@@ -38,7 +38,13 @@ from gossipd.manifest.payload import check_tree
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.empty_directories import find_empty_directories
-from gossipd.publish.errors import InspectionError, PublishError, StorageNotFoundError, TreeChangedError
+from gossipd.publish.errors import (
+    InspectionError,
+    PublishError,
+    StorageNotFoundError,
+    TreeChangedError,
+    blaming_the_caller,
+)
 from gossipd.publish.file_reading import LocalFiles, WholeFiles
 from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.hub_listing import HubFiles, list_repository
@@ -151,8 +157,13 @@ class InspectionObserver(Protocol):
 def publish(
     order: PublishOrder, progress: PublishProgress, on_inspected: InspectionObserver = lambda findings, left_out: None
 ) -> Published:
-    """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError, ManifestError;
-    then nothing was written."""
+    """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError; then nothing
+    was written."""
+    with blaming_the_caller():
+        return _publish(order, progress, on_inspected)
+
+
+def _publish(order: PublishOrder, progress: PublishProgress, on_inspected: InspectionObserver) -> Published:
     check_model_name(order.name)
     check_writable(order.out)
     origin = _open(order)

@@ -15,7 +15,7 @@ from gossipd.manifest.manifest import ManifestDraft
 from gossipd.manifest.payload import FileEntry, check_tree
 from gossipd.manifest.shards import seal_shards
 from gossipd.publish.adoption import files_of
-from gossipd.publish.errors import TreeChangedError
+from gossipd.publish.errors import TreeChangedError, blaming_the_caller
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.publisher import PublishProgress
@@ -23,12 +23,13 @@ from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files
 
 
+@blaming_the_caller()
 def hash_shards(
     directory: Path, name: str, selection: Selection, secret: SecretKey, progress: PublishProgress,
     *, rank: int, ranks: int, chunk_bytes: int, user: int,
 ) -> bytes:  # fmt: skip
-    """The signed shard set. ``user``: whose the files must be, see ``adoption``. Raises PublishError, ManifestError,
-    NotOwnerError, TreeChangedError: a file changed or vanished meanwhile."""
+    """The signed shard set. ``user``: whose the files must be, see ``adoption``. Raises PublishError, NotOwnerError,
+    TreeChangedError: a file changed or vanished meanwhile."""
     found = files_of(directory, selection, user)
     files = tuple(FileEntry(one.path, one.size, one.mode) for one in found)
     layout = check_tree(files, chunk_bytes)

@@ -6,9 +6,10 @@ An adapter never imports another (``tests/test_house.py``); the daemon passes on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from types import MappingProxyType
+from typing import Protocol
 
 from gossipd.core.errors import ExitCode, LocalError, RemoteError
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -35,14 +36,10 @@ class StoreWriteError(LocalError):
 
     code = "E_STORE_WRITE"
     exit_code = ExitCode.DISK
-    _OTHER_EXITS: ClassVar[Mapping[str, ExitCode]] = {
-        "E_STORE_HANDLES": ExitCode.OTHER, "E_PATH_KIND": ExitCode.USAGE, "E_PATH_SYMLINK": ExitCode.USAGE,
-    }  # fmt: skip
-
-    @property
-    def code_of_exit(self) -> ExitCode:
-        """Of a command, or a start, that ends with it."""
-        return self._OTHER_EXITS.get(self.code, self.exit_code)
+    exits_of_codes = MappingProxyType(
+        {"E_STORE_HANDLES": ExitCode.OTHER}
+        | dict.fromkeys(("E_PATH_KIND", "E_PATH_SYMLINK", "E_VERSION_TAKEN"), ExitCode.USAGE)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,6 @@ class SourceHashError(SourceError):
     """Bytes of this object do not match the manifest's digest. Retry: once here, then elsewhere."""
 
     code = "E_SOURCE_HASH"
-    exit_code = ExitCode.VERIFICATION
     again = 1
     reason = FailReason.CORRUPT
     is_permanent = True

@@ -16,6 +16,7 @@ class StoreLockedError(StoreError):
     """Another daemon uses the store. Fault: the one who started the second. Retry: when the first has ended."""
 
     code = "E_STORE_LOCKED"
+    exit_code = ExitCode.NOT_FOUND  # of ``gossipd run``
 
 
 class StoreFormatError(StoreError):
@@ -59,6 +60,7 @@ class VersionTakenError(StoreError):
     """The directory of this version holds something else. Fault: the user who put it there. Retry: after moving it."""
 
     code = "E_VERSION_TAKEN"
+    exit_code = ExitCode.USAGE
 
 
 class CaseFoldedError(StoreError):

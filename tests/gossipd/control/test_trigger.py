@@ -194,7 +194,12 @@ async def test_an_unknown_name_is_not_found() -> None:
 
 @pytest.mark.parametrize(
     ("code", "exit_code"),
-    [("E_SIG_INVALID", ExitCode.TRUST), ("E_ROLLBACK", ExitCode.TRUST), ("E_SOURCE_FORBIDDEN", ExitCode.OTHER)],
+    [
+        ("E_SIG_INVALID", ExitCode.TRUST),
+        ("E_ROLLBACK", ExitCode.TRUST),
+        ("E_SOURCE_FORBIDDEN", ExitCode.SOURCE_UNREACHABLE),
+        ("E_QUEUE_FULL", ExitCode.OTHER),
+    ],
 )
 async def test_the_hosts_refusal_is_told_with_its_code_and_an_exit_code(code: str, exit_code: ExitCode) -> None:
     async with served_node() as d:

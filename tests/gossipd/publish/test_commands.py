@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -141,19 +142,19 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
     ("more", "end"),
     [
         (["--chunk-size", "much"], (2, "E_USAGE")),
-        (["--chunk-size", "100000"], (7, "E_CHUNK_LAYOUT")),
+        (["--chunk-size", "100000"], (2, "E_CHUNK_LAYOUT")),
         (["--chunk-size", "auto"], (2, "needs --link")),
         (["--chunk-size", "1MiB", "--link", "1Gbit"], (2, "give it, or --chunk-size")),
         (["--link", "fast"], (2, "is no rate")),
         (["--targets", "zone=a"], (2, "rack=R or name=GLOB")),
-        (["--targets", "rack=a b"], (7, "E_NAME")),
+        (["--targets", "rack=a b"], (2, "E_NAME")),
         (["--expires", "0s"], (2, "E_USAGE")),
         (["--priority", "10"], (2, "E_USAGE")),
         (["--version", "-1"], (2, "E_USAGE")),
-        (["--name", "../up"], (7, "E_NAME")),
+        (["--name", "../up"], (2, "E_NAME")),
         (["--include", "nothing"], (3, "E_EMPTY")),
-        (["--source", "http://u:secret@h/"], (7, "E_SOURCE_FORBIDDEN")),
-        (["--source", "ftp://h/m/"], (7, "hosts read http, https, hf, s3")),
+        (["--source", "http://u:secret@h/"], (2, "E_SOURCE_FORBIDDEN")),
+        (["--source", "ftp://h/m/"], (2, "hosts read http, https, hf, s3")),
         (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
         (["--step", "1"], (2, "one of them")),
         (["--attempt", "1"], (2, "goes with --step")),
@@ -161,7 +162,7 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--keep-last", "0"], (2, "E_USAGE")),
         (["--label", "a"], (2, "KEY=VALUE")),
         (["--label", "a=1", "--label", "a=2"], (2, "each KEY once")),
-        (["--label", "a b=1"], (7, "E_NAME")),
+        (["--label", "a b=1"], (2, "E_NAME")),
         (["--about", "/nowhere"], (3, "--about /nowhere")),
         (["--chunk-borders", "other"], (2, "E_USAGE")),
     ],
@@ -177,9 +178,34 @@ def test_wrong_arguments_end_with_a_code_a_sentence_and_no_file(
     assert not (tmp_path / "m.manifest").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "end"),
+    [
+        (b"not-\xff-utf8", b"x", (2, "E_PATH_UNICODE")),
+        (b"CON", b"x", (2, "E_PATH_RESERVED")),
+        (b"empty", b"", (3, "E_EMPTY")),
+        (b"pipe", None, (2, "E_FILE_TYPE")),
+    ],
+)
+def test_a_tree_that_no_manifest_can_have_ends_as_wrong_usage(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str], *, name: bytes, content: bytes | None,
+    end: tuple[int, str],
+) -> None:  # fmt: skip
+    call = arguments(tmp_path, key)
+    for path in (tmp_path / "tree").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    odd = os.fsencode(tmp_path / "tree") + b"/" + name
+    if content is None:
+        os.mkfifo(odd)
+    else:
+        Path(os.fsdecode(odd)).write_bytes(content)
+    assert main(call) == end[0]
+    assert capsys.readouterr().err.startswith(end[1])
+
+
 def test_a_lineage_with_a_secret_is_not_signed(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "about.json").write_text('{"env": {"WANDB_API_KEY": "value"}}')
-    assert main(arguments(tmp_path, key, "--about", str(tmp_path / "about.json"))) == 7
+    assert main(arguments(tmp_path, key, "--about", str(tmp_path / "about.json"))) == 2
     assert capsys.readouterr().err.startswith("E_SECRET: about.env.WANDB_API_KEY looks like a secret")
 
 
@@ -267,5 +293,5 @@ def test_files_that_differ_only_in_case_are_named_by_their_paths(
 ) -> None:
     call = arguments(tmp_path, key)
     (tmp_path / "tree" / "Config.json").write_text("x")
-    assert main(call) == 7
+    assert main(call) == 2
     assert "'Config.json' and 'config.json' are one file to some file systems" in capsys.readouterr().err
