@@ -24,6 +24,7 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
+    label_words,
     time_words,
 )
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
@@ -87,7 +88,7 @@ def wait(
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(ready_words(f"{model[0]}@{model[1]}", row, goal, hosts))
+        click.echo(ready_words(label_words(row), row, goal, hosts))
     return 0
 
 
@@ -160,7 +161,8 @@ class _ProgressLine:
             return
         from shutil import get_terminal_size  # a script, whose log gets nothing, starts without it
 
-        words = progress_words(self._label, row, self.goal)[: get_terminal_size().columns - 1]
+        label = self._label if row is None else label_words(row)
+        words = progress_words(label, row, self.goal)[: get_terminal_size().columns - 1]
         click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
         self._is_open = True
 

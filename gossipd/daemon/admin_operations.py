@@ -92,7 +92,7 @@ class AdminOperations:
         known = [one.manifest for one in self.lifecycle if one.manifest is not None]
         costs = await deploy_costs(judged, known, self.table, targets)
         return Deployed(
-            changed=False, sentence=f"{judged.name}@{judged.version} {words}", manifest=row, costs=costs
+            changed=False, sentence=f"{judged.name}@{judged.version_label} {words}", manifest=row, costs=costs
         )  # fmt: skip
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:

@@ -96,8 +96,8 @@ def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None =
     if behind or host in (None, page["node"]["name"]):
         causes = _of_alarms(page, has_work=bool(behind)) + causes
     return Diagnosis(
-        label=f"{row['name']}@{row['version']}", state=row["state"], hosts_complete=row["hosts_complete"],
-        hosts_total=row["hosts_total"], causes=tuple(causes),
+        label=f"{row['name']}@{row.get('version_label') or row['version']}", state=row["state"],
+        hosts_complete=row["hosts_complete"], hosts_total=row["hosts_total"], causes=tuple(causes),
     )  # fmt: skip
 
 

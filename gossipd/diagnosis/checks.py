@@ -317,7 +317,8 @@ def _trust(readings: HostReadings) -> CheckFinding | None:
 def _deployments(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
-    told = [f"{row['name']}@{row['version']}: {row['stall']}" for row in readings.status["deployments"] if row["stall"]]
+    stalled = [row for row in readings.status["deployments"] if row["stall"]]
+    told = [f"{row['name']}@{row.get('version_label') or row['version']}: {row['stall']}" for row in stalled]
     return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
 
 

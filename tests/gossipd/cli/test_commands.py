@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 import pytest
 
 from gossipd import __version__
@@ -211,6 +212,11 @@ def test_wait_ends_when_enough_hosts_are_complete_or_the_time_is_up(
 def test_a_wait_that_ends_well_says_so_in_a_line(shell: Shell) -> None:
     shell.daemon.rows = [toy_row(2)]
     assert shell("wait", "org/toy@3", "--hosts", "2") == (0, "org/toy@3 complete on 2 of 4 hosts\n", "")
+
+
+def test_wait_names_a_step_as_status_does(shell: Shell) -> None:
+    shell.daemon.rows = [msgspec.structs.replace(toy_row(4), version=(2 << 32) + 300, version_label="300.2")]
+    assert shell("wait", "org/toy@300.2") == (0, "org/toy@300.2 complete on 4 of 4 hosts\n", "")
 
 
 def test_wait_json_gives_the_deployment(shell: Shell) -> None:

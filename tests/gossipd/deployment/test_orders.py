@@ -52,6 +52,12 @@ def kinds(host: ScriptedHost) -> list[str]:
 # ---- dropped -----------------------------------------------------------------------------------------
 
 
+def test_a_step_is_called_in_answers_as_status_calls_it(host: ScriptedHost) -> None:
+    about = pack_about({"step": 300, "attempt": 2})
+    step = manifest(version=(2 << 32) + 300, about=about)
+    assert host.drop(step).sentence == "org/model@300.2 accepted"
+
+
 def test_a_dropped_manifest_is_opened_accepted_and_written_once(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,12 @@ def test_a_complete_deployment_has_no_cause_and_exits_with_0() -> None:
     assert "nothing is wrong" in lines_of(diagnosis)
 
 
+@pytest.mark.parametrize(("told", "shown"), [("300.2", "qwen@300.2"), (None, "qwen@1")])
+def test_a_step_of_a_run_is_called_as_status_calls_it(told: str | None, shown: str) -> None:
+    row = deployment([host(0)], version_label=told)
+    assert diagnose(page(row), row).label == shown
+
+
 def test_hosts_that_only_wait_are_9_and_say_so() -> None:
     diagnosis = found(
         [host(0), host(1, state="downloading", chunks=5, reason="all_busy"), host(2, state="downloading")]
