@@ -25,7 +25,6 @@ from pathlib import Path
 import msgspec
 import trio
 
-from gossipd.api.long_poll import newest_row
 from gossipd.api.ports import PublishStep, StatusPort
 from gossipd.api.readiness import HostsNeeded
 from gossipd.core.errors import ExitCode, GossipdError, LocalError
@@ -82,6 +81,14 @@ class NotDeployedError(LocalError):
 
     code = "E_NOT_DEPLOYED"
     exit_code = ExitCode.PARTIAL
+
+
+class TwoContentsError(NotDeployedError):
+    """Two hosts have told of one version with different contents. Fault: both jobs. State: each host has its own.
+    Retry: under a version above it."""
+
+    code = "E_EQUIVOCATION"
+    exit_code = ExitCode.TRUST
 
 
 def _keep(last: int | None, every: int | None) -> Retention | None:
@@ -348,7 +355,8 @@ class JobPublishing:
         self.state.forget_publication(manifest.id)
 
     async def _complete(self, manifest: Manifest) -> None:
-        """Wait until the version is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError."""
+        """Wait until the version is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError; also
+        where another host has told of the same version with other content, by when it is complete here."""
         while True:
             record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
             if record is None:
@@ -356,16 +364,24 @@ class JobPublishing:
             if record.state is HostState.COMPLETE:
                 if record.changed:  # at once, not with the next look, which is a second away on a host at rest
                     self.progress.tell_due(trio.current_time())
-                if not record.is_target or self._is_told(manifest):
+                if not record.is_target or _is_told(self.view, record, manifest):
                     return
             if record.state in FINAL and record.state is not HostState.COMPLETE:
                 words = record.sentence or record.reason.value or record.state.value
                 raise NotDeployedError(f"{record.label} is told to the cluster and has ended here: {words}")
             await trio.sleep(LOOK_S)
 
-    def _is_told(self, manifest: Manifest) -> bool:
-        row = newest_row(self.view, manifest.name, manifest.version)
-        return row is not None and HostsNeeded(is_here=True).met_by(row, self.view.host_name())
+
+def _is_told(view: StatusPort, record: DeploymentRecord, manifest: Manifest) -> bool:
+    """Whether the rows of the version say that it is complete here. Raises TwoContentsError."""
+    own = None
+    for row in view.deployments(manifest.name, manifest.version):
+        if row.id != manifest.id.hex():
+            words = f"{record.label} was published by another host at the same time, with other content"
+            cure = "nobody can tell which is meant, so publish again under a version above it"
+            raise TwoContentsError(f"{words} ({row.id[:12]}); {cure}")
+        own = row
+    return own is not None and HostsNeeded(is_here=True).met_by(own, view.host_name())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -66,6 +66,24 @@ def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, 
     row = first.deployment("run-7", 100)
     assert row is not None
     assert row["source_bytes"] == 0
+
+
+def test_two_hosts_that_publish_one_version_at_once_are_told_of_it(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(hosts=2, racks=1)
+    directories = [step_directory(tmp_path / f"saved-{seed}", seed) for seed in (1, 2)]
+    jobs = [Client(daemon.home / "gossipd.sock") for daemon in cluster.daemons.values()]
+
+    def published(name: str, number: int) -> str:
+        try:
+            return jobs[number].publish(directories[number], name=name, step=3).name
+        except RefusedByDaemonError as error:
+            return error.code
+
+    with ThreadPoolExecutor(6) as pool:
+        told = [[pool.submit(published, f"run-{run}", number) for number in (0, 1)] for run in range(3)]
+        for pair in told:
+            codes = {future.result(PATIENCE_S) for future in pair}
+            assert codes & {"E_EQUIVOCATION", "E_EXISTS"}, codes
 
 
 def test_one_file_is_a_version_with_that_file_in_it(cluster: Cluster, tmp_path: Path) -> None:
