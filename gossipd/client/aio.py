@@ -6,6 +6,7 @@ is left to end by itself: a wait ends with its round, a publication goes on.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -50,8 +51,12 @@ class AsyncClient:
     async def wait(
         self, name: str, version: int | None = None, *, hosts: Hosts = "here", timeout: float | None = None
     ) -> Version:
-        call = partial(self._client.wait, name, version, hosts=hosts, timeout=timeout)
-        return await to_thread.run_sync(call, abandon_on_cancel=True)
+        over = threading.Event()
+        call = partial(self._client.wait_until_over, name, version, hosts, timeout, over)
+        try:
+            return await to_thread.run_sync(call, abandon_on_cancel=True)
+        finally:
+            over.set()
 
     async def latest(self, name: str, where: Where = "everywhere", *, before: int | None = None) -> Version:
         ask = partial(self._client.latest, name, where, before=before)

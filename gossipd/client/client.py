@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
@@ -213,6 +214,12 @@ class Client:
             TimedOutError: the time is up. EndedError: it was cancelled, has failed or was removed: at once.
             DaemonUnreachableError: no daemon has answered in that time.
         """
+        return self.wait_until_over(name, version, hosts, timeout, Flag())
+
+    def wait_until_over(
+        self, name: str, version: int | None, hosts: Hosts, timeout: float | None, over: Flag
+    ) -> Version:  # fmt: skip
+        """As ``wait``; ends with its round, like one whose time is up, when ``over`` is set by another thread."""
         whole_or_none(version, "version")
         limit_s = seconds(timeout)
         deadline = None if limit_s is None else time.monotonic() + limit_s
@@ -228,8 +235,8 @@ class Client:
                     return _version(answer["deployment"])
             except DaemonUnreachableError as error:
                 patience.wait_or_raise(error)
-            if limit_s is not None and deadline is not None and time.monotonic() >= deadline:
-                raise TimedOutError("E_TIMEOUT", f"after {limit_s:g} s {sentence}", ExitCode.TIMEOUT)
+            if over.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                raise TimedOutError("E_TIMEOUT", f"after {limit_s or 0:g} s {sentence}", ExitCode.TIMEOUT)
 
     def latest(self, name: str, where: Where = "everywhere", *, before: int | None = None) -> Version:
         """The newest version of ``name`` (``before``: of those below that one) that is complete where it matters. Every

@@ -303,6 +303,25 @@ def test_the_daemon_watches_directories_that_its_configuration_names(cluster: Cl
     assert not node.client.status()["alarms"]
 
 
+def test_a_watched_directory_that_is_replaced_or_no_directory_is_watched_on(cluster: Cluster, tmp_path: Path) -> None:
+    saved = tmp_path / "run"
+    step_directory(saved / "step-1", 1, bytes_each=1000)
+    cluster.start(hosts=1, racks=1)
+    [daemon] = cluster.daemons.values()
+    with daemon.config.open("a") as file:
+        file.write(f'\n[[publish.watch]]\ndirectory = "{saved}"\nname = "run-7"\n')
+    gossipd("reload", "--config", daemon.config)
+    client = Client(daemon.home / "gossipd.sock")
+    client.wait("run-7", 1, timeout=PATIENCE_S)
+    saved.rename(tmp_path / "aside")
+    saved.write_text("no directory")
+    until("the alarm", lambda: "E_STEPS" in [one["code"] for one in (daemon.try_status() or {"alarms": []})["alarms"]])
+    saved.unlink()
+    step_directory(saved / "step-2", 2, bytes_each=1000)
+    client.wait("run-7", 2, timeout=PATIENCE_S)
+    until("no alarm", lambda: not (daemon.try_status() or {"alarms": [1]})["alarms"])
+
+
 def test_a_version_loads_by_its_repositorys_name_offline(cluster: Cluster, tmp_path: Path) -> None:
     from huggingface_hub import snapshot_download
 

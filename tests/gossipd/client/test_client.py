@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from gossipd.api import question_pages
-from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
@@ -352,13 +352,39 @@ def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) 
         assert asyncio.run(job()) == 4
 
 
+def test_a_wait_that_is_cancelled_asks_no_more_than_its_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = StatusClient.wait_round
+
+    def counted(self: StatusClient, *given: Any) -> dict[str, Any]:
+        asked.append(given)
+        return real(self, *given)
+
+    monkeypatch.setattr("gossipd.client.client.ROUND_S", 0.05)
+    monkeypatch.setattr(StatusClient, "wait_round", counted)
+
+    async def job() -> None:
+        waiting = asyncio.create_task(AsyncClient(tmp_path / "s").wait("org/toy", 3))
+        while not asked:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        cancelled = len(asked)
+        await asyncio.sleep(0.5)
+        assert len(asked) <= cancelled + 1
+
+    with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(0)])):
+        asyncio.run(job())
+
+
 def test_the_async_twin_has_every_method_with_the_same_parameters() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         found = vars(kind).items()
         return {name: list(signature(one).parameters) for name, one in found if callable(one) and name[0] != "_"}
 
     sync = methods(Client)
-    del sync["publish_async"]  # which a task is
+    del sync["publish_async"], sync["wait_until_over"]  # which a task is, and what cancelling it is
     assert methods(AsyncClient) == sync
 
 
