@@ -19,6 +19,7 @@ _WINDOW_S = 1.0  # announcements come in batches
 _WINDOW_CHUNKS = 10
 _DECAY = 0.99  # of the highest rate, per window
 _BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
+_USEFUL_SHARE = 0.3  # of the quick rate: an idle uplink of this rate is quicker than a quick host's that three share
 _RECENT_SMOOTH = 0.25  # weight of the newest window
 _FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
 _READY_LEAST = 8.0  # chunks that wait for this host's link, smoothed; with fewer the link waits for others
@@ -77,6 +78,8 @@ class ArrivalRates:
         """Hosts whose rate is known, this one perhaps among them; as of the last ``look``."""
         self.behind: frozenset[NodeId] = frozenset()
         """Those of them that are much slower than others."""
+        self.useful: frozenset[NodeId] = frozenset()
+        """Those behind whose uplinks are worth asking while quick ones are busy."""
         self.alike: frozenset[NodeId] = frozenset()
         """Where this host is much slower than others: the hosts that are, too, but not much slower than this one."""
 
@@ -117,6 +120,7 @@ class ArrivalRates:
         """A host is out of reach: its next message may tell of a long time."""
         self._has_news |= self._meters.pop(node, None) is not None
         self.behind -= {node}
+        self.useful -= {node}
         self.alike -= {node}
 
     def look(self, ready: int) -> frozenset[NodeId]:
@@ -136,6 +140,7 @@ class ArrivalRates:
         self.behind = frozenset(
             node for node, rate in rates.items() if rate < quick * (_LEVEL_SHARE if node in before else _BEHIND_SHARE)
         )
+        self.useful = frozenset(node for node in self.behind if rates[node] >= _USEFUL_SHARE * quick)
         own = rates[self._own] if self._own in self.behind else 0.0
         alike = [node for node in self.behind if rates[node] >= _BEHIND_SHARE * own and node != self._own]
         self.alike = frozenset(alike) if own else frozenset()

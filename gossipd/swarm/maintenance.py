@@ -29,11 +29,11 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
             swarm.availability, swarm.subscriptions, swarm.roles.rack_peers - origins,
             held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.times.chunk_time_s, now=now,
         )  # fmt: skip
-    swarm.scheduler.slow = slow_hosts.others
     slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
     swarm.own = around.own
     roles = swarm.class_roles
     behind = swarm.judge_rates(now)
+    swarm.scheduler.slow = slow_hosts.others - (swarm.arrival_rates.useful & behind)
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
     swarm.scheduler.equals, swarm.scheduler.behind = equals if behind else frozenset(), behind
     slow |= _without_duties(swarm.roles, origins)

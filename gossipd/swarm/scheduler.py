@@ -11,9 +11,7 @@ efficiency. Pipelined requests are no blind queue: they inherit the upload slot 
 tried first, except at slow peers.
 
 A host of a slower link asks rack peers like it first. Rejected: to ask such hosts of other racks too, because each
-chunk would enter a rack twice, and no host sees what its rack's uplink can bear. With two such fetches at a time the
-last quick host of nine, of which four have half of its rate, needs 1.14 of what its link needs rather than 1.20, and
-each of three racks takes in 1.39 copies rather than 1.17 (simulated, six draws).
+chunk would enter a rack twice, and no host sees what its rack's uplink can bear.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 What lives here: the verdict, from the number of chunks that each host is known to hold. What does not: the
 consequences. A slow host has no roles (``roles``), gives up its claim (``planner``), is asked only for what no other
-host holds (``scheduler``), and promises no chunk before it is here (``deployment_swarm``), or peers wait for its link.
+host holds (``scheduler``; but for those of a ``useful`` uplink, see ``arrival_rates``), and promises no chunk before it
+is here (``deployment_swarm``), or peers wait for its link.
 
 What a host was heard to hold is compared with what this host held at that moment, because a delta may be
 ``news_lazy_s`` old. Rejected: comparing with what is held now, because hosts then disagree about who is slow, their

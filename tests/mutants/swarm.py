@@ -18,6 +18,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_reading_turn.py",),
     ),
     Mutant(
+        "half-as-quick-uplinks-are-not-asked",
+        "Quick hosts wait for each other's busy uplinks while those of half the rate idle.",
+        "gossipd/swarm/maintenance.py",
+        "slow_hosts.others - (swarm.arrival_rates.useful & behind)",
+        "slow_hosts.others",
+        ("tests/sim/test_mixed_links.py",),
+    ),
+    Mutant(
         "drops-what-it-lacks-as-it-passes",
         "A reader of a whole object drops chunks that others were only promised, and begins again for them.",
         "gossipd/swarm/source_read_planner.py",

@@ -121,3 +121,12 @@ def test_a_quick_host_lacks_uplinks_where_much_waits_and_others_are_slow() -> No
     watched = Watched()
     watched.run(4.0, ready=BUSY, n0=40, n1=40, n2=40)
     assert not watched.rates.lacks_uplinks(BUSY), "all are alike"
+
+
+def test_uplinks_of_half_the_rate_are_useful_and_those_of_a_tenth_are_not() -> None:
+    watched = Watched()
+    watched.run(8.0, n1=40, n2=40, n3=40, n4=20, n5=4)
+    assert watched.rates.behind == {node(4), node(5)}
+    assert watched.rates.useful == {node(4)}
+    watched.rates.forget(node(4))
+    assert watched.rates.useful == frozenset()
