@@ -215,8 +215,9 @@ def test_a_wait_that_ends_well_says_so_in_a_line(shell: Shell) -> None:
 
 
 def test_wait_names_a_step_as_status_does(shell: Shell) -> None:
-    shell.daemon.rows = [msgspec.structs.replace(toy_row(4), version=(2 << 32) + 300, version_label="300.2")]
-    assert shell("wait", "org/toy@300.2") == (0, "org/toy@300.2 complete on 4 of 4 hosts\n", "")
+    shell.daemon.rows = [msgspec.structs.replace(toy_row(2), version=(2 << 32) + 300, version_label="300.2")]
+    ended = shell("wait", "org/toy@300.2", "--hosts", "2", "--timeout", "2s")
+    assert ended == (0, "org/toy@300.2 complete on 2 of 4 hosts\n", "")
 
 
 def test_wait_json_gives_the_deployment(shell: Shell) -> None:

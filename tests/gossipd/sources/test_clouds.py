@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from gossipd.manifest.errors import ManifestError
-from gossipd.publish.errors import StorageAuthError, StorageNotFoundError
+from gossipd.publish.errors import GivenWrongError, StorageAuthError, StorageNotFoundError
 from gossipd.publish.selection import Selection
 from gossipd.sources.errors import SourceError
 from tests import cloud_servers
@@ -107,9 +106,9 @@ def test_azure_s_keys_that_no_file_can_have_are_named_with_what_helps(
     for at, key in enumerate(("dir//x.bin", "things/")):
         cloud_servers.put_blob(azurite, f"odd{at}/a.bin", b"a")
         cloud_servers.put_blob(azurite, f"odd{at}/{key}", b"b")
-    with pytest.raises(ManifestError, match=r"^object 'dir//x\.bin': no file can have this name"):
+    with pytest.raises(GivenWrongError, match=r"^object 'dir//x\.bin': no file can have this name"):
         published("az://models/odd0/", tmp_path / "out")
-    with pytest.raises(ManifestError, match=r"publish a copy on disk with --source 'az://models/odd0/'"):
+    with pytest.raises(GivenWrongError, match=r"publish a copy on disk with --source 'az://models/odd0/'"):
         published("az://models/odd0/", tmp_path / "out", selection=Selection(exclude=("dir//*",)))
     with pytest.raises(StorageNotFoundError, match=r"ends in '/'.*--exclude 'things'"):
         published("az://models/odd1/", tmp_path / "out")
