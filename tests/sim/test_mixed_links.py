@@ -2,8 +2,7 @@
 time of each class beside what its own link needs.
 
 Of eight draws the last quick host needs 1.16: 0.09 of it in the first third, while it waits for imports that hosts have
-whose links are not known to be slower yet, the rest while the uplinks of quick hosts are full. It was 1.20 while nobody
-asked a host of half the rate for what a quick one held, too.
+whose links are not known to be slower yet, the rest while the uplinks of quick hosts are full.
 """
 
 from __future__ import annotations
