@@ -181,6 +181,11 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
     return AuditReport(records, first_at, last_at, found, end)
 
 
+def rotated(path: Path) -> list[Path]:
+    """The files that a log was rotated from, as far as they are there, the newest first."""
+    return [one for number in range(1, FILES_MAX) if (one := _numbered(path, number)).exists()]
+
+
 def check_witnessed(path: Path, heads: Iterable[tuple[int, str]]) -> str | None:
     """What is wrong with a log in the light of heads that others kept; None when nothing is.
 
@@ -189,16 +194,14 @@ def check_witnessed(path: Path, heads: Iterable[tuple[int, str]]) -> str | None:
         heads: the number of records that there were, and the hash of the last of them.
     Raises: AuditError when a file cannot be read.
     """
-    files = [path, *(_numbered(path, number) for number in range(1, FILES_MAX))]
     hashes: dict[int, str] = {}
-    for file in files:
-        if file.exists():
-            for line in _lines(file):
-                try:
-                    record = _opened(line)
-                except ValueError:
-                    continue  # verify_audit says which
-                hashes[record["seq"]] = record["hash"]
+    for file in filter(Path.exists, (path, *rotated(path))):
+        for line in _lines(file):
+            try:
+                record = _opened(line)
+            except ValueError:
+                continue  # verify_audit says which
+            hashes[record["seq"]] = record["hash"]
     first, end = min(hashes, default=0), max(hashes, default=-1) + 1
     for records, head in sorted(heads):
         if records > end:

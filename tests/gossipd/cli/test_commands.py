@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 
 from gossipd import __version__
 from gossipd.api.schema import AlarmRow
+from gossipd.audit.chain_file import AuditFile
 from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.cli.status import page_lines
@@ -627,7 +629,6 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeyp
 
 
 def test_audit_verify_compares_a_log_with_what_a_witness_heard(shell: Shell, tmp_path: Path) -> None:
-    from gossipd.audit.chain_file import AuditFile
     from gossipd.audit.witness import AuditHead, Witness
 
     path, heard = tmp_path / "audit.jsonl", tmp_path / "witness"
@@ -649,8 +650,6 @@ def test_audit_verify_compares_a_log_with_what_a_witness_heard(shell: Shell, tmp
 
 
 def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path) -> None:
-    from gossipd.audit.chain_file import AuditFile
-
     path = tmp_path / "audit.jsonl"
     file = AuditFile(path)
     for event in ("started", "published", "stopped"):
@@ -667,11 +666,39 @@ def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path)
     assert shell("audit", "verify", str(tmp_path / "none"), socket=False).code == 3
 
 
+def _altered(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"name":"toy@0"', b'"name":"toy@9"', 1))
+
+
+@pytest.mark.parametrize(
+    ("number", "harm", "code", "said"),
+    [
+        ("", lambda path: None, 0, "chain whole"),
+        ("", _altered, 6, "changed"),
+        ("", lambda path: os.truncate(path, path.stat().st_size - 7), 6, "the line is incomplete"),
+        ("", lambda path: path.unlink(), 3, "no such file"),
+        (".1", _altered, 6, "changed"),
+        (".1", lambda path: os.truncate(path, path.stat().st_size - 7), 6, "incomplete"),
+        (".2", _altered, 6, "changed"),
+    ],
+)
+def test_the_exit_code_of_audit_verify_tells_what_became_of_a_rotated_log(
+    shell: Shell, tmp_path: Path, *, number: str, harm: Callable[[Path], object], code: int, said: str
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    file = AuditFile(path, file_bytes_max=1000)
+    for _ in range(20):
+        file.append([{"event": "manifest accepted", "name": "toy@0"}], "2027-01-15T08:00:00Z")
+    assert path.with_name("audit.jsonl.2").exists(), "it was rotated twice"
+    harm(path.with_name(f"audit.jsonl{number}"))
+    ended = shell("audit", "verify", str(path), "--head", file.head, socket=False)
+    assert (ended.code, said in ended.out + ended.err) == (code, True), ended.err
+
+
 def test_audit_verify_finds_the_log_of_a_configuration(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gossipd.audit.chain_file import AuditFile
-
     (tmp_path / "gossipd.toml").touch()
     ended = shell("audit", "verify", "--config", str(tmp_path / "gossipd.toml"), socket=False)
     assert (ended.code, ended.out) == (3, "")
