@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.completion_program import is_safe
-from gossipd.cli.options import NameVersion, label_words
+from gossipd.cli.options import NameVersion
+from gossipd.core.versions import label_words
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -18,7 +18,6 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
-    label_words,
     table,
     tell,
     time_words,
@@ -26,6 +25,7 @@ from gossipd.cli.options import (
 from gossipd.cli.simulate_options import RateParam
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.core.units import show_bytes
+from gossipd.core.versions import label_words
 
 if TYPE_CHECKING:
     from gossipd.diagnosis.plan import Plan

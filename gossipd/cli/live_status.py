@@ -19,9 +19,10 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
-from gossipd.cli.options import chunks_wanted, label_words, reason_words, time_words, traffic_words
+from gossipd.cli.options import chunks_wanted, reason_words, time_words, traffic_words
 from gossipd.core.reasons import TAKEN_BACK
 from gossipd.core.units import percent_words, show_bytes
+from gossipd.core.versions import label_words
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second
 LINES_LEAST = 6  # of a deployment that is under way: title, three hosts, totals, traffic

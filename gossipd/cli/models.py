@@ -6,8 +6,9 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, label_words, prefix_option, table
+from gossipd.cli.options import daemon_options, echo_json, examples, prefix_option, table
 from gossipd.core.units import show_bytes
+from gossipd.core.versions import label_words
 
 
 @click.command(epilog=examples("gossipd ls", "gossipd ls --json | jq -r '.models[].name'"))

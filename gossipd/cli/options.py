@@ -171,11 +171,6 @@ def time_words(seconds: float) -> str:
     return f"{whole // 86400}d {whole % 86400 // 3600}h"
 
 
-def label_words(row: dict[str, Any]) -> str:
-    """``NAME@VERSION``, with the step where the version is one; a daemon of 0.1 tells the plain version only."""
-    return f"{row['name']}@{row.get('version_label') or row['version']}"
-
-
 def chunks_wanted(host: dict[str, Any], row: dict[str, Any]) -> int:
     """How many chunks of the deployment in ``row`` the host wants."""
     return int(host.get("chunks_wanted") or row["chunks_total"])

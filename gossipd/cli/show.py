@@ -15,10 +15,11 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import GivenFile, NameVersion, daemon_options, echo_json, examples, label_words
+from gossipd.cli.options import GivenFile, NameVersion, daemon_options, echo_json, examples
 from gossipd.client.lineage import ancestors
 from gossipd.core.errors import UsageError
 from gossipd.core.units import show_bytes
+from gossipd.core.versions import label_words
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:gossipd:about:v1"

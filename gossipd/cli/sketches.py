@@ -9,8 +9,9 @@ import shutil
 from base64 import b64decode
 from typing import Any
 
-from gossipd.cli.options import label_words, table, time_words
+from gossipd.cli.options import table, time_words
 from gossipd.core.sketch import BINS, NOTHING_WANTED, SHARE_MAX
+from gossipd.core.versions import label_words
 
 _PARTLY = "░▒▓"
 _LEGEND = "█ all of its chunks, ▓▒░ some of them, · none, blank: none is wanted there"

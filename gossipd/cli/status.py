@@ -22,7 +22,6 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
-    label_words,
     reason_words,
     table,
     time_words,
@@ -31,6 +30,7 @@ from gossipd.cli.options import (
 from gossipd.core.errors import UsageError
 from gossipd.core.reasons import TAKEN_BACK
 from gossipd.core.units import part_words, percent_words, show_bytes
+from gossipd.core.versions import label_words
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 SEEDS_SHOWN = 6  # a line of them; a large cluster has dozens

@@ -24,11 +24,11 @@ from gossipd.cli.options import (
     daemon_options,
     echo_json,
     examples,
-    label_words,
     time_words,
 )
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
 from gossipd.core.units import percent_words, show_bytes
+from gossipd.core.versions import label_words
 
 WORDS = {"complete": "complete on", "current": "current on", "removed": "removed from"}
 """What hosts are counted by."""

@@ -12,8 +12,9 @@ import click
 
 from gossipd.api.client import RefusedByDaemonError, StatusClient
 from gossipd.cli.completion import KnownHost, KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, label_words, time_words
+from gossipd.cli.options import daemon_options, echo_json, examples, time_words
 from gossipd.core.errors import ExitCode, NotFoundError
+from gossipd.core.versions import label_words
 from gossipd.diagnosis.causes import Cause, Diagnosis, diagnose, diagnose_refused
 
 HOSTS_NAMED = 8  # for people; --json has them all

@@ -9,6 +9,9 @@ all before it, so that the newest stays the newest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 STEP_MAX = 2**32 - 1
 ATTEMPT_MAX = 2**21 - 1  # so that the version stays within 53 bits
 VERSION_MAX = 2**53 - 1
@@ -30,6 +33,12 @@ def show_step(version: int) -> str:
     """``300`` of the first attempt, ``300.2`` of a later one."""
     step, attempt = split_version(version)
     return f"{step}.{attempt}" if attempt else str(step)
+
+
+def label_words(row: Mapping[str, Any]) -> str:
+    """``NAME@VERSION`` of a row of an answer, with the step where the version is one; a daemon of 0.1 tells the plain
+    version only."""
+    return f"{row['name']}@{row.get('version_label') or row['version']}"
 
 
 def parse_version(text: str) -> int:

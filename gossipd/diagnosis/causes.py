@@ -12,6 +12,7 @@ from typing import Any
 
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import CuredBy, Heals, HostReason, reason_of_word
+from gossipd.core.versions import label_words
 
 OLD_S = 30.0  # a host that is heard of less often than this is said to be so
 _GONE = (HostReason.DEAD, HostReason.LEFT)
@@ -96,7 +97,7 @@ def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None =
     if behind or host in (None, page["node"]["name"]):
         causes = _of_alarms(page, has_work=bool(behind)) + causes
     return Diagnosis(
-        label=f"{row['name']}@{row.get('version_label') or row['version']}", state=row["state"],
+        label=label_words(row), state=row["state"],
         hosts_complete=row["hosts_complete"], hosts_total=row["hosts_total"], causes=tuple(causes),
     )  # fmt: skip
 

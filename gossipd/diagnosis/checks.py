@@ -13,6 +13,7 @@ from typing import Any
 
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.core.units import percent_words, show_bytes
+from gossipd.core.versions import label_words
 from gossipd.diagnosis.drift import compare
 
 FREE_LEAST_BYTES, FREE_LEAST_SHARE = 1 << 30, 0.05
@@ -318,7 +319,7 @@ def _deployments(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     stalled = [row for row in readings.status["deployments"] if row["stall"]]
-    told = [f"{row['name']}@{row.get('version_label') or row['version']}: {row['stall']}" for row in stalled]
+    told = [f"{label_words(row)}: {row['stall']}" for row in stalled]
     return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
 
 

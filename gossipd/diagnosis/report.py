@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from gossipd.core.versions import label_words
 from gossipd.diagnosis.fluid_bound import FluidBound, fluid_bound
 
 GB = 1_000_000_000  # what storage vendors charge by
@@ -110,7 +111,7 @@ def summarise(
     last, least_s = quantiles["last"], 0.0 if bound is None else bound.seconds
     readers = sorted((one for one in hosts if one.source_bytes), key=lambda one: (-one.source_bytes, one.name))
     return Summary(
-        label=f"{row['name']}@{row['version_label'] or row['version']}", state=row["state"],
+        label=label_words(row), state=row["state"],
         bytes_total=row["bytes_total"], hosts_total=row["hosts_total"], hosts_complete=row["hosts_complete"],
         began_s=began_s, quantiles=quantiles, bound=bound,
         reached_ratio=round(last / least_s, 2) if last is not None and least_s else None, source_bytes=source,
