@@ -4,8 +4,8 @@ What lives here: the lock. What does not: eviction, which leaves a locked direct
 
 The lock is a shared ``flock`` on the version's directory. So any user who may read the model may hold it, nothing is
 written, and the kernel drops the lock when the process ends, however it ends. A version that is evicted meanwhile has
-been renamed; that is seen after locking, by its place. A child that is forked within the block shares the lock: the
-block's end in the parent gives it up for both, that in the child for none, and the death of the parent alone not.
+been renamed; that is seen after locking, by its place. A child that is forked within the block shares the lock: both
+lose it when the block ends in the parent. When it ends in the child, or the parent is killed, the other keeps it.
 """
 
 from __future__ import annotations

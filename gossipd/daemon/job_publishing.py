@@ -355,8 +355,8 @@ class JobPublishing:
         self.state.forget_publication(manifest.id)
 
     async def _complete(self, manifest: Manifest) -> None:
-        """Wait until the version is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError; also
-        where another host has told of the same version with other content, by when it is complete here."""
+        """Wait until the version is published here, and ``latest`` and ``wait`` say so. Raises NotDeployedError;
+        TwoContentsError: another host has told of the same version with other content."""
         while True:
             record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
             if record is None:

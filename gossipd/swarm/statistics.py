@@ -38,7 +38,8 @@ class PlannerStatistics:
 
     seed_term: int
     events: int
-    """Handled since the start, and ``plans`` made."""
+    """That were handled since the start."""
     plans: int
+    """That were made since the start."""
     seeds: frozenset[NodeId]
     swarms: Mapping[DeploymentId, SwarmStatistics]
