@@ -90,13 +90,13 @@ class ExtraReader:
             elif reader.is_failing or self._try.has_failed(reader.read_count - self._read_before, held, now):
                 self._failures += 1
                 self._stop(now)
-            return self._try is None
+            return not self.is_active  # compiled, `self._try` would still be taken for what it was above
         before, self._tried = self._tried, len(reader.heard_to_read().difference(roles.readers, (own.node,)))
         if not may_read or not use.is_idle or not reader.is_being_read(now) or self._tried > before:
             self._since_s = now
         elif now - self._since_s >= self._wait_s(own, roles, peers, now):
             self._try, self._read_before = _Try(use, roles.readers, now), reader.read_count
-        return self._try is not None
+        return self.is_active
 
     def _stop(self, now: float) -> None:
         self._try, self._since_s = None, now
