@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from gossipd.deployment.progress_record import HostState, Progress, refresh_interval_s
+from gossipd.core.reasons import HostReason
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, refresh_interval_s
 from gossipd.deployment.signed_progress import SIGNATURE_BYTES, ProgressKey
 from gossipd.deployment.statement import STATEMENT_BYTES
 from membership.events import Event, PayloadHeard, PayloadKind
@@ -186,29 +187,71 @@ def _let_die(cluster: SimulatedCluster, meter: Meter, one_in: int, seconds: floa
     cluster.run(cluster.now + seconds)
 
 
+# What a host tells of itself while a model moves: signed numbers alone, and with a reason and whom it is about.
+# Sketches are in no record: a host is asked for its own.
+_PLAIN_BODY = Progress(state=HostState.DOWNLOADING).to_body()
+_BODIES = {
+    "numbers alone": _PLAIN_BODY[:1] + _PLAIN_BODY[2:],  # a state, and no byte of a reason
+    "with reasons": Progress(
+        state=HostState.DOWNLOADING, reason=HostReason.WAITS_FOR_READER, subject=bytes(SUBJECT_BYTES)
+    ).to_body(),
+}
+_OBSERVERS = 20
+
+
 def progress(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
-    """A model moves: everybody tells how far it is, as often as the daemon's teller does."""
-    cluster, meter = _known(members, seed, settings)
+    """A model moves: everybody tells how far it is, as often as the daemon's publisher does; without reasons and with.
+    The age is of every host's last record, at some hosts, each second."""
     interval_s = refresh_interval_s(members)
-    for index in range(members):
-        cluster.at(cluster.now + interval_s * cluster.rng.random(), _teller(cluster, index, interval_s))
-    cluster.run(cluster.now + 5.0)
-    meter.forget_traffic()
-    cluster.run(cluster.now + (seconds or 20.0))
-    yield meter.row("progress", seed)
+    for variant, body in _BODIES.items():
+        cluster, meter = _known(members, seed, settings)
+        ages = _RecordAges(cluster)
+        for index in range(members):
+            cluster.at(cluster.now + interval_s * cluster.rng.random(), _publisher(cluster, index, interval_s, body))
+        cluster.run(cluster.now + interval_s + 5.0)
+        meter.forget_traffic()
+        ages.watch()
+        cluster.run(cluster.now + (seconds or 20.0))
+        yield meter.row("progress", seed, variant=variant, body_bytes=len(body), **ages.figures())
 
 
-def _teller(cluster: SimulatedCluster, index: int, interval_s: float) -> Callable[[], None]:
-    record = Progress(state=HostState.DOWNLOADING).to_body() + bytes(SIGNATURE_BYTES)
+class _RecordAges:
+    """How old what some hosts have heard last of each host is."""
 
-    def tell() -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._told_ms: dict[tuple[int, bytes], int] = {}
+        self._ages_s: list[float] = []
+        self._next = cluster.on_event
+        cluster.on_event = self._on_event
+
+    def watch(self) -> None:
+        """From now on."""
+        self._ages_s += (self._cluster.now - told_ms / 1000 for told_ms in self._told_ms.values())
+        self._cluster.at(self._cluster.now + 1.0, self.watch)
+
+    def figures(self) -> Row:
+        """Mean and 99th percentile."""
+        mean_s = round(sum(self._ages_s) / max(1, len(self._ages_s)), 2)
+        return {"record_age_mean_s": mean_s, "record_age_p99_s": quantile(self._ages_s, 0.99)}
+
+    def _on_event(self, index: int, event: Event) -> None:
+        self._next(index, event)
+        if index < _OBSERVERS and isinstance(event, PayloadHeard):
+            self._told_ms[index, event.key] = event.version
+
+
+def _publisher(cluster: SimulatedCluster, index: int, interval_s: float, body: bytes) -> Callable[[], None]:
+    record = body + bytes(SIGNATURE_BYTES)
+
+    def publish() -> None:
         key = ProgressKey(cluster.hosts[index].node, bytes(8), is_signed=True).encode()
         version = int(cluster.now * 1000)
         cluster.swim(index).publish(PayloadKind.PROGRESS, key, version, record, cluster.now)
         cluster._flush(index)
-        cluster.at(cluster.now + interval_s, tell)
+        cluster.at(cluster.now + interval_s, publish)
 
-    return tell
+    return publish
 
 
 def restart(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
