@@ -59,7 +59,7 @@ class IndirectProber:
         if not node.settings.lifeguard:
             return
         claim = node.roster.claims.get(probe.subject.handle)
-        well = node.health.score <= _WELL and not node.frozen and node.settings.corroborate
+        well = node.health.factor(now) <= 1 + _WELL and not node.frozen and node.settings.corroborate
         testimony = b""
         if well and claim is not None and node.roster.is_live(claim.handle):
             testimony = self._judge.accusation(claim)

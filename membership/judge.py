@@ -274,7 +274,7 @@ class Judge:
     def _is_too_early(self, claim: Claim, suspicion: Suspicion, now: float) -> bool:
         """A slow node may not have heard the subject's answer yet, so it gives the subject more time."""
         node = self._node
-        patience = min(_PATIENCE_MAX, node.health.factor)
+        patience = min(_PATIENCE_MAX, node.health.factor(now))
         wait = suspicion.wait_s(node.settings, self._roster.live, claim.record.rack, self._roster.racks)
         return patience > 1 and now < suspicion.since_s + wait * patience
 

@@ -67,7 +67,7 @@ class MembershipNode:
             settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s
         )
         self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
-        self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
+        self.health = LocalHealth(settings.health_max, timeout_s=settings.probe_timeout_s, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False

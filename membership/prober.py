@@ -48,7 +48,7 @@ class Prober:
         if node.has_left:
             return
         self._conclude(now)
-        factor = node.health.factor
+        factor = node.health.factor(now)
         node.at(node.settings.probe_s(now + node.settings.probe_interval_s * factor, early=_EARLY), self._on_tick)
         sequence = self._ping_next(now)
         if sequence is None:

@@ -25,7 +25,7 @@ class SwimSettings:
     probe_timeout_s: float = 0.2
     # Members asked to probe too, in racks other than ours and the subject's (SWIM and memberlist: 3).
     helper_count: int = 3
-    # Local health multiplies interval and time-out by 1..8 (Lifeguard: 8).
+    # Local health multiplies interval and time-out by 1..8 (Lifeguard: 8); own timers that run late count, too.
     health_max: int = 8
     # Suspicion lasts base + per_decade * log10(members) seconds. A contradiction needs about 2 s to reach 1,000 members
     # (simulated); memberlist waits 4 * log10(members).

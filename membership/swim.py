@@ -458,9 +458,13 @@ class Swim:
     # ---- rounds
 
     def _check_gap(self, now: float) -> None:
-        self._node.now_s = now
-        if now - self._node.next_deadline() > 2 * self._node.settings.probe_interval_s:
+        node = self._node
+        node.now_s = now
+        late_s = now - node.next_deadline()
+        if late_s > 2 * node.settings.probe_interval_s:
             self._prober.on_gap(now)
+        elif late_s > 0:
+            node.health.note_late(late_s, now)
 
     def _after(self, now: float) -> None:
         self._node.now_s = now

@@ -144,7 +144,7 @@ class Synchroniser:
             self._node.at(min(session.heard_s + quiet, session.until_s), self._on_quiet)
 
     def _quiet_s(self) -> float:
-        return _QUIET_S * self._node.health.factor
+        return _QUIET_S * self._node.health.factor(self._node.now_s)
 
     def _finish(self, now: float, *, busy: bool = False) -> None:
         node, session = self._node, self._session

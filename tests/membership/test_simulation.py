@@ -83,6 +83,29 @@ def test_loss_duplicates_reordering_and_slow_hosts_kill_nobody() -> None:
     assert min(cluster.struck[name] for name in ("loss", "duplicate", "reorder", "slow")) > 50
 
 
+def starve(cluster: SimulatedCluster, mean_s: dict[int, float]) -> None:
+    """From now on each host runs for a moment and then waits for the CPU, for so long on average, 2.5 s at most."""
+
+    def stop(index: int) -> None:
+        cluster.freeze(index)
+        cluster.at(cluster.now + min(2.5, cluster.rng.expovariate(1 / mean_s[index])), go_on, index)
+
+    def go_on(index: int) -> None:
+        cluster.thaw(index)
+        cluster.at(cluster.now + 0.02, stop, index)
+
+    for index, mean in mean_s.items():
+        cluster.at(cluster.now + cluster.rng.random() * mean, stop, index)
+
+
+@pytest.mark.parametrize("seed", [4, 8, 10])
+def test_hosts_that_all_wait_for_the_cpu_kill_nobody(seed: int) -> None:
+    cluster, _ = watched(seed, set())
+    starve(cluster, {index: 0.8 if index < 4 else 0.2 for index in range(MEMBERS)})
+    cluster.run(cluster.now + 60.0)
+    assert cluster.struck["freeze"] > 2_000
+
+
 def test_a_host_that_hears_nothing_or_is_not_heard_condemns_nobody() -> None:
     cluster, _ = watched(9, {1, 2})
     cluster.hosts[1].loss_in = 1.0

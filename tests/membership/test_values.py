@@ -454,14 +454,34 @@ def test_one_dead_host_in_a_small_rack_silences_nobody() -> None:
 
 
 def test_health_scales_and_recovers_within_its_bounds() -> None:
-    health = LocalHealth(8)
+    health = LocalHealth(8, timeout_s=0.2)
     for _ in range(20):
         health.worsen()
-    assert health.factor == 8
+    assert health.factor(0.0) == 8
     for _ in range(20):
         health.improve()
-    assert health.factor == 1
-    assert LocalHealth(8, enabled=False).factor == 1
+    assert health.factor(0.0) == 1
+    assert LocalHealth(8, timeout_s=0.2, enabled=False).factor(0.0) == 1
+
+
+def test_own_lateness_stretches_time_outs_and_fades() -> None:
+    health = LocalHealth(8, timeout_s=0.2)
+    health.note_late(0.19, 10.0)  # a probe's answer that is as late is still in time
+    assert health.factor(10.0) == 1
+    health.note_late(0.7, 10.0)
+    health.note_late(0.3, 10.1)
+    health.improve()
+    assert [health.factor(now) for now in (10.1, 13.0, 15.1, 20.0)] == [4, 3, 2, 1]
+    health.note_late(9.0, 30.0)
+    assert health.factor(30.0) == 8
+
+
+def test_lateness_and_the_score_do_not_hide_each_other() -> None:
+    health = LocalHealth(8, timeout_s=0.2)
+    health.worsen(2)
+    health.note_late(0.9, 10.0)
+    assert health.factor(10.0) == 5
+    assert health.factor(60.0) == 3
 
 
 def test_a_tombstone_blocks_a_life_not_a_person_and_not_for_ever() -> None:

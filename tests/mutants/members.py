@@ -182,6 +182,14 @@ MUTANTS = (
         (_ATTACKS,),
     ),
     Mutant(
+        "own-lateness-counts-for-nothing",
+        "A host whose timers run late judges the others as quickly as a host that has CPU enough.",
+        "membership/swim.py",
+        "        elif late_s > 0:\n",
+        "        elif late_s > 2 * node.settings.probe_interval_s:\n",
+        ("tests/membership/test_simulation.py",),
+    ),
+    Mutant(
         "a-notice-spends-the-incarnations",
         "Whoever says that we are ill also says how far our incarnation rises.",
         "membership/judge.py",
