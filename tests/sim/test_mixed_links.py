@@ -7,30 +7,11 @@ whose links are not known to be slower yet, the rest while the uplinks of quick 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import replace
+import json
 
 import pytest
 
-from gossipd.sim.scenario import Slowdown, lab
-from gossipd.sim.world import World
-from tests.bench.lab.__main__ import CHUNK_KB, MIXED
-
-MB = 256
-
-
-def class_times_s(rng: int, *, racks: int = 3) -> tuple[float, dict[float, list[float]]]:
-    """Seconds that the fastest link needs; of each class, by its share of that rate, the seconds of its hosts."""
-    slower = tuple(Slowdown(share, host=number - 1) for number, share in MIXED.items())
-    base = lab(hosts=9, racks=racks, mb=MB)
-    scenario = replace(base, chunks=MB * 1024 // CHUNK_KB, slowdowns=slower, rng=rng)
-    world = World(scenario)
-    world.run()
-    found: dict[float, list[float]] = defaultdict(list)
-    for number, host in enumerate(world.hosts, 1):
-        assert host.done_s is not None
-        found[MIXED.get(number, 1.0)].append(host.done_s)
-    return scenario.size / scenario.link, found
+from tests.sim.mixed_links import class_times_s, main
 
 
 @pytest.mark.parametrize("rng", [2, 3])
@@ -64,3 +45,11 @@ def test_uplinks_of_half_the_rate_are_used_while_quick_ones_are_full() -> None:
         own_s, times = class_times_s(rng)
         last.append(max(times[1.0]) / own_s)
     assert sum(last) / len(last) <= 1.18, "1.20 where nobody asks them for what quick hosts hold, too"
+
+
+def test_what_the_start_costs_quick_hosts_shrinks_with_larger_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--mb", "128", "--mb", "512", "--draws", "2", "--json"]) == 0
+    small, large = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert small["model"] == "128 MB"
+    assert large["ratio_at_100"] < small["ratio_at_100"]
+    assert large["ratio_at_50"] <= 1.1
