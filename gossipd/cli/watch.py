@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
+from datetime import datetime
 from pathlib import Path
 
 import click
 
-from gossipd.api.client import DaemonUnreachableError
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
+from gossipd.core.versions import split_version
 
 LOOK_S = 0.5
 
@@ -42,17 +45,22 @@ def watch(
     second apart agree. What was there before and is not above the last version is left alone; a directory that is
     written over is published again. Prints a line for each version. A daemon that does not run yet is waited for.
     """
-    from gossipd.core.versions import split_version
     from gossipd.publish.step_listing import StepLister
-    from gossipd.publish.step_watch import SETTLED_S, PublishStepDirectory, StepWatch
+    from gossipd.publish.step_watch import SETTLED_S, KnownSteps, PublishStepDirectory, StepWatch
 
     if keep_every is not None and keep_last is None:
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
     last = _last_version(client, name, waits=not once)
-    last_step = None if last is None else split_version(last)[0]
-    steps = StepWatch(marker=marker, last_step=last_step, keep_last=keep_last, keep_every=keep_every)
     lister = StepLister(directory, pattern)
+    try:
+        present = {listing.step for listing in lister.look().values()}
+    except OSError:
+        present = set()  # the loop tells of it
+    path, questions = find_sockets(socket, config)
+    made_s = _made_s(StatusClient(path, questions=questions), name, present)
+    known = KnownSteps(last, made_s, time.time())
+    steps = StepWatch(marker=marker, known=known, keep_last=keep_last, keep_every=keep_every)
     begun = time.monotonic()
     while True:
         try:
@@ -93,3 +101,19 @@ def _last_version(client: Client, name: str, *, waits: bool) -> int | None:
                 click.echo(f"{error}; waiting for it", err=True)
                 is_told = True
             time.sleep(LOOK_S)
+
+
+def _made_s(daemon: StatusClient, name: str, steps: Collection[int]) -> dict[int, float]:
+    """When the newest version of each of the steps was made, as far as this host knows its manifest."""
+    made: dict[int, float] = {}
+    try:
+        versions = sorted(int(row["version"]) for row in daemon.status(name)["deployments"])
+    except RefusedByDaemonError:
+        return made  # it knows none
+    for version in versions:
+        if (step := split_version(version)[0]) in steps:
+            try:
+                made[step] = datetime.fromisoformat(daemon.manifest(name, version)["created_at"]).timestamp()
+            except RefusedByDaemonError:
+                made.pop(step, None)  # the version before it says nothing of the newest
+    return made

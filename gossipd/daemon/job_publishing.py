@@ -29,6 +29,7 @@ from gossipd.api.ports import PublishStep, StatusPort
 from gossipd.api.readiness import HostsNeeded
 from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.versions import split_version
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
@@ -54,6 +55,7 @@ from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
 from gossipd.publish.permits import ROOT, check_permit, signing_key
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+from gossipd.publish.step_watch import KnownSteps
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.regular_file import read_regular
@@ -271,6 +273,12 @@ class JobPublishing:
         known = [record.manifest.version for record in self.driver.lifecycle.find(name) if record.manifest]
         return max([*trusted, *known], default=None)
 
+    def known_steps(self, name: str) -> KnownSteps:
+        """For a watch of the name's steps."""
+        manifests = [record.manifest for record in self.driver.lifecycle.find(name) if record.manifest]
+        made = {split_version(one.version)[0]: float(one.created_s) for one in sorted(manifests, key=_version_of)}
+        return KnownSteps(self.last_version(name), made, time.time())
+
     def _turn_of(self, name: str) -> trio.Lock:
         """Publications of one name go one after the other: the version depends on the last."""
         self._names = {key: lock for key, lock in self._names.items() if lock.statistics().locked}
@@ -370,6 +378,10 @@ class JobPublishing:
                 words = record.sentence or record.reason.value or record.state.value
                 raise NotDeployedError(f"{record.label} is told to the cluster and has ended here: {words}")
             await trio.sleep(LOOK_S)
+
+
+def _version_of(manifest: Manifest) -> int:
+    return manifest.version
 
 
 def _is_told(view: StatusPort, record: DeploymentRecord, manifest: Manifest) -> bool:

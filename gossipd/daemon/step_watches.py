@@ -22,11 +22,10 @@ import trio
 from gossipd.api.ports import PublishStep
 from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import GossipdError
-from gossipd.core.versions import split_version
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.publish.step_listing import StepLister
-from gossipd.publish.step_watch import PublishStepDirectory, StepListing, StepWatch
+from gossipd.publish.step_watch import KnownSteps, PublishStepDirectory, StepListing, StepWatch
 from gossipd.runtime.directory_safety import open_directory
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.logs import get_logger
@@ -50,7 +49,7 @@ class StepPublishing(Protocol):
         keep_last: int | None = None, keep_every: int | None = None,
     ) -> AsyncGenerator[PublishStep, None]: ...  # fmt: skip
 
-    def last_version(self, name: str) -> int | None: ...
+    def known_steps(self, name: str) -> KnownSteps: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -129,11 +128,9 @@ class StepWatches:
             return
         watched.trouble = ""
         if watched.steps is None:
-            last = self._publishing.last_version(entry.name)
-            last_step = None if last is None else split_version(last)[0]
             watched.steps = StepWatch(
-                marker=entry.marker or None, last_step=last_step, keep_last=entry.keep_last or None,
-                keep_every=entry.keep_every or None,
+                marker=entry.marker or None, known=self._publishing.known_steps(entry.name),
+                keep_last=entry.keep_last or None, keep_every=entry.keep_every or None,
             )  # fmt: skip
         steps = watched.steps
         steps.looked(listings, trio.current_time())

@@ -15,15 +15,21 @@ A step is finished when its writer says so and its files agree:
 A directory whose sign is newer than when it was published was overwritten, and is published again; one that only loses
 files is being cleared away. Steps are published one at a time, the one finished first goes first; those that newer ones
 which wait too would delete at once are left out, or a job that saves faster than its steps are published would never
-see its newest. At the start the directory of the last version known tells what was done before: all that was finished
-no later than it. Where it is gone, all steps that are not above it.
+see its newest.
+
+At the start the versions known tell what was done before: each directory that is no newer than the version of its step
+(both times are of one moment, so that a clock that is set later decides nothing) or than the last version's directory;
+where that one is gone, or a sign is of a time to come, all steps that are not above it. A step above the last version
+of a first attempt was never done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from gossipd.core.versions import split_version
 
 SETTLED_S = 1.0
 UNSETTLED_S = 60.0  # a directory that keeps changing after its sign is told of: two writers, or a wrong marker
@@ -67,6 +73,16 @@ class ReportTrouble:
 
     directory: str
     sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSteps:
+    """What is known of a name at the start. ``last``: its highest version. ``made_s``: when the newest version of each
+    step was made, as its manifest says, seconds of the epoch; ``clock_s``: the time of day now."""
+
+    last: int | None = None
+    made_s: Mapping[int, float] = field(default_factory=dict)
+    clock_s: float = float("inf")
 
 
 StepCommand: TypeAlias = PublishStepDirectory | ReportTrouble
@@ -113,14 +129,13 @@ class StepWatch:
     """Told of each look, it says what to publish. One owner; times are arguments."""
 
     def __init__(
-        self, *, marker: str | None = None, last_step: int | None = None, keep_last: int | None = None,
+        self, *, marker: str | None = None, known: KnownSteps | None = None, keep_last: int | None = None,
         keep_every: int | None = None,
     ) -> None:  # fmt: skip
-        """``last_step``: the step of the last version that is known; see the top. The others: what the versions are
-        published with."""
+        """``known``: see the top. The others: what the versions are published with."""
         self._marker = marker
         self._keep_last, self._keep_every = keep_last, keep_every
-        self._last_step = last_step
+        self._known = known or KnownSteps()
         self._is_first = True
         self._last_ns: int | None = None
         self._steps: dict[str, _Step] = {}
@@ -133,7 +148,9 @@ class StepWatch:
         self._steps = {name: step for name, step in self._steps.items() if name in listings}
         self._said = {name: words for name, words in self._said.items() if name in listings}
         if self._is_first:
-            signs = (signed_ns(one, self._marker) for one in listings.values() if one.step == self._last_step)
+            last = self._known.last
+            last_step = None if last is None else split_version(last)[0]
+            signs = (signed_ns(one, self._marker) for one in listings.values() if one.step == last_step)
             self._last_ns = max(signs, default=None)
         for name in sorted(listings)[:STEPS_MAX]:
             self._seen(name, listings[name], now)
@@ -166,9 +183,19 @@ class StepWatch:
             self._say(name, f"{reason or 'changes'} for {UNSETTLED_S:g} s after its sign: has it two writers?")
 
     def _was_done(self, listing: StepListing) -> bool:
-        if self._last_ns is not None:
-            return signed_ns(listing, self._marker) <= self._last_ns
-        return self._last_step is not None and listing.step <= self._last_step
+        if self._known.last is None:
+            return False
+        last_step, attempt = split_version(self._known.last)
+        sign_ns = signed_ns(listing, self._marker)
+        made_s = self._known.made_s.get(listing.step)
+        if made_s is not None and sign_ns < (made_s + 1) * 1e9:  # a manifest tells whole seconds
+            return True
+        if made_s is None and listing.step > last_step and not attempt:
+            return False
+        is_ahead = sign_ns > self._known.clock_s * 1e9
+        if self._last_ns is not None and not is_ahead:
+            return sign_ns <= self._last_ns
+        return listing.step <= last_step
 
     def _choose(self, now: float) -> None:
         if self._publishing is not None:

@@ -184,6 +184,22 @@ MUTANTS = (
         ("tests/gossipd/publish/test_step_watch.py",),
     ),
     Mutant(
+        "publishes-old-steps-again-after-a-clock-was-set-back",
+        "A restart of the watch makes an old step the newest version.",
+        "gossipd/publish/step_watch.py",
+        "        if made_s is not None and sign_ns < (made_s + 1) * 1e9:",
+        "        if False:",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
+        "loses-a-step-that-a-slower-clock-has-signed",
+        "A step above the last version is taken for done when its time is before that one's.",
+        "gossipd/publish/step_watch.py",
+        "        if made_s is None and listing.step > last_step and not attempt:\n",
+        "        if False:\n",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
         "takes-over-the-cache-entry-of-a-download",
         "Links are put into somebody's real download of the same repository.",
         "gossipd/store/hub_cache.py",

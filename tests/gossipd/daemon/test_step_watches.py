@@ -17,6 +17,7 @@ from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import LocalError
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.step_watches import START_S, StepWatches
+from gossipd.publish.step_watch import KnownSteps
 
 
 class Ignored:
@@ -43,8 +44,8 @@ class Publishing:
             stage="deploying", name=name, version=step or 0, bytes_done=1, bytes_total=1, file_count=1, done=True
         )  # fmt: skip
 
-    def last_version(self, name: str) -> int | None:
-        return self.last
+    def known_steps(self, name: str) -> KnownSteps:
+        return KnownSteps(self.last)
 
 
 @dataclass

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from gossipd.core.versions import step_version
 from gossipd.publish.step_watch import (
     RETRY_FIRST_S,
     SETTLED_S,
     UNSETTLED_S,
+    KnownSteps,
     PublishStepDirectory,
     ReportTrouble,
     StepFile,
@@ -126,7 +128,7 @@ def test_a_directory_that_is_written_over_is_published_again_and_one_that_is_cle
 
 
 def test_what_lies_there_at_the_start_is_not_published_again() -> None:
-    watch = StepWatch(last_step=200)
+    watch = StepWatch(known=KnownSteps(200))
     listings = {"step-100": dcp(100), "step-200": dcp(200, 3, 4), "step-300": dcp(300, 5, 6)}
     watch.looked(listings, 0.0)
     listings |= {"step-50": dcp(50, 7, 8)}  # a run that was resumed from far back
@@ -138,7 +140,7 @@ def test_what_lies_there_at_the_start_is_not_published_again() -> None:
 
 
 def test_a_step_that_a_resumed_run_has_left_behind_is_not_the_newest_after_a_restart() -> None:
-    watch = StepWatch(last_step=20)  # of the second attempt
+    watch = StepWatch(known=KnownSteps(step_version(20, 1)))
     listings = {"step-10": dcp(10, 1, 2), "step-30": dcp(30, 3, 4), "step-20": dcp(20, 5, 6), "step-40": dcp(40, 7, 8)}
     for now in (0.0, 5.0):
         watch.looked(listings, now)
@@ -146,10 +148,51 @@ def test_a_step_that_a_resumed_run_has_left_behind_is_not_the_newest_after_a_res
 
 
 def test_without_the_last_steps_directory_all_that_is_not_above_it_is_done() -> None:
-    watch = StepWatch(last_step=20)
+    watch = StepWatch(known=KnownSteps(20))
     for now in (0.0, 5.0):
         watch.looked({"step-10": dcp(10, 9, 9), "step-30": dcp(30, 3, 4)}, now)
     assert watch.drain() == [PublishStepDirectory("step-30", 30)]
+
+
+def test_a_clock_that_was_set_back_between_two_steps_makes_no_step_new() -> None:
+    hour = 3600 * 10**9
+    listings = {
+        "step-1": dcp(1, 5 * hour, 5 * hour),
+        "step-2": dcp(2, 5 * hour, 6 * hour),
+        "step-3": dcp(3, hour, hour),
+    }
+    known = KnownSteps(3, {1: 5 * 3600.0, 2: 6 * 3600.0, 3: 3600.0}, clock_s=8 * 3600.0)
+    watch = StepWatch(known=known)
+    for now in (0.0, 5.0):
+        watch.looked(listings, now)
+    assert watch.drain() == []
+    for now in (10.0, 15.0):
+        watch.looked(listings | {"step-2": dcp(2, 7 * hour, 7 * hour)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-2", 2)], "it was written over"
+
+
+def test_a_sign_of_a_time_to_come_does_not_make_a_forgotten_step_new() -> None:
+    listings = {"step-1": dcp(1, 9 * 10**9, 9 * 10**9), "step-2": dcp(2, 10**9, 2 * 10**9)}
+    watch = StepWatch(known=KnownSteps(2, {2: 2.0}, clock_s=3.0))
+    for now in (0.0, 5.0):
+        watch.looked(listings, now)
+    assert watch.drain() == []
+
+
+def test_a_step_saved_after_the_clock_was_set_back_is_published_after_a_restart() -> None:
+    listings = {"step-1": dcp(1, 9, 9), "step-2": dcp(2, 3, 4)}
+    watch = StepWatch(known=KnownSteps(1, {1: 0.0}, clock_s=1.0))
+    for now in (0.0, 5.0):
+        watch.looked(listings, now)
+    assert watch.drain() == [PublishStepDirectory("step-2", 2)]
+
+
+def test_times_of_another_clock_than_the_versions_do_not_make_steps_new() -> None:
+    ahead = {"step-1": dcp(1, 10**11, 10**11), "step-2": dcp(2, 2 * 10**11, 2 * 10**11)}
+    watch = StepWatch(known=KnownSteps(2, {1: 90.0, 2: 190.0}, clock_s=300.0))
+    for now in (0.0, 5.0):
+        watch.looked(ahead, now)
+    assert watch.drain() == [], "a file server's clock is ahead"
 
 
 def test_a_refused_publication_is_told_once_and_tried_later() -> None:
