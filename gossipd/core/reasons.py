@@ -323,6 +323,12 @@ class HostReason(Enum):
         "the server answers with a redirect, which is not followed",
         "publish with the final address as the source; the log of the host that reads it names where it leads", 5,
     )  # fmt: skip
+    SOURCE_TLS = (
+        "source_tls", 59, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the storage's TLS certificate is not one that the host that reads it accepts, or TLS fails there",
+        "the log of that host says which: renew the certificate, publish with a name that it has, or name its "
+        "authority (`SSL_CERT_FILE`) and restart the seeds' daemons", 14,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -354,6 +360,7 @@ _OF_CODES = {
     "SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
     "SOURCE_SLOW": HostReason.SOURCE_UNREACHABLE,
     "SOURCE_PROXY": HostReason.SOURCE_PROXY,
+    "SOURCE_TLS": HostReason.SOURCE_TLS,
     "SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
     "SOURCE_REDIRECT": HostReason.SOURCE_REDIRECT,
     "SOURCE_BUSY": HostReason.SOURCE_BUSY,

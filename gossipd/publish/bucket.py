@@ -199,8 +199,8 @@ class StoredObjects:
                 return ask()
             except (StorageAuthError, StorageNotFoundError):
                 raise
-            except StorageError:
-                if attempt == ATTEMPTS - 1:
+            except StorageError as error:
+                if attempt == ATTEMPTS - 1 or error.code == "E_SOURCE_TLS":
                     raise
                 self._sleep(BACKOFF_S * 2**attempt * random.uniform(0.5, 1.5))
         raise AssertionError("the loop returns or raises")

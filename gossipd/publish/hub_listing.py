@@ -43,6 +43,7 @@ from gossipd.sources.hub import USUAL_ENDPOINT, Hub, HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.proxies import PROXY_VARIABLES
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.tls_failures import tls_failure_in
 from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 from gossipd.sources.web_stream import Pieces, WebConnections, WebStream
 
@@ -212,7 +213,7 @@ def _from_source(error: SourceError) -> StorageError:
         return StorageAuthError(text)
     if isinstance(error, SourceNotFoundError):
         return StorageNotFoundError(text)
-    if error.is_permanent or error.code == "E_SOURCE_FORBIDDEN":
+    if error.is_permanent or error.code in ("E_SOURCE_FORBIDDEN", "E_SOURCE_TLS"):
         return StorageError(text, code=error.code)
     return _BusyError(text, code=error.code, retry_after_s=error.retry_after_s)
 
@@ -235,6 +236,8 @@ def _from_client(error: Exception, what: str) -> StorageError | PublishError:
     if response is not None:
         pause_s = asked_pause_s(response.headers.get, datetime.now(UTC))
         return _from_status(int(response.status_code), pause_s, what)
+    if (refused := tls_failure_in(error, what, "the hub")) is not None:
+        return StorageError(str(refused), code=refused.code)
     if isinstance(error, (OSError, *_transport_errors())):
         return _BusyError(f"{what}: no connection to the hub", code="E_SOURCE_UNREACHABLE", retry_after_s=None)
     return PublishError(f"{what}: the hub's client takes it for no repository", code="E_SOURCE_LISTING")

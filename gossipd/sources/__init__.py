@@ -4,7 +4,7 @@
   requests), ``assembly`` (from bytes to chunks), ``attempts`` (mirrors that are left), ``errors``, ``settings``
 * Objects: ``location`` (the address), ``versions`` (which one is read), ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without
-  ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates)
+  ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates), ``tls_failures``
 * By obstore: ``obstore_clients``, ``obstore_errors``, ``refusal_documents`` (what S3 and its like say)
 * When a host is asked: ``admission``, ``host_pace`` and ``asked_pause`` (pauses), ``connection_limit``,
   ``request_rate``, ``mirror_rates``, ``wrong_bytes``

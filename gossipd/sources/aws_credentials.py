@@ -25,6 +25,7 @@ from gossipd.sources.credential_places import aws_files, has_boto, none_found, s
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.proxies import ProxyError, token_service_proxies
 from gossipd.sources.refusal_documents import from_refusal
+from gossipd.sources.tls_failures import tls_failure_in
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -99,7 +100,8 @@ class AwsCredentials:
             raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
         except (BotoCoreError, ClientError, ValueError, OSError) as error:
             self._source = None
-            raise _in_our_words(error, what) from None
+            service = "the service that gives tokens"
+            raise tls_failure_in(error, what, service) or _in_our_words(error, what) from None
         return {
             "access_key_id": frozen.access_key,
             "secret_access_key": frozen.secret_key,

@@ -263,6 +263,14 @@ class SourceUnreachableError(SourceError):
     heals = True
 
 
+class SourceTlsError(SourceError):
+    """The server's certificate is not accepted here, or it does not set TLS up. Fault: the server's certificate, the
+    address in the manifest, or this host's authorities. Retry: after the remedy.
+    """
+
+    code = "E_SOURCE_TLS"
+
+
 class SourceProxyError(SourceError):
     """The proxy of this host's environment is none that gossipd can use, or refuses this host. Retry: after the
     remedy.

@@ -21,7 +21,7 @@ from gossipd.sources.location import Location
 from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal, region_in
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, failure_of, head_of, through
 
 _PIECE_BYTES = 64 * 1024
 MORE_BYTES_MAX = 8 * 1024 * 1024  # before the wanted ones, as of a cache that keeps and sends segments of a fixed size
@@ -101,7 +101,7 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
         way = through(location, addresses)
         raise errors.SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s{way}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise errors.SourceUnreachableError(what, reason_of(error) + through(location, addresses)) from None
+        raise failure_of(error, what, through(location, addresses)) from None
     finally:
         if sock is not None:
             sock.close()

@@ -26,6 +26,7 @@ from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
 from gossipd.sources.proxies import ProxyError, web_proxies
 from gossipd.sources.refusal_documents import from_refusal
+from gossipd.sources.tls_failures import tls_failure_in
 
 if TYPE_CHECKING:
     from obstore.store import GCSCredential
@@ -103,8 +104,10 @@ class GoogleCredentials:
                 if not self._source.valid:
                     self._source.refresh(_request())
                 return str(self._source.token)
-            except exceptions.TransportError:
-                raise errors.SourceUnreachableError(what, "the service that gives tokens did not answer") from None
+            except exceptions.TransportError as error:
+                service = "the service that gives tokens"
+                silent = errors.SourceUnreachableError(what, f"{service} did not answer")
+                raise tls_failure_in(error, what, service) or silent from None
             except ProxyError as error:
                 raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
             except (exceptions.RefreshError, exceptions.OAuthError) as error:

@@ -20,6 +20,7 @@ from gossipd.sources import errors
 from gossipd.sources.credential_places import none_found, where_looked
 from gossipd.sources.errors import SourceError
 from gossipd.sources.refusal_documents import from_refusal
+from gossipd.sources.tls_failures import words_of_rustls
 
 # obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b[^:\n]{0,64}:? ?")
@@ -49,7 +50,6 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("IncompleteBody", errors.SourceShortError, "the connection ended before the promised bytes had come"),
     ("UnexpectedEof", errors.SourceShortError, "the connection ended before the promised bytes had come"),
     ("dns error", errors.SourceUnreachableError, "its host name does not resolve"),
-    ("certificate", errors.SourceUnreachableError, "its TLS certificate is not valid"),
     ("tcp connect error", errors.SourceUnreachableError, "no connection"),
 )
 # Before anything was sent: words of obstore's text, and what is missing then.
@@ -111,6 +111,8 @@ def _by_words(text: str, what: str) -> SourceError:
         asked_start, asked_stop, start, stop = (int(part) for part in found.groups())
         said = f"asked for bytes {asked_start}-{asked_stop - 1}, was sent {start}-{stop - 1}"
         return OtherRangeError(what, said, start=start, stop=stop)
+    if (refused := words_of_rustls(text.rpartition(_DOCUMENT_ENDS)[2])) is not None:
+        return errors.SourceTlsError(what, refused)
     for word, kind, why in _WORDS:
         if word in text:
             error = kind(what, why)

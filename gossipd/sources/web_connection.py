@@ -23,6 +23,7 @@ from gossipd.sources import errors
 from gossipd.sources.location import Location
 from gossipd.sources.proxies import Proxy, ProxyError, proxy_for
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.tls_failures import SEE_ADDRESS, is_of_tls, words_of_openssl
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 Addresses = tuple[str, ...]
 """Addresses that were checked; empty for a host behind a proxy."""
 
-_SEE_ADDRESS = "see the address: its port, and whether it is http or https"
-_OF_TIME = (9, 10)  # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED
 _INTERIM_MOST = 8  # answers such as 103 Early Hints before the one; CDNs send one
 _USUAL_PORTS = {"http": 80, "https": 443}
 
@@ -142,14 +141,16 @@ def through(location: Location, addresses: Addresses) -> str:
     return f", through {proxy.shown}" if proxy is not None else ""
 
 
+def failure_of(error: Exception, what: str, way: str) -> errors.SourceError:
+    """The error for a connection that failed. ``way``: what stands between, as the end of a sentence."""
+    kind = errors.SourceTlsError if is_of_tls(error) else errors.SourceUnreachableError
+    return kind(what, reason_of(error) + way)
+
+
 def reason_of(error: Exception) -> str:
-    """A failed connection in words."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        clock = "; see this host's clock, too" if error.verify_code in _OF_TIME else _trusted()
-        return f"its TLS certificate is not valid: {error.verify_message}{clock}"
+    """A failed connection in words, with what helps where it is not time."""
     if isinstance(error, ssl.SSLError):
-        is_plain = error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
-        return f"the server speaks no TLS there; {_SEE_ADDRESS}" if is_plain else "TLS could not be set up"
+        return words_of_openssl(error) if is_of_tls(error) else "TLS could not be set up"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, OSError) and error.strerror:
@@ -160,7 +161,7 @@ def reason_of(error: Exception) -> str:
 def _reason_of_answer(error: Exception) -> str:
     is_other = isinstance(error, http.client.BadStatusLine | http.client.UnknownProtocol)
     if is_other and not isinstance(error, ConnectionError):
-        return f"what came is no answer of HTTP; {_SEE_ADDRESS}"
+        return f"what came is no answer of HTTP; {SEE_ADDRESS}"
     if isinstance(error, http.client.LineTooLong) or "headers" in str(error):
         return "the head of the answer is longer than 100 lines of 64 KiB"
     return "the connection ended before an answer had come"
@@ -223,8 +224,3 @@ def _host_header(source: SourceUrl) -> str:
     """Without the usual port: signatures of object stores cover this header."""
     host = source.bracketed
     return host if source.port == _USUAL_PORTS[source.scheme] else f"{host}:{source.port}"
-
-
-def _trusted() -> str:
-    file = os.environ.get("SSL_CERT_FILE")
-    return f"; the authorities are those of SSL_CERT_FILE={file}" if file else "; see SSL_CERT_FILE"

@@ -25,12 +25,11 @@ from gossipd.sources.errors import (
     SourceError,
     SourceShortError,
     SourceSlowError,
-    SourceUnreachableError,
 )
 from gossipd.sources.first_request import Wanted, check_head, check_rate, ended_early
 from gossipd.sources.location import Location, authority
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, head_of, reason_of, through
+from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, failure_of, head_of, through
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -204,7 +203,7 @@ class WebStream:
             return SourceSlowError(what, f"no answer within the time-out{way}")
         if isinstance(error, http.client.IncompleteRead):
             return SourceShortError(what, "the connection ended before the promised bytes had come")
-        return SourceUnreachableError(what, reason_of(error) + way)
+        return failure_of(error, what, way)
 
 
 class _RatedIncoming(Incoming):

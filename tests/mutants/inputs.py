@@ -12,6 +12,14 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "tells-a-wrong-certificate-as-a-server-that-does-not-answer",
+        "A connection that TLS refuses is told as one that time cures.",
+        "gossipd/sources/web_connection.py",
+        "errors.SourceTlsError if is_of_tls(error) else errors.SourceUnreachableError",
+        "errors.SourceUnreachableError",
+        ("tests/gossipd/sources/test_tls_failures.py",),
+    ),
+    Mutant(
         "waits-for-the-end-of-a-body-that-is-all-here",
         "After the wanted bytes the connection is listened to until it ends, or nothing comes for long.",
         "gossipd/sources/web_stream.py",

@@ -213,7 +213,7 @@ def test_a_hub_s_certificate_is_checked_by_the_one_rule(tmp_path: Path, monkeypa
     with answering(404, "", certificate=(certificate, key), X_Error_Code="RevisionNotFound") as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
-        assert code() == "E_SOURCE_UNREACHABLE"
+        assert code() == "E_SOURCE_TLS"
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         assert code() == "E_SOURCE_NOT_FOUND"

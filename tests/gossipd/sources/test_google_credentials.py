@@ -177,7 +177,7 @@ def test_the_token_service_is_checked_against_the_authorities_of_the_one_rule(
     with token_service(200, 3600, asked, certificate=(certificate, key)) as url:
         federate(tmp_path, url, monkeypatch)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority))
-        assert refused().code == "E_SOURCE_UNREACHABLE", "the rule does not know this variable"
+        assert refused().code == "E_SOURCE_TLS", "the rule does not know this variable"
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         GoogleCredentials().options("gs", WHAT)
