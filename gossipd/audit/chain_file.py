@@ -144,14 +144,15 @@ def _sync_directory(path: Path) -> None:
 
 
 def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
-    """Check one log, joined to its predecessor ``PATH.1`` if that exists. ``head``: the end of the log at an earlier
-    time. It must be in the chain, or the end was cut off since. Raises AuditError when the file cannot be read."""
+    """Check one file, joined to the one before it if that exists. ``head``: the end of the log at an earlier time. It
+    must be in the chain, or the end was cut off since. Raises AuditError when the file cannot be read."""
     if not path.exists():
         raise AuditError(f"{path}: no such file")
+    before = _before(path)
     try:
-        previous = _last_record(_content(_numbered(path, 1))) if not path.name.endswith(".1") else None
+        previous = _last_record(_content(before))
     except OSError as error:
-        raise AuditError(f"{_numbered(path, 1)}: {error.strerror}") from None
+        raise AuditError(f"{before}: {error.strerror}") from None
     expected = str(previous["hash"]) if previous is not None else None
     first_at: str | None = None
     last_at: str | None = None
@@ -179,6 +180,20 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
     if head is not None and not has_head:
         end = f"the log ends at {found[:16]}... and {head[:16]}... is not in it: the end was cut off, or FILE.1 has it"
     return AuditReport(records, first_at, last_at, found, end)
+
+
+def verify_rotated(path: Path) -> str | None:
+    """What is wrong with the files that a log was rotated from; None when nothing is. Raises AuditError when one cannot
+    be read."""
+    older = rotated(path)
+    for at, file in enumerate(older, start=1):
+        if file != _numbered(path, at):
+            return f"{_numbered(path, at)}: it is missing, and {file.name} is older"
+        report = verify_audit(file)
+        problem = report.problem or (None if report.records else "no record is in it: its content was removed")
+        if problem is not None:
+            return f"{file}: {problem}"
+    return None
 
 
 def rotated(path: Path) -> list[Path]:
@@ -259,6 +274,13 @@ def _content(path: Path) -> bytes:
             return file.read()  # bounded by rotation
     except FileNotFoundError:
         return b""
+
+
+def _before(path: Path) -> Path:
+    """The file that was rotated before this one."""
+    name, _, number = path.name.rpartition(".")
+    is_numbered = number.isascii() and number.isdigit() and len(number) == 1
+    return path.with_name(f"{name}.{int(number) + 1}") if is_numbered else _numbered(path, 1)
 
 
 def _numbered(path: Path, number: int) -> Path:

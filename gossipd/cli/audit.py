@@ -47,10 +47,10 @@ def audit_verify(
 ) -> int:  # fmt: skip
     """Check every record's hash and that each follows the one before it.
 
-    FILE.1 and what was rotated before it are checked, too. Without FILE it is the log beside this host's
-    configuration. Exits with 3 when there is no log, 6 when the chain is broken.
+    FILE.1 and what was rotated before it are checked, too, and that they join. Without FILE it is the log beside this
+    host's configuration. Exits with 3 when there is no log, 6 when the chain is broken.
     """
-    from gossipd.audit.chain_file import rotated, verify_audit
+    from gossipd.audit.chain_file import verify_audit, verify_rotated
 
     if file is not None and config_file is not None:
         raise UsageError("give FILE or --config, not both")
@@ -58,9 +58,8 @@ def audit_verify(
         file = file_of_host(config_file).parent / "audit.jsonl"
     if not file.exists():
         raise NotFoundError(f"{file}: no such file; a daemon writes it with its first record")
-    for older in rotated(file):
-        if (problem := verify_audit(older).problem) is not None:
-            raise AuditBrokenError(f"{older}: {problem}")
+    if (problem := verify_rotated(file)) is not None:
+        raise AuditBrokenError(problem)
     report = verify_audit(file, head=head)
     if report.problem is not None:
         raise AuditBrokenError(f"{file}: {report.problem}; {report.records} records before it are good")

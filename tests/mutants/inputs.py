@@ -448,6 +448,14 @@ MUTANTS = (
         (f"{_INBOX}::test_a_file_changed_in_place_while_it_is_read_is_read_later",),
     ),
     Mutant(
+        "rotated-audit-files-need-not-join",
+        "A rotated file of the audit log is checked without the one before it.",
+        "gossipd/audit/chain_file.py",
+        '    return path.with_name(f"{name}.{int(number) + 1}") if is_numbered else _numbered(path, 1)',
+        "    return _numbered(path, 1)",
+        (f"{_AUDIT}::test_a_record_or_file_that_is_missing_between_rotated_files_is_seen",),
+    ),
+    Mutant(
         "the-audit-chain-is-not-linked",
         "Records of one batch all follow the same record.",
         "gossipd/audit/chain_file.py",

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gossipd.audit.chain_file import GENESIS, AuditError, AuditFile, verify_audit
+from gossipd.audit.chain_file import GENESIS, AuditError, AuditFile, verify_audit, verify_rotated
 from gossipd.audit.log import QUEUE_MAX, SUBJECT_BURST, AuditLog
 
 AT = "2027-01-15T08:00:00Z"
@@ -146,6 +147,31 @@ def test_rotation_keeps_the_chain_and_bounds_the_disk(path: Path) -> None:
     assert verify_audit(path, head=file.head).problem is None
     path.with_name("audit.jsonl.1").write_bytes(path.with_name("audit.jsonl.2").read_bytes())
     assert verify_audit(path).problem is not None
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda of: of(1).write_bytes(b""), "audit.jsonl.1: no record is in it"),
+        (lambda of: of(1).unlink(), "audit.jsonl.1: it is missing, and audit.jsonl.2 is older"),
+        (lambda of: of(2).unlink(), "audit.jsonl.2: it is missing, and audit.jsonl.3 is older"),
+        (
+            lambda of: of(2).write_bytes(b"".join(of(2).read_bytes().splitlines(True)[:-1])),
+            "audit.jsonl.1: line 1: does ",
+        ),
+        (
+            lambda of: of(1).write_bytes(b"".join(of(1).read_bytes().splitlines(True)[1:])),
+            "audit.jsonl.1: line 1: does ",
+        ),
+    ],
+)
+def test_a_record_or_file_that_is_missing_between_rotated_files_is_seen(
+    path: Path, harm: Callable[[Callable[[int], Path]], object], said: str
+) -> None:
+    write(path, 60, file_bytes_max=1000, files_max=4)
+    assert verify_rotated(path) is None
+    harm(lambda number: path.with_name(f"audit.jsonl.{number}"))
+    assert said in str(verify_rotated(path))
 
 
 def test_a_restart_right_after_rotation_goes_on_with_the_chain(path: Path) -> None:
