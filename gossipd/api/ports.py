@@ -77,12 +77,14 @@ class WantInForce(Done, frozen=True, kw_only=True):
 
 class VerifyStep(Row, frozen=True, kw_only=True):
     """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
-    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people."""
+    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people; ``version_label``: ``300.2`` for the
+    step of a run."""
 
     chunks_checked: int
     chunks_total: int
     bad_count: int
     bad_chunks: list[str] = msgspec.field(default_factory=list)
+    version_label: str = ""
     done: bool = False
 
 

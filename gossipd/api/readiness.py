@@ -221,7 +221,7 @@ def newest(
         raise NotFoundError(_nothing_wanted(rows, name))
     candidates = [row for row in known if before is None or row.version < before]
     if not candidates:
-        raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {known[-1].version}")
+        raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {_label(known[-1])}")
     for row in candidates:
         if not _missing(row, where, names, here):
             return row
@@ -229,7 +229,7 @@ def newest(
     place = where if where != HERE else f"here, on {here}"
     place = "or recoverable" if where == RECOVERABLE else place
     missing = _missing(first, where, names, here)
-    raise NotReadyError(f"no version of {name} is complete {place}: {first.name}@{first.version} lacks {missing}")
+    raise NotReadyError(f"no version of {name} is complete {place}: {_label(first)} lacks {missing}")
 
 
 def _nothing_wanted(rows: Sequence[DeploymentRow], name: str) -> str:
@@ -237,7 +237,7 @@ def _nothing_wanted(rows: Sequence[DeploymentRow], name: str) -> str:
         return f"no version of {name} is known here"
     row = max(rows, key=lambda one: one.version)
     how = TAKEN_BACK.get(row.word, "cancelled")
-    return f"no version of {name} is to be used: {row.name}@{row.version}, the newest known here, was {how}"
+    return f"no version of {name} is to be used: {_label(row)}, the newest known here, was {how}"
 
 
 def refuse_strangers(where: str, rows: Iterable[DeploymentRow], known: Iterable[tuple[str, str]]) -> None:

@@ -10,9 +10,10 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel, KnownName
-from gossipd.cli.options import daemon_options, echo_json, examples, prefix_option
+from gossipd.cli.options import VersionNumber, daemon_options, echo_json, examples, prefix_option
 from gossipd.client.holding import held
 from gossipd.core.errors import UsageError
+from gossipd.core.versions import label_words
 
 
 @click.command(epilog=examples("gossipd latest run-7", "gossipd latest run-7 --where node-1,node-2 --json"))
@@ -24,7 +25,7 @@ from gossipd.core.errors import UsageError
     help="Where it must be complete: here, anywhere, everywhere, or hosts by name, separated by commas; recoverable: "
     "nowhere yet, but it can be had.",
 )
-@click.option("--before", type=click.IntRange(0), metavar="VERSION", help="Only versions below this one.")
+@click.option("--before", type=VersionNumber(), metavar="VERSION", help="Only versions below this one.")
 @click.option("--long", "is_long", is_flag=True, help="Also the run and step that the publisher named.")
 @daemon_options
 def latest(
@@ -39,7 +40,7 @@ def latest(
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(f"{row['name']}@{row['version']}" + (f"  {row['lineage'] or '-'}" if is_long else ""))
+        click.echo(label_words(row) + (f"  {row['lineage'] or '-'}" if is_long else ""))
     return 0
 
 

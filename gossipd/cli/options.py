@@ -88,6 +88,18 @@ class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only si
         return name, number
 
 
+class VersionNumber(click.ParamType):  # type: ignore[type-arg]  # as NameVersion
+    """A version: a number, or ``STEP.ATTEMPT``."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else parse_version(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
 class GivenFile(click.Path):
     """A file or directory that the command reads. Raises NotFoundError where nothing is, before anything is done."""
 

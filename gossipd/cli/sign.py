@@ -55,4 +55,4 @@ def sign(*, manifest: Path, key: str, trust: tuple[str, ...], out: str | None, a
         answer = {"id": before.id.hex(), "name": before.name, "version": before.version, "signed_by": signer}
         echo_json({"schema_version": 1, **answer, "out": str(target), "manifest_bytes": len(envelope)})
     else:
-        click.echo(f"{before.name}@{before.version} signed by key {signer[:12]}: {target}")
+        click.echo(f"{before.label} signed by key {signer[:12]}: {target}")

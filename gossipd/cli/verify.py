@@ -11,6 +11,7 @@ from gossipd.cli.completion import KnownModel
 from gossipd.cli.options import daemon_options, echo_json, examples
 from gossipd.core.errors import ExitCode
 from gossipd.core.units import percent_words
+from gossipd.core.versions import label_words
 
 BAD_SHOWN = 10  # enough to show a pattern, with the count
 
@@ -29,10 +30,11 @@ def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
     live = sys.stderr.isatty() and not as_json
     for step in client.verify(name, version):
         last = step
+        label = label_words({"name": name, "version": version, **step})
         bad = (bad + step["bad_chunks"])[:BAD_SHOWN]
         if live:
             done = percent_words(step["chunks_checked"], step["chunks_total"])
-            click.echo(f"\r{name}@{version}  {done}  {step['bad_count']} bad ", nl=False, err=True)
+            click.echo(f"\r{label}  {done}  {step['bad_count']} bad ", nl=False, err=True)
     if live:
         click.echo(err=True)
     if last is None or not last["done"]:
@@ -42,10 +44,10 @@ def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
         result = {"name": name, "version": version, "chunks_checked": last["chunks_checked"]}
         echo_json({"schema_version": 1, **result, "bad_count": count, "bad_chunks": bad, "verified": count == 0})
     elif not count:
-        click.echo(f"{name}@{version}: all {last['chunks_checked']} chunks are good")
+        click.echo(f"{label}: all {last['chunks_checked']} chunks are good")
     if not count:
         return int(ExitCode.DONE)
     for words in bad:
         click.echo(f"bad: {words}", err=True)
-    click.echo(f"E_VERIFICATION: {count} of {last['chunks_total']} chunks of {name}@{version} are bad", err=True)
+    click.echo(f"E_VERIFICATION: {count} of {last['chunks_total']} chunks of {label} are bad", err=True)
     return int(ExitCode.VERIFICATION)

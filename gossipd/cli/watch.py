@@ -45,6 +45,7 @@ def watch(
     second apart agree. What was there before and is not above the last version is left alone; a directory that is
     written over is published again. Prints a line for each version. A daemon that does not run yet is waited for.
     """
+    from gossipd.core.versions import show_step
     from gossipd.publish.step_listing import StepLister
     from gossipd.publish.step_watch import SETTLED_S, KnownSteps, PublishStepDirectory, StepWatch
 
@@ -78,7 +79,7 @@ def watch(
                     except GossipdError as error:
                         steps.failed(command.directory, error.sentence, time.monotonic())
                     else:
-                        click.echo(f"{made.name}@{made.version}  {command.directory}  id {made.id[:12]}")
+                        click.echo(f"{made.name}@{show_step(made.version)}  {command.directory}  id {made.id[:12]}")
                         sys.stdout.flush()
                         steps.published(command.directory, time.monotonic())
                 else:

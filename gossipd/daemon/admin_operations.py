@@ -85,14 +85,14 @@ class AdminOperations:
         highest = max((one.manifest.version for one in self.lifecycle.find(judged.name) if one.manifest), default=-1)
         is_known = self.lifecycle.get(judged.id) is not None
         if judged.version < highest and not is_known:
-            raise ManifestError(f"{judged.name}: offered {judged.version}, trusted {highest}", code="E_ROLLBACK")
+            raise ManifestError(judged.rollback_words(highest), code="E_ROLLBACK")
         words = "is known here already" if is_known else "would be accepted here"
         alive = [one.record for one in self.membership_host.swim.members() if one.state is MemberState.ALIVE]
         targets = {one.node: one.name for one in alive if judged.targets.include(name=one.name, rack=one.rack)}
         known = [one.manifest for one in self.lifecycle if one.manifest is not None]
         costs = await deploy_costs(judged, known, self.table, targets)
         return Deployed(
-            changed=False, sentence=f"{judged.name}@{judged.version_label} {words}", manifest=row, costs=costs
+            changed=False, sentence=f"{judged.label} {words}", manifest=row, costs=costs
         )  # fmt: skip
 
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
@@ -172,7 +172,7 @@ class AdminOperations:
             bad += len(wrong)
             yield VerifyStep(
                 chunks_checked=checked, chunks_total=manifest.chunk_count, bad_count=bad, bad_chunks=wrong,
-                done=not batch,
+                version_label=manifest.version_label, done=not batch,
             )  # fmt: skip
             if not batch:
                 return

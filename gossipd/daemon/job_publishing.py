@@ -368,7 +368,7 @@ class JobPublishing:
         while True:
             record: DeploymentRecord | None = self.driver.lifecycle.get(manifest.id)
             if record is None:
-                raise NotDeployedError(f"{manifest.name}@{manifest.version} was forgotten while it was deployed")
+                raise NotDeployedError(f"{manifest.label} was forgotten while it was deployed")
             if record.state is HostState.COMPLETE:
                 if record.changed:  # at once, not with the next look, which is a second away on a host at rest
                     self.progress.tell_due(trio.current_time())

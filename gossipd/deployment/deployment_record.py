@@ -72,7 +72,7 @@ class DeploymentRecord:
         """``NAME@VERSION``, or the id before the manifest is here."""
         if self.manifest is None:
             return self.id.hex()[:12]
-        return f"{self.manifest.name}@{self.manifest.version_label}"
+        return self.manifest.label
 
     @property
     def is_paused(self) -> bool:

@@ -98,7 +98,7 @@ class Orders:
             "manifest accepted", manifest, signer=key_id(manifest.signer).hex(), epoch=statement.epoch
         )  # fmt: skip
         words = "accepted" if acceptance is Acceptance.NEW else "was known already; deployed again"
-        return f"{manifest.name}@{manifest.version_label} {words}", True
+        return f"{manifest.label} {words}", True
 
     def _deploy(
         self, manifest: Manifest, take_in: Callable[[Manifest], Statement], running: _Order
@@ -164,7 +164,7 @@ class Orders:
             signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
         words = f"{_DONE[statement.verb]}{kept}" if is_news else "is known already"
-        return f"{manifest.name}@{manifest.version_label} {words}", is_news
+        return f"{manifest.label} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
 

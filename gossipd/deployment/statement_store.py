@@ -275,7 +275,7 @@ class StatementStore:
         """
         if self.is_untrusted(manifest):
             raise ManifestError(
-                f"an operator of this host has said: gossipd untrust {manifest.name}@{manifest.version}, or its key",
+                f"an operator of this host has said: gossipd untrust {manifest.label}, or its key",
                 code="E_UNTRUSTED",
             )
         versions = self.state.versions.get(manifest.name, {})
@@ -290,16 +290,14 @@ class StatementStore:
             if alarm not in self.state.alarms:
                 self._keep(self.state.alarms, alarm, ALARMS_MAX)
             raise ManifestError(
-                f"{manifest.name}@{manifest.version} is trusted as {short(trusted)} and offered as "
+                f"{manifest.label} is trusted as {short(trusted)} and offered as "
                 f"{short(manifest.id)}; publish changed content under a higher version",
                 code="E_EQUIVOCATION",
             )
         is_overridden = manifest.name in self.state.overridden
         is_too_old = bool(versions) and manifest.version < max(versions) and not is_overridden
         if is_too_old and not (is_heard and self._lives(manifest)):
-            raise ManifestError(
-                f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
-            )
+            raise ManifestError(manifest.rollback_words(max(versions)), code="E_ROLLBACK")
         if not versions and len(self.state.versions) >= NAMES_MAX:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
         manifest.check_time(max(now_s, self.state.last_signed_s))
@@ -359,7 +357,7 @@ class StatementStore:
         """Raises ManifestError ``E_ROLLBACK`` when it is, unless an operator lets the name have any version."""
         if self.is_superseded(manifest.id) and manifest.name not in self.state.overridden:
             raise ManifestError(
-                f"{manifest.name}@{manifest.version_label} is one of the versions that its publisher no longer keeps; "
+                f"{manifest.label} is one of the versions that its publisher no longer keeps; "
                 "publish it under a new version",
                 code="E_ROLLBACK",
             )

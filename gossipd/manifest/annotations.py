@@ -107,8 +107,12 @@ def pack_about(about: Mapping[str, Any]) -> bytes:
 
 def step_label(version: int, about: Mapping[str, Any]) -> str:
     """``300.2`` where ``about`` names the step and attempt that the version is made of; else the version."""
-    is_step = (about.get("step"), about.get("attempt", 0)) == split_version(version)
-    return show_step(version) if is_step else str(version)
+    return show_step(version) if step_numbers(version, about) else str(version)
+
+
+def step_numbers(version: int, about: Mapping[str, Any]) -> bool:
+    """Whether ``about`` names the step and attempt that the version is made of."""
+    return (about.get("step"), about.get("attempt", 0)) == split_version(version)
 
 
 def lineage_words(about: Mapping[str, Any]) -> str:

@@ -21,8 +21,9 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
+from gossipd.core.versions import show_step
 from gossipd.identity.keys import SecretKey
-from gossipd.manifest.annotations import Retention, lineage_words, read_about, step_label
+from gossipd.manifest.annotations import Retention, lineage_words, read_about, step_label, step_numbers
 from gossipd.manifest.chunk_layout import Layout, Segment, extent_chunks
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload_of, seal
 from gossipd.manifest.errors import ManifestError
@@ -161,6 +162,16 @@ class Manifest:
     def tensors(self) -> Iterator[Tensor]:
         """The tensors of all files that the publisher could read, in order; none without an index."""
         return read_index(self.index) if self.index is not None else iter(())
+
+    @property
+    def label(self) -> str:
+        """``NAME@VERSION`` for people."""
+        return f"{self.name}@{self.version_label}"
+
+    def rollback_words(self, trusted: int) -> str:
+        """What is told where a higher version of the name is trusted: both as this one's publisher numbers them."""
+        is_step = step_numbers(self.version, self.about_fields())
+        return f"{self.name}: offered {self.version_label}, trusted {show_step(trusted) if is_step else trusted}"
 
     def about_fields(self) -> dict[str, Any]:
         """What the publisher says of its lineage; any fields, which decide nothing."""

@@ -274,7 +274,7 @@ class ChunkStore:
             with replica.lock:
                 replica.counters.mismatch_count += 1
                 replica.counters.mismatch_bytes += len(body)
-            raise DigestMismatchError(f"chunk {chunk} of {manifest.name}@{manifest.version} has wrong bytes")
+            raise DigestMismatchError(f"chunk {chunk} of {manifest.label} has wrong bytes")
         self._context.tracker.check()
 
         def fill(segment: Segment, position: int, descriptor: int) -> None:

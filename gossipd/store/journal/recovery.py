@@ -58,7 +58,7 @@ def open_replica(
     """
     if manifest.case_matters and folds_case(context.disk):
         raise CaseFoldedError(
-            f"{manifest.name}@{manifest.version} has names that differ only in case, which this host's file system "
+            f"{manifest.label} has names that differ only in case, which this host's file system "
             "takes for one; move the store to one that tells them apart, or publish with other names"
         )
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, context.clock.boot)
@@ -182,7 +182,7 @@ def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, pr
     need -= _allocated_bytes(context, replica)
     if need > 0 and need + reserve + promised_bytes > space.free_bytes:
         raise NoSpaceError(
-            f"{manifest.name}@{manifest.version} needs {need} bytes and a reserve of {reserve}, "
+            f"{manifest.label} needs {need} bytes and a reserve of {reserve}, "
             f"{max(0, space.free_bytes - promised_bytes)} are free",
             need_bytes=need + reserve + promised_bytes,
             free_bytes=space.free_bytes,

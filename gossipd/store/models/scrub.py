@@ -249,8 +249,7 @@ class Scrubber:
             try:
                 is_good = recheck(self._context, replica, chunk, passing=True)
             except NotHeldError:
-                label = f"{replica.manifest.name}@{replica.manifest.version}"
-                raise NotFoundError(f"{label} was removed while it was verified") from None
+                raise NotFoundError(f"{replica.manifest.label} was removed while it was verified") from None
             if times is not None:
                 note_checked(self._context, times, chunk)
             yield Checked(chunk, is_good)

@@ -98,7 +98,7 @@ class Warmer:
                     continue
                 self._orders.put(replica)
                 self.woken.set()
-                return Warmth(f"{name}@{found.version}", self._size(replica), None, WarmState.READING)
+                return Warmth(found.label, self._size(replica), None, WarmState.READING)
         label = name if version is None else f"{name}@{version}"
         raise NotFoundError(f"{label} is not complete on this host")
 
@@ -164,7 +164,7 @@ class Warmer:
         elif self._left_bytes <= 0:
             self._hindrance = WarmState.NO_ROOM
         self.rows = tuple(
-            Warmth(f"{one.manifest.name}@{one.manifest.version}", self._size(one), cached[one], self._state(reading))
+            Warmth(one.manifest.label, self._size(one), cached[one], self._state(reading))
             for one, reading in self._readings.items()
         )
 

@@ -38,6 +38,7 @@ from gossipd.config.load import ConfigError, Problem
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
+from gossipd.core.versions import show_step
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
@@ -300,7 +301,12 @@ class FakeDaemon:
             yield VerifyStep(chunks_checked=512, chunks_total=1024, bad_count=0)
             bad = [f"weights.safetensors bytes {n}-{n + 9} (chunk {n})" for n in range(self.bad_chunks)]
             yield VerifyStep(
-                chunks_checked=1024, chunks_total=1024, bad_count=self.bad_chunks, bad_chunks=bad, done=True
+                chunks_checked=1024,
+                chunks_total=1024,
+                bad_count=self.bad_chunks,
+                bad_chunks=bad,
+                version_label=show_step(version),
+                done=True,
             )
         finally:
             self.steps_closed += 1

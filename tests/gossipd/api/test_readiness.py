@@ -19,7 +19,13 @@ def host(name: str, state: str = "complete", reason: str = "") -> HostRow:
 def row(version: int, *hosts: HostRow, state: str = "downloading") -> DeploymentRow:
     complete = sum(one.state == "complete" for one in hosts)
     return msgspec.structs.replace(
-        toy_row(), version=version, state=state, hosts=list(hosts), hosts_total=len(hosts), hosts_complete=complete
+        toy_row(),
+        version=version,
+        version_label=str(version),
+        state=state,
+        hosts=list(hosts),
+        hosts_total=len(hosts),
+        hosts_complete=complete,
     )
 
 
@@ -53,7 +59,7 @@ def test_every_host_gives_the_same_answer(here: str) -> None:
 
 def test_what_can_be_had_is_answered_before_any_host_has_it() -> None:
     early = msgspec.structs.replace(row(3, host("a", "downloading"), host("b", "downloading")), recoverable=True)
-    lost = msgspec.structs.replace(early, version=4, recoverable=False)
+    lost = msgspec.structs.replace(early, version=4, version_label="4", recoverable=False)
     assert version("recoverable", "a", early, lost) == 3
     assert version("anywhere", "a", OLD, early, lost) == 1
     with pytest.raises(
@@ -67,7 +73,7 @@ def test_a_version_that_does_not_load_is_left_out() -> None:
 
 
 def test_a_run_whose_only_version_does_not_load_is_no_new_run() -> None:
-    with pytest.raises(NotReadyError, match="no version of org/toy before 1 is known here; the oldest is 1"):
+    with pytest.raises(NotReadyError, match="no version of org/toy before 1 is known here; the oldest is org/toy@1"):
         newest((OLD, NEW), "org/toy", "anywhere", "a", before=1)
     with pytest.raises(NotFoundError):
         newest((), "org/toy", "anywhere", "a", before=1)

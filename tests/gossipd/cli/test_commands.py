@@ -342,6 +342,16 @@ def test_verify_exits_with_6_and_names_the_first_ten(shell: Shell) -> None:
     assert shell("verify", "nothing@1").code == ExitCode.NOT_FOUND
 
 
+def test_verify_and_latest_name_a_step_as_status_does(shell: Shell) -> None:
+    shell.daemon.rows = [msgspec.structs.replace(toy_row(2), version=(2 << 32) + 300, version_label="300.2")]
+    assert shell("verify", "org/toy@300.2").out == "org/toy@300.2: all 1024 chunks are good\n"
+    shell.daemon.bad_chunks = 1
+    assert "1 of 1024 chunks of org/toy@300.2 are bad" in shell("verify", "org/toy@300.2").err
+    assert shell("latest", "org/toy", "--where", "here").out == "org/toy@300.2\n"
+    assert "the oldest is org/toy@300.2" in shell("latest", "org/toy", "--before", "300.2").err
+    assert shell("latest", "org/toy", "--before", "two").code == ExitCode.USAGE
+
+
 def test_orders_are_passed_on(shell: Shell) -> None:
     assert shell("rm", "org/toy@2", "--dry-run").out == "rm org/toy done\n"
     assert shell("cancel", "org/toy@3", "--json").object["changed"] is True

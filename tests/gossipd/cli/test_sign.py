@@ -41,6 +41,16 @@ def test_the_model_is_not_read_and_the_deployment_stays_the_same(
     assert json.loads(capsys.readouterr().out)["id"] == before.id.hex()
 
 
+def test_a_step_is_named_as_status_names_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "model").write_bytes(b"weights" * 1000)
+    step = ["publish", str(place / "model"), "--name", "m", "--step", "300", "--attempt", "2", "--key"]
+    assert main([*step, str(place / "old.key"), "--out", str(place / "step.manifest")]) == 0
+    capsys.readouterr()
+    given = ["sign", str(place / "step.manifest"), "--key", str(place / "new.key")]
+    assert main([*given, "--trust", str(place / "old.key.pub")]) == 0
+    assert capsys.readouterr().out.startswith("m@300.2 signed by key ")
+
+
 def test_what_another_key_has_signed_is_not_vouched_for(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (place / "m.manifest").read_bytes()
     assert main(words(place, trust="other")) == 7

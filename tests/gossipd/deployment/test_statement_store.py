@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.versions import step_version
 from gossipd.deployment import statement_store as register_module
 from gossipd.deployment.deployer import CONTESTED_HEAD
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, register_from_bytes, register_to_bytes
 from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, StatementStore
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import pack_about
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.strict_msgpack import pack
@@ -168,6 +170,13 @@ def test_versions_of_a_name_only_go_up() -> None:
     error = refusal(made, manifest(version=8))
     assert error.sentence == f"E_ROLLBACK: {manifest().name}: offered 8, trusted 9"
     assert made.accept(manifest(version=1, name="other"), NOW_S) is Acceptance.NEW
+
+
+def test_a_step_that_is_too_old_is_told_as_steps_are() -> None:
+    made = register()
+    made.accept(manifest(version=step_version(250, 2)), NOW_S)
+    error = refusal(made, manifest(version=300, about=pack_about({"step": 300})))
+    assert error.sentence == f"E_ROLLBACK: {manifest().name}: offered 300, trusted 250.2"
 
 
 def test_what_this_host_accepted_before_is_no_rollback() -> None:
