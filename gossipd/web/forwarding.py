@@ -121,11 +121,13 @@ def _summed_up(body: bytes) -> bytes:
 
 
 def _bound(body: bytes, host: str) -> bytes:
-    """What limits a deployment so far, as its report says it; of ``host``, where it is given, the reasons over time."""
+    """What limits a deployment so far, and the price of external bytes, as its report says it; of ``host``, where it is
+    given, the reasons over time."""
 
     def shown(told: dict[str, Any]) -> dict[str, Any]:
         found, row = fluid_bound(told), told["deployment"]
         shown = {"name": row["name"], "version": row["version"], "bound": None if found is None else asdict(found)}
+        shown["money_per_gb"] = told.get("money_per_gb", 0.0)
         return shown | ({"reasons": ((told["timeline"] or {}).get("reasons") or {}).get(host, [])} if host else {})
 
     return _of_report(body, shown)

@@ -413,6 +413,22 @@ def test_by_chunk_each_column_is_a_bin_in_its_share_or_in_the_time_it_came(tmp_p
         page.get_by_text(re.compile("s a column")).wait_for()
 
 
+def test_a_deployments_page_has_its_price_and_its_waste_by_reason(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(2, 1)
+    status["deployments"][0] |= {"cancelled_bytes": 3 << 20, "corrupt_bytes": 1 << 20}
+    answers = {"/v1/status": status, "/v1/report?name=org/llama&version=3": {"report": report_of_many(2, 1)}}
+    with (
+        unix_daemon(tmp_path / "s", answers),
+        page_server(tmp_path / "s") as server,
+        watched(browser, server) as page,
+    ):
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        figures = {"Price of that": "45.01", "Fetched twice": "0 B", "Cut off": "3.0 MiB", "Damaged": "1.0 MiB"}
+        for name, shown in figures.items():
+            box = page.locator(".figures div").filter(has_text=name)
+            box.get_by_text(shown, exact=True).wait_for()
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_hosts_page_shows_the_256_bins_that_the_host_tells_or_why_not(
     tmp_path: Path, browser: Browser, size: tuple[int, int]

@@ -27,20 +27,16 @@ export function fill(node, signature, build) {
 }
 
 export function table(caption, heads, rows) {
-  const cell = (tag, column, value) => el(tag, { class: column.class || "", ...(tag === "th" ? { scope: "col" } : {}) }, value);
+  const cell = (tag, column, value) => el(tag, { class: column.class, ...(tag === "th" ? { scope: "col" } : {}) }, value);
   return el("div", { class: "scroll" }, el("table", { "aria-label": caption },
     el("thead", {}, el("tr", {}, heads.map((head) => cell("th", head, head.name)))),
     el("tbody", {}, rows.map((row) => el("tr", { class: row.old ? "old" : "" },
       row.cells.map((value, at) => cell("td", heads[at], value)))))));
 }
 
-const number = { class: "number" };
-export const head = (name) => ({ name });
-export const wide = (name) => ({ name, class: "wide" });
-export const long = (name) => ({ name, class: "open" });
-export const figure = (name) => ({ name, ...number });
-export const spareFigure = (name) => ({ name, class: "number spare" });
-export const spare = (name) => ({ name, class: "spare" });
+const column = (kind) => (name) => ({ name, class: kind });
+export const head = column(""), wide = column("wide"), long = column("open"), spare = column("spare"),
+  figure = column("number"), spareFigure = column("number spare");
 
 export function figures(pairs) {
   return pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
@@ -89,7 +85,7 @@ export function mark(state) {
 export const heard = (host) => (host.age_s === null ? "never" : `${seconds(host.age_s)} ago`);
 export const done = (host, row) => percent(host.chunks_verified, wanted(host, row));
 export const wanted = (host, row) => Math.max(1, host.chunks_wanted || row.chunks_total);
-const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
+const order = new Intl.Collator("en", { numeric: true }).compare;
 export const byName = (a, b) => order(a.name, b.name);
 // Racks with their hosts, both by name.
 export function byRack(hosts) {
@@ -101,6 +97,9 @@ export function byRack(hosts) {
   return [...racks].sort(([a], [b]) => order(a, b)).map(([rack, found]) => [rack, found.sort(byName)]);
 }
 
+// What came for nothing, by reason.
+export const waste = (row) => [["Fetched twice", bytes(row.duplicate_bytes)], ["Cut off", bytes(row.cancelled_bytes || 0)],
+  ["Damaged", bytes(row.corrupt_bytes || 0)]];
 export const isBad = (host) => host.state === "failed" || host.reason === "dead";
 export const OLD_S = 30;
 export const isOld = (host) => host.age_s !== null && host.age_s > OLD_S;

@@ -51,7 +51,7 @@ function mean(all, isTime) {
 }
 
 export class Grid {
-  // chosen(row) is told of each row that is chosen, opened(row) of each that is opened by a click or by Enter.
+  // onOpen(row) is told of each row that a click or Enter opens.
   constructor(box, said, onOpen) {
     this.box = box;
     this.said = said;

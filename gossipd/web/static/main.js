@@ -1,6 +1,6 @@
 // Which page is shown, and the questions to the daemon: once a second while the page is in sight.
 
-import { el, fill, say, seconds } from "./dom.js";
+import { el, fill, own, say, seconds } from "./dom.js";
 import { ClusterPage, DeploymentPage, HostPage } from "./pages.js";
 import { ReportPage } from "./report.js";
 import { sample } from "./samples.js";
@@ -30,20 +30,15 @@ function route() {
   }
   const parts = location.hash.replace(/^#\/?/, "").split("/").map((one) => { try { return decodeURIComponent(one); } catch { return one; } });
   const trail = [el("a", { href: "#/" }, "gossipd")];
-  if (parts[0] === "deployment" && parts.length === 3) {
-    page = new DeploymentPage(main, parts[1], Number(parts[2]));
-    trail.push("›", el("span", {}, parts[1]));
-  } else if (parts[0] === "report" && parts.length === 3) {
-    page = new ReportPage(main, parts[1], Number(parts[2]));
-    trail.push("›", el("span", {}, `Report of ${parts[1]}`));
-  } else if (parts[0] === "host" && parts.length === 2) {
-    page = new HostPage(main, parts[1]);
-    trail.push("›", el("span", {}, parts[1]));
+  const [kind, name, version] = parts, Page = own({ deployment: DeploymentPage, report: ReportPage, host: HostPage }, kind);
+  if (Page && parts.length === (kind === "host" ? 2 : 3)) {
+    page = new Page(main, name, Number(version));
+    trail.push("›", el("span", {}, kind === "report" ? `Report of ${name}` : name));
   } else {
     page = new ClusterPage(main);
   }
   document.getElementById("trail").replaceChildren(...trail);
-  document.title = parts[0] && parts[1] ? `${parts[1]} – gossipd` : "gossipd";
+  document.title = kind && name ? `${name} – gossipd` : "gossipd";
   window.scrollTo(0, 0);
 }
 

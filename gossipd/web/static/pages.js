@@ -1,6 +1,6 @@
 // The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
 
-import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, label, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted,
+import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, label, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted, waste,
   toHost, wide, why } from "./dom.js";
 import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
@@ -115,7 +115,7 @@ const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total
 
 export class DeploymentPage {
   constructor(root, name, version) {
-    Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: null, bound: null,
+    Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: sketchesOf([]), bound: null,
       title: el("h1", {}, `${name}@${version}`), state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div") });
     this.figures = el("dl", { class: "figures" });
     this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
@@ -178,17 +178,18 @@ export class DeploymentPage {
     this.showGrid(row);
     this.showRates(row);
     const traffic = [["From storage", `${bytes(row.source_bytes)} (${ratio(row)})`],
-      ["Inside racks", bytes(row.peer_bytes_same_rack)], ["Between racks", bytes(row.peer_bytes_cross_rack)],
-      ["Fetched twice", bytes(row.duplicate_bytes)]];
+      ...(this.price ? [["Price of that", (row.source_bytes / 1e9 * this.price).toFixed(2)]] : []),
+      ["Inside racks", bytes(row.peer_bytes_same_rack)], ["Between racks", bytes(row.peer_bytes_cross_rack)], ...waste(row)];
     fill(this.egress, traffic, () => figures(traffic));
     this.showAll();
   }
 
   hear(row, more) {
     if (more.name !== this.name || more.version !== this.version) return;
-    this.bound = more.bound;
+    Object.assign(this, { bound: more.bound, price: more.money_per_gb });
     if (!more.hosts) return;
-    this.sketches = more.hosts;
+    for (const one of more.hosts) one.bins = binsOf(one.shares);
+    this.sketches = sketchesOf(more.hosts);
     samplesOf(row)?.look(more.hosts, Date.now() / 1000);
   }
 
@@ -209,7 +210,7 @@ export class DeploymentPage {
   showGrid(row) {
     const seen = samplesOf(row);
     if (seen === undefined) return;
-    const samples = [() => seen, () => seen.sketches || sketchesOf(this.sketches || []), () => seen.arrivals()][this.mode]();
+    const samples = [() => seen, () => seen.sketches || this.sketches, () => seen.arrivals()][this.mode]();
     const what = row.hosts.length > RACKS_ONLY_ABOVE ? "A rack" : "A host's page";
     const left = this.mode
       ? `${row.chunks_total} chunks, from the first to the last, in ${samples.used} columns; a bar where this daemon knows only how many a host has: ${row.hosts.length - samples.hosts.size} of ${row.hosts.length}`

@@ -1,6 +1,6 @@
 // What a deployment did: figures, racks, hosts that were late, and its course with a slider.
 
-import { bytes, el, figure, figures, head, note, own, seconds, spare, spareFigure, table, toHost, wanted, wide } from "./dom.js";
+import { bytes, el, figure, figures, head, note, own, seconds, spare, spareFigure, table, toHost, wanted, waste, wide } from "./dom.js";
 import { DeploymentPage, part } from "./pages.js";
 import { NOTHING, SHARE_MAX, keepSamples, replayed } from "./samples.js";
 
@@ -19,7 +19,7 @@ export class ReportView {
       ["Links allowed", bound ? seconds(bound.seconds) : "–"],
       ["From storage", `${bytes(sum.source_bytes)} (${times(sum.source_ratio)})`], ...price,
       ["Between racks", `${bytes(sum.cross_rack_bytes)} (${times(sum.cross_rack_ratio)})`],
-      ["Fetched twice", bytes(sum.duplicate_bytes)], ["Corrupt chunks", String(sum.corrupt_chunks)]];
+      ...waste(sum), ["Corrupt chunks", String(sum.corrupt_chunks)]];
     root.replaceChildren(el("h1", {}, `Report of ${sum.label}`),
       note(`${sum.state}; ${bytes(sum.bytes_total)}; as ${this.report.told_by} had heard it${this.report.told_at && `, ${this.report.told_at}`}`),
       el("dl", { class: "figures" }, figures(pairs)), ...(bound ? [note(this.allowed(sum, bound))] : []),

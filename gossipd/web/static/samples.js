@@ -26,7 +26,7 @@ class Samples {
   look(rows, now) {
     for (const row of rows) {
       const before = this.came.get(row.name), isNew = !before || (before.by === "progress" && row.known_by === "progress");
-      const times = Array.from(binsOf(row.shares), (share, at) => {
+      const times = Array.from(row.bins, (share, at) => {
         if (share !== SHARE_MAX) return share === NOTHING ? null : Infinity;
         return before && before.times[at] !== Infinity ? before.times[at] : isNew ? null : now;
       });
@@ -109,7 +109,11 @@ export function sample(deployments, now) {
 
 export const samplesOf = (row) => all.get(row.id);
 
-export const binsOf = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+export function binsOf(text) {
+  const raw = atob(text), bins = new Uint8Array(raw.length);
+  for (let at = 0; at < raw.length; at += 1) bins[at] = raw.charCodeAt(at);
+  return bins;
+}
 export function cellsOf(bins, columns = COLUMNS) {
   const cells = new Uint8Array(columns).fill(NOTHING);
   cells.set(bins.slice(0, columns));
@@ -121,9 +125,8 @@ export function sketchesOf(rows) {
   const hosts = new Map();
   let used = 0;
   for (const row of rows) {
-    const bins = binsOf(row.shares);
-    used = Math.min(COLUMNS, bins.length);
-    hosts.set(row.name, cellsOf(bins));
+    used = Math.min(COLUMNS, row.bins.length);
+    hosts.set(row.name, cellsOf(row.bins));
   }
   return { hosts, used };
 }
