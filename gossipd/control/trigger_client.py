@@ -25,7 +25,7 @@ import zmq
 from gossipd.control.monitor_report import monitor_report
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
-from gossipd.core.reasons import HostReason, reason_of_code
+from gossipd.core.reasons import HostReason, reason_of_code, reason_of_refusal
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.progress_record import Budget
 from gossipd.deployment.signed_budget import order_bytes, sign_budget
@@ -73,6 +73,7 @@ class TriggerRefusedError(RemoteError):
 
     def __init__(self, message: str, *, code: str) -> None:
         reason = reason_of_code(code, HostReason.NONE)
+        reason = reason_of_refusal(code) if reason.is_the_readers else reason  # nothing was read
         exit_code = ExitCode.OTHER if reason is HostReason.NONE else reason.exit_code
         if code.startswith(_NOT_FOUND):
             exit_code = ExitCode.NOT_FOUND

@@ -392,11 +392,18 @@ _OF_CODES = {
     "UNTRUSTED": HostReason.REFUSED_OPERATOR,
     "CLOCK": HostReason.CLOCK_WRONG,
 }
+_RULES_OF_MANIFESTS = ("E_SOURCE_FORBIDDEN", "E_INDEX")
 
 
 def reason_of_code(code: str, otherwise: HostReason) -> HostReason:
     """The reason that an error with this code gives a host."""
     return _OF_CODES.get(code.removeprefix("E_"), otherwise)
+
+
+def reason_of_refusal(code: str) -> HostReason:
+    """The reason of a manifest that is refused with this code. Where it breaks a rule of addresses or of indexes, no
+    setting of a host cures it, as one does where a host may not read the address of a good one."""
+    return HostReason.REFUSED if code in _RULES_OF_MANIFESTS else reason_of_code(code, HostReason.REFUSED)
 
 
 def reason_of_word(word: str) -> HostReason:

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import short
-from gossipd.core.reasons import HostReason, reason_of_code
+from gossipd.core.reasons import HostReason, reason_of_code, reason_of_refusal
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -216,9 +216,9 @@ class DeploymentSteps:
         assert step in STEPS[self.step], (self.step, step)
         self.step = step
 
-    def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
+    def _fail(self, error: GossipdError, otherwise: HostReason | None = None) -> None:
         state = HostState.EXPIRED if error.code in _TOO_OLD else HostState.FAILED
-        reason = reason_of_code(error.code, reason)
+        reason = reason_of_code(error.code, otherwise) if otherwise else reason_of_refusal(error.code)
         self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)

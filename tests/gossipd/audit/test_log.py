@@ -294,6 +294,26 @@ async def test_each_record_has_the_millisecond_at_which_it_happened(path: Path, 
     assert verify_audit(path, head=log.head).problem is None
 
 
+async def test_a_rotation_that_fails_names_the_file_that_was_to_be(
+    path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr("gossipd.audit.log.AuditFile", partial(AuditFile, file_bytes_max=1))
+    log = AuditLog(path)
+    log.record("started")
+    await drained(log)
+    path.with_name("audit.jsonl.6").touch()
+    (path.with_name("audit.jsonl.7") / "taken").mkdir(parents=True)
+    log.record("published")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        for _ in range(10_000):
+            await trio.sleep(0.1)
+            if log.trouble is not None:
+                break
+        nursery.cancel_scope.cancel()
+    assert f"{path}.7: Is a directory; records wait in memory" in str(log.trouble)
+
+
 async def test_secrets_do_not_reach_the_log(path: Path, autojump_clock: MockClock) -> None:
     log = AuditLog(path)
     log.record(

@@ -197,7 +197,7 @@ async def test_an_unknown_name_is_not_found() -> None:
     [
         ("E_SIG_INVALID", ExitCode.TRUST),
         ("E_ROLLBACK", ExitCode.TRUST),
-        ("E_SOURCE_FORBIDDEN", ExitCode.SOURCE_UNREACHABLE),
+        ("E_SOURCE_FORBIDDEN", ExitCode.TRUST),
         ("E_QUEUE_FULL", ExitCode.OTHER),
     ],
 )

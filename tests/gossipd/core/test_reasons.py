@@ -21,6 +21,7 @@ from gossipd.core.reasons import (
     HostReason,
     reason_of_code,
     reason_of_number,
+    reason_of_refusal,
     reason_of_word,
 )
 from gossipd.runtime import ports
@@ -80,6 +81,13 @@ def test_every_failure_of_storage_gives_a_reason() -> None:
     for kind in kinds:
         if issubclass(kind, source_errors.SourceError) and kind.code != "E_CANCELLED":
             assert reason_of_code(kind.code, HostReason.OTHER) is not HostReason.OTHER, kind
+
+
+def test_a_manifest_that_breaks_a_rule_is_not_told_as_a_setting_of_its_host() -> None:
+    for code in ("E_SOURCE_FORBIDDEN", "E_INDEX", "E_PATH_CHAR"):
+        assert reason_of_refusal(code) is HostReason.REFUSED
+    assert reason_of_refusal("E_KEY_UNKNOWN") is HostReason.REFUSED_KEY
+    assert reason_of_code("E_SOURCE_FORBIDDEN", HostReason.STORAGE) is HostReason.SOURCE_FORBIDDEN, "of a reader"
 
 
 def test_a_broken_connection_is_not_told_as_permanent() -> None:

@@ -18,12 +18,12 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import AcceptedManifest
-from gossipd.manifest.manifest import seal_manifest
+from gossipd.manifest.manifest import deployment_id, seal_manifest
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import WantError, parse_want
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
-from tests.gossipd.manifest.making import STRANGER, draft, manifest
+from tests.gossipd.manifest.making import STRANGER, draft, manifest, sealed_fields
 
 FULL = set(range(ONE.chunk_count))
 LIAR = NodeId(bytes(15) + b"1")
@@ -168,6 +168,17 @@ def test_a_manifest_that_three_times_no_trusted_key_signed_is_refused() -> None:
     assert states(host) == (HostState.FAILED, HostReason.REFUSED_KEY)
     assert host.record().sentence.startswith("E_KEY_UNKNOWN")
     assert host.audited() == ["refused"]
+
+
+def test_an_address_that_no_manifest_may_have_is_not_told_as_one_to_be_allowed() -> None:
+    host = ScriptedHost()
+    envelope = sealed_fields(sources=["https://me:secret@h/"])
+    host.peers_have[deployment_id(envelope)] = envelope
+    host.hear(said(deployment_id(envelope)))
+    host.wait(1.0)
+    record = host.record(deployment_id(envelope))
+    assert (record.state, record.reason) == (HostState.FAILED, HostReason.REFUSED)
+    assert record.sentence.startswith("E_SOURCE_FORBIDDEN: source")
 
 
 def test_a_kept_manifest_that_has_rotted_is_pulled() -> None:

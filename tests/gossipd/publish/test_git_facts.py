@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gossipd.publish.errors import PublishError
+from gossipd.core.errors import UsageError
 from gossipd.publish.git_facts import git_facts
 
 
@@ -37,6 +37,27 @@ def test_a_changed_file_makes_it_dirty_and_passwords_are_cut_out(repository: Pat
     assert facts["repo"] == "https://git.example:8443/x.git"
 
 
-def test_no_repository_is_said(tmp_path: Path) -> None:
-    with pytest.raises(PublishError, match="--about-git"):
-        git_facts(tmp_path)
+def said_of(directory: Path) -> str:
+    with pytest.raises(UsageError, match="--about-git") as caught:
+        git_facts(directory)
+    return str(caught.value)
+
+
+def test_what_is_missing_is_said_with_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is in no git repository: run publish in one" in said_of(tmp_path)
+    git(tmp_path, "init", "-q")
+    assert "commit first" in said_of(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "git cannot be run (No such file or directory): install it" in said_of(tmp_path)
+
+
+def test_a_repository_of_another_user_is_told_as_that(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert "safe.directory" in said_of(repository)
+
+
+def test_a_tree_that_git_cannot_look_through_is_not_told_as_clean(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / ".git" / "index").write_bytes(b"no index")
+    assert "--about" in said_of(repository)
