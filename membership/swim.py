@@ -270,6 +270,10 @@ class Swim:
         self._node.rumours.membership.discard(("record", self._node.own.handle))
         self._joiner.welcomed = True
 
+    def slowness(self, now: float) -> int:
+        """By how much this node stretches its time-outs: 1 when it is well, 8 at most."""
+        return self._node.health.factor(now)
+
     @property
     def view_digest(self) -> int:
         """Equal for equal views."""

@@ -125,6 +125,10 @@ class MembershipHost:
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()
 
+    def slowness(self) -> int:
+        """By how much this host is slower than it should be: 1 when it is well."""
+        return self.swim.slowness(trio.current_time())
+
     def ask(self, node: NodeId) -> None:
         """Ask a member that is about to be dialed, and has never answered."""
         self.swim.ask(node, trio.current_time())

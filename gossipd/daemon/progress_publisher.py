@@ -8,7 +8,8 @@ Every record is signed. While a living host reads only the unsigned form, it is 
 A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
 when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date. Others look at so many
 records of a host and no more (``gossip_rules``), so this one tells a share of that: what has changed first, then what
-it has told longest ago.
+it has told longest ago. A host without CPU enough tells mere numbers less often: where all hosts share a machine, each
+has every other's records to verify, and these took a third of the CPU.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ TICK_S = 1.0
 LOOK_S = 0.25  # while a deployment is under way, a change of its state is published within this
 _SHARE = 0.75  # the rest covers records that were delayed on their way
 TOLD_MAX = 16  # of one look: a record is signed, judged and kept, and a look may hold up the loop for some milliseconds
+SLOW_FACTOR_MAX = 4  # below ``STALE_REFRESHES``, so that the rates of a slow host still count
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
@@ -186,7 +188,8 @@ class ProgressPublisher:
             return False
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
             interval_s *= SETTLED_FACTOR
-        return deployment.changed or since_s >= interval_s
+        slowness = min(SLOW_FACTOR_MAX, self.membership_host.slowness())
+        return deployment.changed or since_s >= interval_s * slowness
 
     def _tick(self, elapsed_s: float) -> None:
         if self.listener is not None:

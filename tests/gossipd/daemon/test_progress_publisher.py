@@ -36,10 +36,14 @@ class Parts:
         self.told: list[tuple[ProgressKey, Progress]] = []
         self.told_at_s: list[float] = []
         self.peer_signs = True
+        self.slowness = 1
         self.table = ClusterProgress()
         lifecycle = _Lifecycle(records)
         nothing = SimpleNamespace(
-            take_uploaded=dict, statistics=lambda: SimpleNamespace(models={}), publish_progress=self._publish
+            take_uploaded=dict,
+            statistics=lambda: SimpleNamespace(models={}),
+            publish_progress=self._publish,
+            slowness=lambda: self.slowness,
         )
         self.publisher = ProgressPublisher(
             table=self.table, lifecycle=cast(Any, lifecycle), store=cast(Any, nothing), chunk_access=cast(Any, nothing),
@@ -108,6 +112,22 @@ async def test_a_host_with_many_deployments_tells_all_of_them_in_turn(
     await parts.run(60.0)
     assert len({key.deployment for key, _ in parts.told}) == 600
     assert len(parts.told) <= 0.75 * (PROGRESS_BURST + 62 * PROGRESS_PER_S)
+
+
+async def test_who_lacks_cpu_tells_numbers_seldom_and_states_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    running = DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING)
+    parts = Parts(running)
+    await parts.run(12.1)
+    assert len(parts.told) == 12
+    parts.told.clear()
+    parts.slowness = 8
+    await parts.run(12.1)
+    assert len(parts.told) == 3, "rates of a host that is heard more seldom would not count"
+    running.changed = True
+    await parts.run(0.6)
+    assert len(parts.told) == 4
 
 
 async def test_a_refusal_is_told_at_once_though_its_manifest_is_not_here(

@@ -54,7 +54,7 @@ class TellingRunner(DeploymentRunner):
         self._publisher = ProgressPublisher(
             table=self.progress, lifecycle=self.records, store=daemon.store, chunk_access=cast(Any, None),
             directory=daemon.members, roster=self.roster, secret=daemon.secret,
-            membership_host=cast(Any, SimpleNamespace(publish_progress=self._publish)), clock=ClusterClock(),
+            membership_host=cast(Any, self), clock=ClusterClock(),
         )  # fmt: skip
         daemon.after(_PUBLISHER_TURN_S * daemon.random.random(), self._look)
 
@@ -74,7 +74,13 @@ class TellingRunner(DeploymentRunner):
         self._publisher.tell_due(self._world.now)
         self._daemon.after(_PUBLISHER_TURN_S, self._look)
 
-    def _publish(self, key: bytes, version: int, payload: bytes) -> None:
+    def slowness(self) -> int:
+        """As ``MembershipHost``, in whose place this stands."""
+        wires = self._world.wires
+        return wires.swim(self._daemon.index).slowness(wires.now)
+
+    def publish_progress(self, key: bytes, version: int, payload: bytes) -> None:
+        """Likewise."""
         wires = self._world.wires
         wires.swim(self._daemon.index).publish(PayloadKind.PROGRESS, key, version, payload, wires.now)
         self._daemon.after(0.0, wires.flush, self._daemon.index)
