@@ -124,7 +124,7 @@ class HostReason(Enum):
     SOURCE_CHANGED = (
         "source_changed", 13, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
         "the object in storage is no longer what was published",
-        "put it back, and it is taken within the hour; or publish under a new version",
+        "put it back, then `gossipd reload` on the host that reads it; or publish under a new version",
     )  # fmt: skip
     SOURCE_UNREACHABLE = (
         "source_unreachable", 14, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,

@@ -142,10 +142,11 @@ class DataPlane:
     # ---- limits, keys, the end -----------------------------------------------------------------------
 
     def settings_changed(self) -> None:
-        """What a reload may change of limits and sources."""
+        """What a reload may change of limits and sources, and storage that was repaired meanwhile."""
         config = self._live.config
         self.limits.look(time.time())
         self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
+        self.reader.look_again()
 
     def keys_changed(self) -> None:
         """Certificates of another key ring, for connections from now on; those that are open stay."""

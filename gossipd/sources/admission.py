@@ -324,6 +324,11 @@ class SourceAdmission:
         with self._lock:
             self._refused = {key: value for key, value in self._refused.items() if key[0] != deployment}
 
+    def forget_all(self) -> None:
+        """The sources of all deployments are to be tried again."""
+        with self._lock:
+            self._refused = {}
+
     def statistics(self) -> SourceStatistics:
         with self._lock:
             return SourceStatistics(

@@ -145,6 +145,11 @@ class SourceReader:
         """For requests from now on; reads in progress continue."""
         self._admission.set_policy(policy)
 
+    def look_again(self) -> None:
+        """The operator says so: nothing that was refused or wrong is left alone any longer."""
+        self._wrong.clear()
+        self._admission.forget_all()
+
     def cancel(self, deployment: DeploymentId) -> None:
         """Stop the reads of this deployment, at the next piece of each stream."""
         self._stop(lambda job: job.manifest.id == deployment)

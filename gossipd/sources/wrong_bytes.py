@@ -7,7 +7,8 @@ A chunk whose bytes are wrong costs its whole length each time, and where a serv
 it. Nothing but a person repairs it. So the pause before it is read again doubles up to a bound. An object of which
 several chunks in a row were wrong, or that comes only whole, has such a pause as a whole. Meanwhile its version is
 looked at now and then: one that was not seen wrong before ends the pause at once, so a repaired object is taken soon.
-Replicas behind one name may have tags of their own, so only so many versions are looked at. A right chunk ends all.
+Replicas behind one name may have tags of their own, so only so many versions are looked at. A right chunk ends all,
+and so does an operator, who knows of a repair that no version shows.
 
 Rejected: one pause for the object from the first wrong chunk on, because two mirrors with one bad chunk each have the
 model between them.
@@ -154,6 +155,11 @@ class WrongBytes:
             if one is not None and version not in one.versions:
                 one.versions.add(version)
                 one.release()
+
+    def clear(self) -> None:
+        """Somebody says that storage was repaired: all of it may be read now, with pauses as at first."""
+        with self._lock:
+            self._wrong.clear()
 
     def forget(self, deployment: DeploymentId) -> None:
         """The deployment is over."""

@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +19,7 @@ import pytest
 from tests import servers
 from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, set_up, until, wait_in_vain
 from tests.e2e.toy import make_model
+from tests.gossipd.sources.certificates import issue
 from tests.rangeless_server import rangeless_server
 
 Served: TypeAlias = Callable[[Path, Path], AbstractContextManager[str]]
@@ -199,6 +202,35 @@ def test_what_only_another_object_or_server_cures_ends_a_wait_early_with_the_fil
                     told = (name, reason, subject)
                     (file,) = until(f"{daemon.name} has heard {told}", lambda one=daemon, it=told: files(one, *it))  # type: ignore[misc]
                     assert (model / file).is_file() and f"{reason} of {file}" in ended.stderr
+
+
+@pytest.mark.needs("nginx", "squid")
+def test_a_certificate_that_has_ended_is_told_by_all_hosts_and_the_renewed_one_is_taken(tmp_path: Path) -> None:
+    """Through a proxy, as TLS to storage often goes."""
+    model = make_model(tmp_path / "model", shards=1)
+    port = servers.free_port()
+    authority, certificate, key = issue(tmp_path, "models.example", ended_ago=timedelta(hours=1))
+    tls = f"listen 127.0.0.1:{port} ssl; ssl_certificate {certificate}; ssl_certificate_key {key};"
+    with tempfile.TemporaryDirectory() as proxy_base:
+        Path(proxy_base).chmod(0o755)  # squid is another user
+        with servers.squid(Path(proxy_base) / "squid", names=["models.example"]) as proxy:
+            url = f"https://models.example:{port}/"
+            allow = {"GOSSIPD_SOURCES__ALLOW": json.dumps([url])}
+            where = {"HTTPS_PROXY": proxy.url, "NO_PROXY": "", "SSL_CERT_FILE": str(authority)}
+            with cluster(tmp_path / "c", environment={**allow, **where}) as made:
+                for number in (1, 2):
+                    made.add(f"node-{number}", "rack-1", GOSSIPD_SOURCES__ENABLED=str(number == 1).lower()).start()
+                made.wait_together()
+                with servers.nginx(model, tmp_path / "ended", extra=tls):
+                    made.drop(made.publish(model, "m", 1, "--source", url), made[1])
+                    for daemon in (made[1], made[2]):
+                        until("why", lambda one=daemon: said_of("node-1", one)[1:] == ("source_tls", ""))  # type: ignore[misc]
+                        until("whose", lambda one=daemon: said_of("node-2", one)[1:] == ("source_tls", "node-1"))  # type: ignore[misc]
+                    assert "renew the certificate" in wait_in_vain(made[2], "m@1")
+                    assert "certificate has expired; renew it there" in made[1].log()
+                issue(tmp_path, "models.example")
+                with servers.nginx(model, tmp_path / "renewed", extra=tls):
+                    made.wait_complete("m", 1, at=made[2], hosts=2)
 
 
 def files(daemon: Daemon, name: str, reason: str, subject: str) -> list[str]:

@@ -36,6 +36,14 @@ MUTANTS = (
         ("tests/gossipd/sources/test_wrong_bytes.py",),
     ),
     Mutant(
+        "leaves-wrong-bytes-alone-after-a-reload",
+        "An operator cannot say that storage was repaired.",
+        "gossipd/sources/reader.py",
+        "        self._wrong.clear()\n",
+        "",
+        ("tests/gossipd/sources/test_wrong_bytes.py",),
+    ),
+    Mutant(
         "reads-wrong-bytes-again-after-the-same-pause-for-ever",
         "The pause before wrong bytes are read again does not double.",
         "gossipd/sources/wrong_bytes.py",

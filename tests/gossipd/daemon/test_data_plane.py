@@ -66,6 +66,14 @@ def change(live: LiveSettings, data_plane: DataPlane, config: Config) -> None:
     data_plane.settings_changed()
 
 
+def test_a_reload_says_that_storage_may_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with data_plane_with(config_with(tmp_path)) as (data_plane, live):
+        looked: list[bool] = []
+        monkeypatch.setattr(data_plane.reader, "look_again", lambda: looked.append(True))
+        change(live, data_plane, live.config)
+        assert looked == [True]
+
+
 def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
     with data_plane_with(config_with(tmp_path, upload=1_000)) as (data_plane, live):
 

@@ -125,6 +125,22 @@ def test_replicas_with_tags_of_their_own_do_not_end_the_pause_for_ever() -> None
     assert reads <= 8 + 30
 
 
+@pytest.mark.parametrize("is_reloaded", [True, False])
+def test_a_repair_that_no_version_shows_is_taken_at_once_after_a_reload(is_reloaded: bool) -> None:
+    clock = Clock()
+    with fault_server({"big.bin": WRONG}) as server:
+        server.etags["big.bin"] = '"the same"'
+        seat = Seat(sign(FILES, server.url), settings=SETTINGS, clock=clock)
+        assert seat.read().failed == (CHUNKS - 1,)
+        for _ in range(10):  # until the pause is an hour
+            clock.on_s += 3600.0
+            assert seat.read(CHUNKS - 1).failed
+        server.objects["big.bin"] = FILES["big.bin"]
+        if is_reloaded:
+            seat.reader.look_again()
+        assert bool(seat.read(CHUNKS - 1).stored) is is_reloaded
+
+
 def test_a_deployment_that_is_over_leaves_nothing_behind() -> None:
     wrong = WrongBytes(SourceSettings(), Still())
     came_wrong(wrong, 3)
