@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -250,6 +251,10 @@ class Progress:
     @classmethod
     def from_body(cls, body: bytes) -> Progress:
         """The record in form 2. Raises ProgressFormatError, and nothing else, for any bytes."""
+        return _of_body(body)
+
+    @classmethod
+    def _from_body(cls, body: bytes) -> Progress:
         numbers, fields = body[2 : 2 + NUMBERS_BYTES], body[2 + NUMBERS_BYTES :]
         if len(numbers) != NUMBERS_BYTES or len(fields) > FIELDS_BYTES_MAX:
             raise ProgressFormatError(f"the body of a progress record has {len(body)} bytes")
@@ -274,6 +279,11 @@ class Progress:
             chunks_wanted=chunks_wanted, bytes_wanted=bytes_wanted, budget=_budget(told),
             corrupt_bytes=corrupt_bytes, cancelled_bytes=cancelled_bytes, deployer=deployer, **_values(numbers),
         )  # fmt: skip
+
+
+@lru_cache(maxsize=64)  # each is read when it is judged and, a moment later, when it is taken
+def _of_body(body: bytes) -> Progress:
+    return Progress._from_body(body)
 
 
 def progress_key(deployment: DeploymentId) -> bytes:

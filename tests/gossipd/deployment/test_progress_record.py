@@ -157,6 +157,11 @@ def test_verified_bytes_are_exact_at_nothing_and_at_everything(chunks: int, size
     assert verified_bytes(some, chunks, size) <= verified_bytes(min(some + 1, chunks), chunks, size) <= size
 
 
+def test_a_record_that_was_judged_is_not_read_again() -> None:
+    body = Progress(state=HostState.DOWNLOADING, chunks_verified=9).to_body()
+    assert Progress.from_body(body) is Progress.from_body(bytes(bytearray(body)))
+
+
 def test_a_version_is_the_time_but_never_goes_back() -> None:
     assert next_record_version(0, START_S) == START_MS
     assert next_record_version(START_MS + 5, START_S - 3600.0) == START_MS + 6
