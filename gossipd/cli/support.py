@@ -32,7 +32,8 @@ from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secret
 from gossipd.runtime.regular_file import open_regular, read_regular
 
 AUDIT_LINES, LOG_LINES = 2000, 5000
-TEXT_BYTES_MAX = 4 << 20  # of each part; twelve parts stay under 20 MiB by far, packed
+TEXT_BYTES_MAX = 4 << 20  # of each part
+ALL_TEXT_BYTES_MAX = 19 << 20  # of all parts: under 20 MiB even where nothing can be packed
 UNIT = "gossipd"  # as the unit of ``gossipd assets unit`` has them
 JOURNAL_S_MAX = 20.0
 _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -180,6 +181,10 @@ def write_bundle(out: Path, parts: Mapping[str, str], redactor: Redactor) -> lis
     return list(parts)
 
 
-def _cut(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-    """The end of what is too long."""
-    return ((name, text[-TEXT_BYTES_MAX:]) for name, text in parts)
+def _cut(parts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The end of what is too long, and where all are too long together, of the longest."""
+    raw = [(name, text.encode(errors="replace")) for name, text in parts]
+    limit = TEXT_BYTES_MAX
+    while sum(min(limit, len(content)) for _, content in raw) > ALL_TEXT_BYTES_MAX:
+        limit = limit * 7 // 8
+    return [(name, content[-limit:].decode(errors="ignore")) for name, content in raw]

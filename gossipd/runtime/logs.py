@@ -30,7 +30,8 @@ LATEST_MAX, LATEST_CHARS_MAX = 5000, 1000  # kept for `gossipd support`; most li
 
 _TRACEBACKS = logging.Formatter()
 _OURS = "gossipd"  # the parent of our loggers, whose names are told without it
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
+# Of the scheme the last character: all of it would be looked for from each character of a long word.
+_URL = re.compile(r"(?P<scheme>[A-Za-z0-9+.-]://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
 
 
 def redacted(text: str) -> str:

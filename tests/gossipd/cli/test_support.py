@@ -8,6 +8,7 @@ import string
 import tarfile
 import tempfile
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,18 @@ def test_no_piece_of_a_planted_secret_is_in_the_archive(secrets: list[str], arou
             for start in range(len(secret) - PIECE + 1):
                 piece = secret[start : start + PIECE]
                 assert not any(piece in text for text in told.values())
+
+
+def test_a_bundle_of_the_longest_parts_is_under_20_mib(tmp_path: Path) -> None:
+    text = Random(1).randbytes(5 << 19).hex()
+    write_bundle(
+        tmp_path / "out", {f"{number}.txt": text for number in range(11)} | {"host.json": "short"}, Redactor([])
+    )
+    assert (tmp_path / "out").stat().st_size < 20 << 20
+    told = contents(tmp_path / "out")
+    assert 19 << 20 >= sum(map(len, told.values())) > 15 << 20
+    assert told["host.json"] == "short"
+    assert all(text.endswith(one) for name, one in told.items() if name != "host.json")
 
 
 def test_secrets_of_the_unit_are_no_more_in_it_than_those_of_this_shell(tmp_path: Path) -> None:
