@@ -24,7 +24,9 @@ from membership.member import NodeId
 # while, so that few slow readers cannot hold every slot. Relative, because on a slow network every upload is slow; the
 # median, because each peer has one vote in it.
 SLOW_S, SLOW_SHARE, SLOW_MEMORY_S = 3.0, 1 / 8, 60.0
-UNKNOWN_S = 10.0  # an upload this long is slow while no rate is known; so many slots are lent then as there are
+# An upload this long is slow while no rate is known. So many slots are lent then as there are; then one at a time, when
+# all uploads are that long, until one ends: more slow readers than slots would else close a host that has sent nothing.
+UNKNOWN_S = 10.0
 RATES_MAX = 1024
 _SMOOTHING = 0.2  # weight of the newest upload's duration: some ten uploads are remembered
 RETRY_AFTER_S_MAX = 5.0
@@ -74,7 +76,7 @@ class UploadSlots:
         with self._lock:
             own = self._by_peer.get(node, [])
             self._lent = self._slow_count(now)
-            is_slow = bool(own) and (self._is_slow(node) or bool(self._rates and self._slow_of(own, now)))
+            is_slow = bool(own) and (self._is_slow(node) or self._slow_of(own, now) > 0)
             if not self.free or len(own) >= self._slots_per_peer or is_slow:
                 return False
             self.busy += 1
@@ -113,7 +115,9 @@ class UploadSlots:
     def _slow_count(self, now: float) -> int:
         """Uploads whose slots are lent."""
         count = self._slow_of([one for own in self._by_peer.values() for one in own], now)
-        return count if self._rates else min(count, self._slots)
+        if self._rates or count < self._slots:
+            return count
+        return max(self._slots, count - self._slots + 1) if count == self.busy else self._slots
 
     def _slow_of(self, uploads: list[_Upload], now: float) -> int:
         """How many of them take far longer than others' do."""

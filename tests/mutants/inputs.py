@@ -657,6 +657,14 @@ MUTANTS = (
         (f"{_TRANSFER}/test_slots.py",),
     ),
     Mutant(
+        "more-slow-readers-than-slots-close-a-host",
+        "Members that read slowly from a host that has sent nothing yet hold its slots, and as many again, for ever.",
+        "gossipd/transfer/slots.py",
+        "max(self._slots, count - self._slots + 1) if count == self.busy else self._slots\n",
+        "self._slots\n",
+        (f"{_TRANSFER}/test_slots.py",),
+    ),
+    Mutant(
         "slow-readers-keep-their-slots",
         "Members that read slowly, one upload each, hold every slot of a host.",
         "gossipd/transfer/slots.py",

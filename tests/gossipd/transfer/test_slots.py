@@ -109,11 +109,36 @@ def test_the_slot_of_an_upload_far_slower_than_others_is_lent(monkeypatch: pytes
     assert slots.free == 1
 
 
-def test_while_no_rate_is_known_no_more_slots_are_lent_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_no_rate_is_known_as_many_slots_are_lent_and_then_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slots = Clock(monkeypatch), UploadSlots(2, 1)
     peers = [NodeId(bytes([number]) * 16) for number in range(9)]
     assert [slots.acquire(peer, 1000) for peer in peers[:3]] == [True, True, False]
     clock.now += UNKNOWN_S
     assert [slots.acquire(peer, 1000) for peer in peers[3:6]] == [True, True, False]
     clock.now += UNKNOWN_S
-    assert not slots.acquire(peers[6], 1000)
+    assert [slots.acquire(peer, 1000) for peer in peers[6:8]] == [True, False]
+    slots.note_upload(peers[6], 1000, started=clock.now)
+    slots.release(peers[6], clock.now)
+    assert slots.acquire(peers[8], 1000), "one that was quick shows that the others are slow"
+
+
+def test_a_peer_whose_upload_takes_long_has_no_second_before_rates_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slots = Clock(monkeypatch), UploadSlots(4, 4)
+    assert slots.acquire(A, 1000)
+    assert slots.acquire(A, 1000)
+    clock.now += UNKNOWN_S
+    assert not slots.acquire(A, 1000)
+    assert slots.acquire(B, 1000)
+
+
+def test_slow_readers_that_hold_more_than_all_slots_do_not_close_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slots = Clock(monkeypatch), UploadSlots(8, 4)
+    slow = [NodeId(bytes([number]) * 16) for number in range(16)]
+    for _ in range(5):
+        for peer in slow:
+            while slots.acquire(peer, 1000):
+                pass
+        slots.resize(4)
+        clock.now += UNKNOWN_S
+    assert slots.busy > 8
+    assert slots.acquire(A, 1000)
