@@ -166,9 +166,16 @@ class Availability:
         """The number of chunks that the peer holds, as far as is known."""
         return self.counts.get(node, 0)
 
-    def union(self) -> int:
-        """The chunks that some peer is known to hold, as bits."""
+    def has_holder(self, chunk: int, *, but: frozenset[NodeId]) -> bool:
+        """Whether some peer holds the chunk that is none of ``but``, as far as is known."""
+        if not but:
+            return bool(self.near_full or self.far_full or self.near.get(chunk) or self.far.get(chunk))
+        return not but.issuperset(self.near_holders(chunk) + self.far_holders(chunk))
+
+    def union(self, *, but: frozenset[NodeId] = frozenset()) -> int:
+        """The chunks that some peer is known to hold, none of ``but``, as bits."""
         union = 0
-        for holdings in self._holdings.values():
-            union |= holdings.as_int()
+        for node, holdings in self._holdings.items():
+            if node not in but:
+                union |= holdings.as_int()
         return union

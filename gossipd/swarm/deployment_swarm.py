@@ -23,6 +23,7 @@ from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
+from gossipd.swarm.doubt import counted_delta, counted_holdings
 from gossipd.swarm.extra_reader import ExtraReader
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
@@ -59,7 +60,7 @@ class DeploymentSwarm:
         self.settings = settings
         self._rng = rng
         self.own = own
-        self.peers = peers
+        self.peers, self.doubted = peers, frozenset[NodeId]()  # ``maintenance`` looks who is doubted
         size = event.shape.chunk_count
         self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now, wanted=event.wanted)
         self.interests = Interests(size, self.replica.wanted.as_int())
@@ -104,7 +105,7 @@ class DeploymentSwarm:
 
     def _present(self) -> int:
         """Bits of the chunks that need not leave storage for this host."""
-        return self.replica.held.as_int() | self.availability.union() | self.copies | self._unwanted
+        return self.replica.held.as_int() | self.availability.union(but=self.doubted) | self.copies | self._unwanted
 
     def want_copies(self, now: float) -> None:
         """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
@@ -270,12 +271,14 @@ class DeploymentSwarm:
         if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
             return
         before = self.availability.bits_of(event.peer)
+        if event.peer in self.doubted:
+            event = counted_holdings(event, self.replica.missing().bits, before, self._rng)
         self.origins.heard(event.peer, is_full=event.chunks.is_full, is_first=not before)
         if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
             self.claims_released(self.reader.forget(event.peer))
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
         announcements = self.availability.replace(event.peer, event.chunks, near=self._is_near(event.peer))
-        self._heard(announcements, now)
+        self._heard(event.peer, announcements, now)
         if lost := before & ~event.chunks.bits:
             self.reader.rebuild(self._present())
             self._consider(ChunkSet(event.chunks.size, lost), now)
@@ -290,21 +293,22 @@ class DeploymentSwarm:
         if event.dropped:
             self._dropped(peer, event.dropped)
             self._consider(event.dropped, now)
+        if peer in self.doubted:
+            event = counted_delta(event, self.replica.missing(), self.availability.bits_of(peer), self._rng)
         if event.reading or self.reader.claims(peer):
             self.claims_released(self.reader.claimed(peer, event.reading, now))
             for chunk in event.reading:
                 if not self.replica.holds(chunk):
                     self.reader.recheck_presence(chunk)
         if event.added:
-            self._heard(self.availability.add(peer, event.added, near=self._is_near(peer)), now)
+            self._heard(peer, self.availability.add(peer, event.added, near=self._is_near(peer)), now)
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these chunks (any more). A chunk without another holder must leave storage again."""
         availability = self.availability
         chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
         availability.drop(peer, chunks)
-        near, far = availability.near_count, availability.far_count
-        if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
+        if not all(map(self._is_there, chunks)):
             self.reader.rebuild(self._present())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
@@ -313,14 +317,17 @@ class DeploymentSwarm:
             if chunk in wanted:
                 consider(chunk, now, late_wait_s)
 
-    def _heard(self, announcements: tuple[int, ...], now: float) -> None:
-        self.reader.seen(announcements)
+    def _heard(self, peer: NodeId, announcements: tuple[int, ...], now: float) -> None:
+        if peer not in self.doubted:
+            self.reader.seen(announcements)
         self._consider(announcements, now)
 
     def claims_released(self, chunks: Collection[int]) -> None:
         """No peer says any more that it is reading these chunks: a chunk that has a holder has been read."""
-        holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
-        self.reader.seen(chunk for chunk in chunks if holds(chunk) or near(chunk) or far(chunk))
+        self.reader.seen(filter(self._is_there, chunks))
+
+    def _is_there(self, chunk: int) -> bool:
+        return self.replica.holds(chunk) or self.availability.has_holder(chunk, but=self.doubted)
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer subscribes: answer with all that is held or promised, unless there is no room."""
@@ -430,14 +437,6 @@ class DeploymentSwarm:
 
     def _is_near(self, node: NodeId) -> bool:
         return node in self.roles.rack_peers and node not in self._far_rack_peers
-
-    def is_outpaced(self) -> bool:
-        """Whether a rack peer would be the better seed, because its link is quicker than this host's."""
-        rates = self.arrival_rates
-        if not rates.is_own_behind or not self.replica.missing_count:
-            return False
-        able = [view.node for view in self.peers.members() if view.rack == self.own.rack and view.can_read_sources]
-        return not (rates.known - rates.behind).isdisjoint(able)
 
     def may_read(self) -> bool:
         """Whether this host is a source reader, or still announces reads from when it was one."""

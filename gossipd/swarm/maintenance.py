@@ -18,6 +18,7 @@ _LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this 
 
 def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
     """Recompute roles, neighbours and source readers if the members may have changed; whether it was so."""
+    _look_at_doubted(swarm, now)
     counts = swarm.availability.counts
     rack_peers = sum(1 for node in swarm.roles.rack_peers if counts.get(node))
     # Few rack peers must be able to fill the whole window, so each may be asked for more.
@@ -37,7 +38,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
     swarm.scheduler.equals, swarm.scheduler.behind = equals if behind else frozenset(), behind
     slow |= _without_duties(swarm.roles, origins)
-    behind -= slow
+    behind = (behind | swarm.peers.doubted) - slow  # so that nobody waits for them
     stands_in = swarm.stand_in.look(
         swarm.reader, around.own, swarm.roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
     )
@@ -55,6 +56,15 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     )  # fmt: skip
     _probe_if_reader(swarm)
     return True
+
+
+def _look_at_doubted(swarm: DeploymentSwarm, now: float) -> None:
+    """What a peer has said counts no longer when it comes to be doubted. When it delivers it is asked once more."""
+    before, swarm.doubted = swarm.doubted, swarm.peers.doubted
+    for node in sorted(swarm.doubted - before):
+        swarm.drop_holdings(node, now)
+    for node in sorted(before - swarm.doubted):
+        swarm.subscriptions.forget(node)
 
 
 def _look_at_extra_reads(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
@@ -87,6 +97,15 @@ def _probe_if_reader(swarm: DeploymentSwarm) -> None:
     if swarm.own.node in swarm.reader.readers and swarm.reader.readable is None and not swarm.probe_asked:
         swarm.probe_asked = True
         swarm.commands.append(ProbeSource(swarm.deployment))
+
+
+def is_outpaced(swarm: DeploymentSwarm) -> bool:
+    """Whether a rack peer would be the better seed, because its link is quicker than this host's."""
+    rates, own = swarm.arrival_rates, swarm.own
+    if not rates.is_own_behind or not swarm.replica.missing_count:
+        return False
+    able = [view.node for view in swarm.peers.members() if view.rack == own.rack and view.can_read_sources]
+    return not (rates.known - rates.behind).isdisjoint(able)
 
 
 def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:

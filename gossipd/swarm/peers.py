@@ -84,6 +84,9 @@ class Peers:
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
         self.usual_s = 0.0  # seconds that a fetch takes, over all peers, smoothed
         self._delivered_s = float("-inf")  # when any peer delivered last
+        self.doubted: frozenset[NodeId] = frozenset()
+        """Peers that brought nothing, or wrong bytes, of what they were asked, and nothing good since: what they claim
+        counts for little (``doubt``), also after a pause, or few would be waited for again and again."""
 
     def get(self, node: NodeId) -> Peer | None:
         """The record of a peer; for a while also of a former member."""
@@ -172,6 +175,7 @@ class Peers:
             peer.member = False
         if len(self.records) > 2 * len(self._views) + _RECORDS_SPARE:
             self.records = {node: peer for node, peer in self.records.items() if peer.member}
+            self.doubted = self.doubted.intersection(self.records)
 
     def reached(self, node: NodeId, reachable: bool) -> bool:
         """Evidence about our own connection; True when the peer came back."""
@@ -223,6 +227,9 @@ class Peers:
         self._delivered_s = now
         peer.failures, peer.has_lied = 0, False
         peer.slow = peer.refused = 0
+        if node in self.doubted:
+            self.doubted -= {node}
+            self.version += 1
         peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
@@ -240,16 +247,25 @@ class Peers:
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
         if base is None and self._is_barren(peer, reason, now, idle_s):
             base = _BARREN_S
+        if peer.slow >= _SLOW_MOST:
+            self._doubt(node)
         is_same_lie = peer.is_rotten and reason is FailReason.CORRUPT and peer.shunned_until > now
         if base is None or is_same_lie:
             return
         peer.has_lied = peer.has_lied or base != _GONE_S
         peer.failures += 1
         peer.is_rotten = reason is FailReason.CORRUPT and peer.failures == 1
+        if base != _GONE_S and not peer.is_rotten:
+            self._doubt(node)
         pause = min(_PENALTY_S_MAX, base * 2 ** min(peer.failures - 1, 6))
         peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)
         self._shunned_until = min(self._shunned_until or peer.shunned_until, peer.shunned_until)
         self.version += 1
+
+    def _doubt(self, node: NodeId) -> None:
+        if node not in self.doubted:
+            self.doubted |= {node}
+            self.version += 1
 
     def _is_barren(self, peer: Peer, reason: FailReason, now: float, idle_s: float) -> bool:
         """Count a fetch that brought nothing; whether there have been too many without one that did."""

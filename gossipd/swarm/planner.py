@@ -56,7 +56,7 @@ from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.hedging import hedge
-from gossipd.swarm.maintenance import give_up_lost, refresh_roles, report_stall, uploads_likely
+from gossipd.swarm.maintenance import give_up_lost, is_outpaced, refresh_roles, report_stall, uploads_likely
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -286,7 +286,7 @@ class Planner:
             self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.
-        if any(swarm.slow_hosts.is_own or swarm.is_outpaced() for swarm in self._swarms.values()):
+        if any(swarm.slow_hosts.is_own or is_outpaced(swarm) for swarm in self._swarms.values()):
             self._election.give_up(now)
         wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
         self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)

@@ -112,8 +112,8 @@ MUTANTS = (
         "equal-chunks-are-read-twice",
         "A chunk that is equal to an earlier one is read from storage beside it.",
         "gossipd/swarm/deployment_swarm.py",
-        "self.availability.union() | self.copies | self._unwanted\n",
-        "self.availability.union() | self._unwanted\n",
+        "self.availability.union(but=self.doubted) | self.copies | self._unwanted\n",
+        "self.availability.union(but=self.doubted) | self._unwanted\n",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(

@@ -1,0 +1,40 @@
+"""What counts of what a doubted peer says of one deployment.
+
+What lives here: the choice. What does not: who is doubted (``peers``), and what follows when that changes
+(``maintenance``).
+
+A peer that was asked several times and sent nothing, or wrong bytes, may claim everything for ever. What is claimed is
+not imported, so few such peers would hold up a rack in turn, whenever one of them is asked again. Rejected: to ask it
+no more, because nobody would hear that a broken switch has been mended; longer pauses, because few are enough to hold
+up all that they claim. So one chunk counts, by which the peer can show that it sends. Each host draws its own.
+
+Storage is read as if that chunk had no holder, and what a doubted peer says that it reads does not count: a second copy
+costs bytes, and a chunk that nobody reads costs the model.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from msgspec.structs import replace
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import DeltaHeard, HoldingsHeard
+
+
+def counted(claimed: ChunkSet, missing: int, before: int, rng: Random) -> ChunkSet:
+    """At most one of the claimed chunks, one that is missing here; as bits, ``missing`` and what counted ``before``."""
+    chunks = ChunkSet(claimed.size, (claimed.bits & missing & before) or (claimed.bits & missing))
+    return ChunkSet.of(claimed.size, (rng.choice(tuple(chunks)),)) if chunks else chunks
+
+
+def counted_holdings(event: HoldingsHeard, missing: int, before: int, rng: Random) -> HoldingsHeard:
+    """The event as it counts."""
+    return replace(event, chunks=counted(event.chunks, missing, before, rng))
+
+
+def counted_delta(event: DeltaHeard, missing: ChunkSet, before: int, rng: Random) -> DeltaHeard:
+    """The event as it counts: nothing new while a chunk counts."""
+    added = ChunkSet.of(missing.size, [chunk for chunk in event.added if chunk < missing.size])
+    chunks = () if before & missing.bits else tuple(counted(added, missing.bits, 0, rng))
+    return replace(event, added=chunks, reading=())

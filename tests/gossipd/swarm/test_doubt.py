@@ -1,0 +1,110 @@
+"""Of what a peer claims that has sent nothing for long, one chunk counts, until it sends one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkStored,
+    Command,
+    Event,
+    FailReason,
+    FetchFailed,
+    HoldingsHeard,
+    SourceProbed,
+    StartFetch,
+    StartSourceRead,
+    StartSubscription,
+)
+from gossipd.core.ids import SOURCE
+from gossipd.swarm.doubt import counted
+from membership.member import NodeId
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, opened, view
+
+CHUNKS = 32
+FULL = ChunkSet.full(CHUNKS)
+_STALL_S, _STEP_S = 3.0, 0.25
+
+
+def test_of_what_a_doubted_peer_claims_one_missing_chunk_counts() -> None:
+    claimed = ChunkSet.of(CHUNKS, (1, 2, 3))
+    found = counted(claimed, 0b11100, 0, Random(1))
+    assert len(found) == 1
+    assert found.bits & 0b01100
+    assert counted(claimed, 0b11100, 0b00100, Random(1)).bits == 0b00100, "the one that counted goes on to count"
+    assert not counted(claimed, 0b10000, 0, Random(1))
+
+
+class Stalled:
+    """A seed, or another host, among peers that claim every chunk and send none; one does from a time on."""
+
+    def __init__(
+        self, peers: int, *, reads: bool = True, honest: NodeId | None = None, delivers_s: float = 0.0,
+        rack: str = "a",
+    ) -> None:  # fmt: skip
+        self.seed = Driven(reads=reads)
+        self._honest, self._delivers_s = honest, delivers_s
+        self._due: list[tuple[float, Event]] = []
+        self.read: dict[int, float] = {}
+        self.brought = 0
+        self.seed.meet(*(view(number, rack if node(number) == honest else "a") for number in range(1, peers + 1)))
+        self.seed.wait(6.0)
+        self.seed.meet(view(0, term=int(reads), reads=reads))
+        self.began_s = self.seed.now
+        self._hear(self.seed.tell(opened(CHUNKS), SourceProbed(DEPLOYMENT, True)))
+
+    def run(self, seconds: float) -> None:
+        """Answer as such peers do."""
+        for _ in range(round(seconds / _STEP_S)):
+            now = self.seed.now + _STEP_S
+            heard = [event for due_s, event in self._due if due_s <= now]
+            self._due = [one for one in self._due if one[0] > now]
+            self._hear(self.seed.tell(*heard, after=_STEP_S))
+
+    def _hear(self, commands: list[Command]) -> None:
+        now = self.seed.now
+        for command in commands:
+            if isinstance(command, StartSubscription):
+                self._due.append((now + _STEP_S, HoldingsHeard(command.peer, DEPLOYMENT, FULL, 8)))
+            elif isinstance(command, StartFetch) and self._sends(command.peer):
+                self.brought += 1
+                stored = ChunkStored(DEPLOYMENT, command.chunk, command.peer, CHUNK_BYTES, _STEP_S)
+                self._due.append((now + _STEP_S, stored))
+            elif isinstance(command, StartFetch | CancelFetch):
+                is_end = isinstance(command, CancelFetch)
+                reason = FailReason.CANCELLED if is_end else FailReason.SLOW
+                failed = FetchFailed(DEPLOYMENT, command.chunk, command.peer, reason)
+                self._due.append((now + (_STEP_S if is_end else _STALL_S), failed))
+            elif isinstance(command, StartSourceRead):
+                for chunk in command.chunks:
+                    self.read[chunk] = now - self.began_s
+                    self._due.append((now + 2.0, ChunkStored(DEPLOYMENT, chunk, SOURCE, CHUNK_BYTES, 2.0)))
+
+    def _sends(self, peer: NodeId) -> bool:
+        return peer == self._honest and self.seed.now >= self.began_s + self._delivers_s
+
+
+@pytest.mark.parametrize("peers", [1, 3, 6])
+def test_peers_that_claim_all_in_turn_hold_up_no_read(peers: int) -> None:
+    stalled = Stalled(peers)
+    stalled.run(20.0)
+    assert len(stalled.read) == CHUNKS
+
+
+def test_a_doubted_peer_that_sends_again_counts_in_full() -> None:
+    stalled = Stalled(2, reads=False, honest=node(1), delivers_s=20.0)
+    stalled.run(20.0)
+    assert stalled.seed.planner._peers.doubted == {node(1), node(2)}
+    stalled.run(20.0)
+    assert stalled.seed.planner._peers.doubted == {node(2)}
+    assert stalled.brought == CHUNKS
+
+
+def test_chunks_that_doubted_rack_peers_claim_are_imported_beside_them() -> None:
+    stalled = Stalled(5, reads=False, honest=node(5), rack="b")
+    stalled.run(15.0)
+    assert stalled.brought == CHUNKS
