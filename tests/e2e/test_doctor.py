@@ -18,6 +18,7 @@ from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, alive_count, cluster,
 from tests.e2e.toy import make_model
 
 FAULT_S = 10.0
+CHECKS_S, CHECKS_LEAST = 3.0, 20
 NET = "198.19.78"
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
@@ -84,6 +85,19 @@ def in_time(daemon: Daemon, *within: str) -> dict[str, Any]:
 
     told: dict[str, Any] = until("an answer within ten seconds", quick)
     return told
+
+
+def test_twenty_checks_of_a_healthy_host_take_under_three_seconds(tmp_path: Path) -> None:
+    with cluster(tmp_path / "c") as here:
+        here.start(3, 2)
+
+        def seconds() -> float:
+            begun_s = time.monotonic()
+            found = doctor(here[1])
+            assert len(found) >= CHECKS_LEAST
+            return time.monotonic() - begun_s
+
+        until("all checks in three seconds", lambda: seconds() < CHECKS_S)
 
 
 @pytest.mark.needs("netns", "iptables")
