@@ -41,11 +41,12 @@ _SECOND = (
     metavar="SECTION.KEY=VALUE",
     help="Any other setting, checked; may be repeated. Lists: --set 'net.join=a:7946,b:7946'.",
 )
+@click.option("--if-missing", is_flag=True, help="Where DIR/gossipd.toml is there already, change nothing and say so.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def init(
     *, directory: str, name: str, rack: str, zone: str | None, bind: str, port: int, advertise: str | None,
     bulk_bind: str | None, join: tuple[str, ...], cluster_key: str | None, trust: tuple[str, ...],
-    settings: tuple[str, ...], as_json: bool,
+    settings: tuple[str, ...], if_missing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
 
@@ -54,7 +55,11 @@ def init(
     from pathlib import Path
 
     from gossipd.config.directory import make_directory, read_settings
+    from gossipd.config.load import FILE_NAME
 
+    if if_missing and (config := Path(directory) / FILE_NAME).exists():
+        _say_it_is_there(str(config), as_json=as_json)
+        return
     node: dict[str, object] = {"name": name, "rack": rack, "zone": zone}
     net: dict[str, object] = {
         "bind": bind,
@@ -72,7 +77,7 @@ def init(
         cluster_key=Path(cluster_key) if cluster_key else None,
         trust=[Path(path) for path in trust],
     )
-    following = f"gossipd run --config {written.config}"
+    following = _following(str(written.config))
     if as_json:
         answer = {
             "schema_version": 1,
@@ -96,3 +101,16 @@ def init(
     if not trust:
         click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
     click.echo(f"next: {following}")
+
+
+def _following(config: str) -> str:
+    return f"gossipd run --config {config}"
+
+
+def _say_it_is_there(config: str, *, as_json: bool) -> None:
+    """In JSON what is not read again is null."""
+    if as_json:
+        answer = {"schema_version": 1, "config": config, "files": [], "public_key": None, "cluster": None}
+        click.echo(json.dumps({**answer, "next": _following(config)}, indent=2))
+    else:
+        click.echo(f"{config} is there already; nothing was changed\nnext: {_following(config)}")

@@ -57,6 +57,20 @@ def test_a_second_host_shares_the_cluster_and_nothing_else(tmp_path: Path) -> No
     assert read_keys(other).cluster.keys  # it was copied, so that each directory is whole by itself
 
 
+def test_with_if_missing_a_second_call_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["init", str(tmp_path / "a"), *FIRST, "--if-missing"]
+    assert main(words) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert main([*words, "--name", "other"]) == 0
+    assert "is there already; nothing was changed" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == []
+    assert {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()} == before
+    (tmp_path / "a" / "gossipd.toml").unlink()
+    assert main(words) == 2, "a directory that is half there is no host"
+
+
 def test_json_names_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", str(tmp_path / "a"), *FIRST, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
