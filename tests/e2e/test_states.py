@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -136,6 +139,77 @@ def test_a_paused_deployment_stands_still_everywhere_and_goes_on(tmp_path: Path)
         hurry(one, two)
         made.wait_complete("m", 1, at=two, hosts=2)
         assert same_tree(model, two.tree("m", 1))
+
+
+def test_orders_that_cross_from_two_hosts_leave_all_hosts_in_one_state(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=2)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    may = {"GOSSIPD_SECURITY__MAY_CANCEL": '["publisher", "member"]'}
+    with (
+        servers.fault_server(files) as storage,
+        cluster(tmp_path / "two", environment={**allowed(storage.url), **may}) as made,
+    ):
+        one, two = slow(made)
+        for daemon in (one, two):
+            daemon.configure(download_bytes_per_s="150000")  # it must not complete between the orders
+        manifest = made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/")
+        made.drop(manifest, one)
+        for first, second in (("pause", "cancel"), ("cancel", "resume"), ("resume", "pause"), ("cancel", "pause")):
+            until("it goes on", lambda: {host["state"] for host in shown(two)["hosts"]} == {"downloading"})
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(partial(ordered, "m@1"), ((first, one), (second, two))))
+
+            def agree() -> bool:
+                rows = [[told(host) for host in shown(daemon)["hosts"]] for daemon in (one, two)]
+                return rows[0] == rows[1] and len(set(rows[0])) == 1
+
+            until(f"one state after {first} and {second}", agree)
+            gossipd("deploy", manifest, "--config", one.config)
+        hurry(one, two)
+        made.wait_complete("m", 1, at=two, hosts=2)
+        assert same_tree(model, two.tree("m", 1))
+
+
+def ordered(what: str, order: tuple[str, Daemon]) -> None:
+    """Give an order at one host; it may be refused, as where the other came first."""
+    word, daemon = order
+    done = gossipd(word, what, "--config", daemon.config, check=False)
+    assert done.returncode in (0, 1), done.stderr
+
+
+def test_a_file_system_without_inodes_is_told_as_that_and_heals_by_itself(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=12,mode=0750", "tmpfs", small], check=True)
+    try:
+        with cluster(tmp_path / "two", environment=allowed(f"file://{tmp_path}")) as made:
+            for name, more in (("node-1", {}), ("node-2", {"GOSSIPD_STORE__MODELS": str(small)})):
+                made.add(name, "rack-1", GOSSIPD_STORE__RESERVE_BYTES="0", **more).start()
+            made.wait_together()
+            filled = fill_inodes(small)
+            made.drop(made.publish(model, "m", 1), made[1])
+            for daemon in (made[1], made[2]):
+                until("why", lambda it=daemon: told(host_in(it, "node-2")) == ("init", "no_inodes"))  # type: ignore[misc]
+            assert "no inode is left" in made[2].client.status()["store"]["detail"]
+            assert "df -i" in wait_in_vain(made[1], "m@1")
+            for path in filled:
+                path.rmdir()
+            subprocess.run(["mount", "-o", "remount,nr_inodes=200", small], check=True)
+            made.wait_complete("m", 1, at=made[1], hosts=2)
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def fill_inodes(directory: Path) -> list[Path]:
+    """Directories that use up all that are left."""
+    made: list[Path] = []
+    with suppress(OSError):
+        while True:
+            path = directory / f"x{len(made)}"
+            path.mkdir()
+            made.append(path)
+    return made
 
 
 def least_chunks(daemon: Daemon) -> int:
