@@ -352,7 +352,8 @@ class TimelineRow(Row, frozen=True, kw_only=True):
     """The course of a deployment as this host heard it. ``began_s``: seconds since 1970; other times count from it.
     ``moved``: of each column of ``step_s`` seconds the bytes from storage, same rack, other racks. ``shares``: of each
     host in base64 a byte for each column, the share that it has in 254ths, 255 before its first word. ``reasons``:
-    since when which word. ``silences``: the longest time without a word before the end, and its beginning.
+    since when which word. ``silences``: the longest time without a word before the end, and its beginning; a
+    short one where the host was started again in it.
     ``told_s``: when this was told. ``sketches``: of hosts whose chunks this one knew, in base64 for each of up to 64
     bins of adjacent chunks four numbers of two bytes: the columns at which a quarter, a half, three quarters and all of
     it were there, 65,535 for not yet, 65,534 where nothing is wanted."""

@@ -115,8 +115,11 @@ class ProgressPublisher:
         earlier = None if before is None else before.progress
         if known is not None and known.manifest is not None:
             chunk_count = known.manifest.chunk_count
-            wall_s = time.time()
-            self.histories.heard(short_key, node, earlier, row.progress, chunk_count=chunk_count, wall_s=wall_s)
+            record = self.directory.record(node)
+            self.histories.heard(
+                short_key, node, earlier, row.progress, chunk_count=chunk_count, wall_s=time.time(),
+                boot=0 if record is None else record.boot,
+            )  # fmt: skip
         if self.listener is None:
             return
         label = short_key.hex()[:12] if known is None else known.label

@@ -68,6 +68,8 @@ class Told:
     """It does not have what it wants, and has not deleted it."""
     is_final: bool = False
     """Nothing goes on there, and it tells of it rarely."""
+    boot: int = 0
+    """Of its daemon; 0 where that is not known."""
 
 
 class HostHistory(msgspec.Struct):
@@ -83,6 +85,9 @@ class HostHistory(msgspec.Struct):
     silent_from_s: float = 0.0
     silent_s: float = 0.0
     """The longest time without a word while something was to go on there, and its beginning."""
+    boot: int = 0
+    restart: tuple[float, float] | None = None
+    """How long it was silent, and since when, as its daemon was started again last."""
     reached: bytes = b""
     """For each bin of its sketch, and each quarter of it, the column at which that was there first, in two bytes;
     or ``NOT_YET``, ``NOT_WANTED``. Empty where no chunks of it were known."""
@@ -141,6 +146,15 @@ class HostHistory(msgspec.Struct):
         lasting = 0.0 if self.is_final else now_s - self.heard_s
         return (lasting, self.heard_s) if lasting > self.silent_s else (self.silent_s, self.silent_from_s)
 
+    def note_word(self, at_s: float, boot: int) -> None:
+        """It is heard again. What it tells of an earlier start comes late, and says nothing of when."""
+        for_s = at_s - self.heard_s
+        if not self.is_final and for_s > self.silent_s:
+            self.silent_from_s, self.silent_s = self.heard_s, for_s
+        if not self.is_final and boot > self.boot > 0:
+            self.restart = (for_s, self.heard_s)
+        self.boot = max(self.boot, boot)
+
 
 class History(msgspec.Struct):
     """One deployment. ``began_wall_s``: seconds since 1970, by this host; other times count from it."""
@@ -163,9 +177,8 @@ class History(msgspec.Struct):
         if host is None:
             if len(self.hosts) >= HOSTS_MAX:
                 return
-            host = self.hosts[node] = HostHistory(at_s)
-        elif not host.is_final and at_s - host.heard_s > host.silent_s:
-            host.silent_from_s, host.silent_s = host.heard_s, at_s - host.heard_s
+            host = self.hosts[node] = HostHistory(at_s, boot=told.boot)
+        host.note_word(at_s, told.boot)
         host.heard_s, host.is_open, host.is_final = at_s, told.is_open, told.is_final
         self._note(host, at_s, told)
 
@@ -271,9 +284,10 @@ class Histories:
     """Those of the packed of which one host alone has told."""
 
     def heard(
-        self, key: bytes, node: NodeId, before: Progress | None, told: Progress, *, chunk_count: int, wall_s: float
-    ) -> None:
-        """A host's record has replaced another. ``chunk_count``: of the whole model."""
+        self, key: bytes, node: NodeId, before: Progress | None, told: Progress, *, chunk_count: int, wall_s: float,
+        boot: int = 0,
+    ) -> None:  # fmt: skip
+        """A host's record has replaced another. ``chunk_count``: of the whole model. ``boot``: of its daemon."""
         if key in self.packed:
             return
         history = self.live.get(key)
@@ -283,7 +297,7 @@ class Histories:
                 return
             self._make_room(wall_s)
             history = self.live[key] = History(began_wall_s=wall_s)
-        history.heard(node, wall_s - history.began_wall_s, _told(before, told, chunk_count))
+        history.heard(node, wall_s - history.began_wall_s, _told(before, told, chunk_count, boot))
         self.revision += 1
 
     def find(self, key: bytes) -> History | None:
@@ -346,7 +360,7 @@ def _is_in(changes: bytearray, used: int) -> bool:
     return not len(changes) % _CHANGE.size and all(column < used for column, _ in _CHANGE.iter_unpack(changes))
 
 
-def _told(before: Progress | None, told: Progress, chunk_count: int) -> Told:
+def _told(before: Progress | None, told: Progress, chunk_count: int, boot: int) -> Told:
     is_complete = told.state is HostState.COMPLETE
     wanted = max(1, told.chunks_wanted or chunk_count)
     held = 0 if told.state in DELETED else told.chunks_verified
@@ -356,5 +370,5 @@ def _told(before: Progress | None, told: Progress, chunk_count: int) -> Told:
         moved = max(0, moved[0] - had[0]), max(0, moved[1] - had[1]), max(0, moved[2] - had[2])
     return Told(
         1.0 if is_complete else held / wanted, moved, told.reason.value,
-        is_open=not is_complete and told.state not in DELETED, is_final=told.state in FINAL,
+        is_open=not is_complete and told.state not in DELETED, is_final=told.state in FINAL, boot=boot,
     )  # fmt: skip

@@ -184,6 +184,14 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_history.py",),
     ),
     Mutant(
+        "a-restart-is-in-no-report",
+        "A host that was killed and started again during a deployment is named by no report of it.",
+        "gossipd/deployment/history.py",
+        "        if not self.is_final and boot > self.boot > 0:\n",
+        "        if False:\n",
+        ("tests/gossipd/api/test_report_row.py",),
+    ),
+    Mutant(
         "a-host-that-flaps-fills-a-course",
         "A host that tells another share each second makes the course of its deployment as long as it lasts.",
         "gossipd/deployment/history.py",

@@ -43,3 +43,19 @@ def test_a_course_has_a_byte_for_each_host_and_column() -> None:
     assert sketches == {"node-2": [0, 2, 0, 2, 255, 255, 255, 255]}
     assert row.reasons == {"node-2": [(2.0, "all_busy")]}
     assert row.silences == {"node-2": (58.0, 2.0)}, "it lacks something, and says nothing"
+
+
+def test_a_short_silence_is_told_where_the_host_was_started_again() -> None:
+    history = History(began_wall_s=500.0)
+    for boot, at_s in ((7, 0.0), (7, 1.0), (8, 3.0), (7, 3.5), (8, 4.0)):
+        history.heard(node(1), at_s, Told(at_s / 10, (1, 0, 0), boot=boot))
+        history.heard(node(2), at_s, Told(at_s / 10, (1, 0, 0), boot=5))
+    row = timeline_row(history, KNOWN, 504.0)
+    assert row.silences == {"node-1": (2.0, 1.0)}
+
+
+def test_a_start_after_the_end_is_no_silence_of_the_deployment() -> None:
+    history = History(began_wall_s=500.0)
+    history.heard(node(1), 0.0, Told(1.0, (1, 0, 0), is_open=False, is_final=True, boot=1))
+    history.heard(node(1), 3.0, Told(1.0, is_open=False, is_final=True, boot=2))
+    assert timeline_row(history, KNOWN, 504.0).silences == {}

@@ -45,9 +45,11 @@ class Parts:
             publish_progress=self._publish,
             slowness=lambda: self.slowness,
         )
+        known: dict[NodeId, None] = {OWN: None, PEER: None}
+        directory = SimpleNamespace(own=OWN, records=known, record=known.get)
         self.publisher = ProgressPublisher(
             table=self.table, lifecycle=cast(Any, lifecycle), store=cast(Any, nothing), chunk_access=cast(Any, nothing),
-            directory=cast(Any, SimpleNamespace(own=OWN, records={OWN: None, PEER: None})), roster=cast(Any, self),
+            directory=cast(Any, directory), roster=cast(Any, self),
             secret=KEY, membership_host=cast(Any, nothing), clock=ClusterClock(),
         )  # fmt: skip
 

@@ -57,6 +57,8 @@ def test_a_host_that_is_killed_half_way_completes_too(short_path: Path, tmp_path
     assert told["summary"]["hosts_complete"] == 3
     assert told["summary"]["source_bytes"] == sum(one["source_bytes"] for one in told["report"]["traffic"])
     assert told["report"]["timeline"]["shares"].keys() == {"node-1", "node-2", "node-3"}
+    assert "node-2" in told["report"]["timeline"]["silences"]
+    assert [one["silent_s"] > 0 for one in told["summary"]["stragglers"] if one["name"] == "node-2"] == [True]
     assert result["hosts_complete"] == 3
     assert result["verified"] is True
     assert result["killed"] == "node-2"
