@@ -135,12 +135,15 @@ def run(images: int, seed: int, directory: str | None) -> dict[str, object]:
         with _working_store(work) as (process, device):
             while totals["images"] < images:
                 time.sleep(random.uniform(0.02, 0.25))
-                text = _cut(process, device, work)
+                # A file of its own: a loop device that was let go a moment ago shows what it had of the last one.
+                copy = work / f"copy-{totals['images'] + copies_thrown_away}.img"
+                text = _cut(process, device, work, copy)
                 if text is None:
                     copies_thrown_away += 1
+                    copy.unlink()
                     continue
                 diary = Diary.read(text, models)
-                with _mounted(work / "copy.img", work / "copy") as root:
+                with _mounted(copy, work / "copy") as root:
                     shutil.rmtree(root / "lost+found")
                     verdict = judge(
                         root / "models",
@@ -149,6 +152,7 @@ def run(images: int, seed: int, directory: str | None) -> dict[str, object]:
                         written=diary.written,
                         committed={} if diary.is_removing else diary.committed,
                     )
+                copy.unlink()
                 totals["images"] += 1
                 totals["false_claims"] += verdict.false_claims
                 totals["committed_lost"] += verdict.requested_again
@@ -204,7 +208,7 @@ def _mounted(image: Path, at: Path) -> Iterator[Path]:
         subprocess.run(["umount", at], check=True)
 
 
-def _cut(process: subprocess.Popen[bytes], device: str, work: Path) -> str | None:
+def _cut(process: subprocess.Popen[bytes], device: str, work: Path, copy: Path) -> str | None:
     """Stop the process, copy the disk, let it go on; the diary, or None when the copy is not of one moment."""
     assert process.poll() is None, "the store's process ended"
     process.send_signal(signal.SIGSTOP)
@@ -216,7 +220,7 @@ def _cut(process: subprocess.Popen[bytes], device: str, work: Path) -> str | Non
             if now == written:
                 break
             written = now
-        subprocess.run(["cp", "--sparse=always", work / "disk.img", work / "copy.img"], check=True)
+        subprocess.run(["cp", "--sparse=always", work / "disk.img", copy], check=True)
         return (work / "diary").read_text() if _bytes_written(device) == written else None
     finally:
         process.send_signal(signal.SIGCONT)
