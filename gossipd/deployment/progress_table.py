@@ -29,6 +29,7 @@ import msgspec
 
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
+from gossipd.core.start_time import began_s
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES
 from gossipd.deployment.progress_record import (
@@ -302,7 +303,7 @@ class ClusterProgress:
             bytes_wanted=sum(wanted) + bytes_total * (len(targets) - len(chosen)),
             rate_in_bytes_per_s=sum(each.rate_in_bytes_per_s for each in fresh),
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
-            started_s=min((row.progress.started_s for row in chosen if row.progress.started_s), default=0),
+            started_s=began_s(row.progress.started_s for row in chosen),
             completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
             **{name: sum(map(attrgetter(name), moved)) for name in COUNTER_NAMES},
         )

@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
+from gossipd.core.start_time import began_s
 from gossipd.core.versions import label_words
 from gossipd.diagnosis.fluid_bound import FluidBound, fluid_bound
 
@@ -101,9 +102,9 @@ def summarise(
     ``external``: what a host and storage can send, in bytes a second, where that is known."""
     row = report["deployment"]
     traffic = {one["name"]: one for one in report["traffic"]}
-    began_s = min((one["started_s"] for one in report["traffic"] if one["started_s"]), default=0)
+    begun_s = began_s(one["started_s"] for one in report["traffic"])
     targets = {one["name"]: one for one in row["hosts"]}
-    hosts = [_host(name, targets.get(name), traffic.get(name), began_s) for name in sorted({*targets, *traffic})]
+    hosts = [_host(name, targets.get(name), traffic.get(name), begun_s) for name in sorted({*targets, *traffic})]
     price = report["money_per_gb"] if money_per_gb is None else money_per_gb
     size, source, cross = max(1, row["bytes_total"]), row["source_bytes"], row["peer_bytes_cross_rack"]
     done = sorted(one.seconds for one in hosts if one.seconds is not None and one.name in targets)
@@ -113,7 +114,7 @@ def summarise(
     return Summary(
         label=label_words(row), state=row["state"],
         bytes_total=row["bytes_total"], hosts_total=row["hosts_total"], hosts_complete=row["hosts_complete"],
-        began_s=began_s, quantiles=quantiles, bound=bound,
+        began_s=begun_s, quantiles=quantiles, bound=bound,
         reached_ratio=round(last / least_s, 2) if last is not None and least_s else None, source_bytes=source,
         source_ratio=round(source / size, 4), money=round(source / GB * price, 4) if price else None,
         money_per_gb=price, cross_rack_bytes=cross, cross_rack_ratio=round(cross / size, 4),
@@ -124,13 +125,13 @@ def summarise(
     )  # fmt: skip
 
 
-def _host(name: str, target: Mapping[str, Any] | None, told: Mapping[str, Any] | None, began_s: int) -> Moved:
+def _host(name: str, target: Mapping[str, Any] | None, told: Mapping[str, Any] | None, begun_s: int) -> Moved:
     state = "" if target is None else target["state"]
     rack = (target or told or {"rack": ""})["rack"]
     is_complete = state == "complete"
     if told is None:
         return Moved(name=name, rack=rack, state=state, hosts=target is not None, complete=is_complete)
-    ended_s = told["started_s"] + told["elapsed_s"] - began_s if is_complete and told["started_s"] else None
+    ended_s = max(0, told["started_s"] + told["elapsed_s"] - begun_s) if is_complete and told["started_s"] else None
     return Moved(
         name=name, rack=rack, state=state, seconds=ended_s, hosts=target is not None, complete=is_complete,
         source_bytes=told["source_bytes"], peer_bytes_same_rack=told["peer_bytes_same_rack"],

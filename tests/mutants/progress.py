@@ -192,6 +192,14 @@ MUTANTS = (
         ("tests/gossipd/api/test_report_row.py",),
     ),
     Mutant(
+        "one-host-says-when-a-deployment-began",
+        "A member that tells a beginning in 1970 makes every report's times half a century long.",
+        "gossipd/core/start_time.py",
+        "moment >= usual - APART_MAX_S)",
+        "moment >= 0)",
+        ("tests/gossipd/core/test_start_time.py",),
+    ),
+    Mutant(
         "a-host-that-flaps-fills-a-course",
         "A host that tells another share each second makes the course of its deployment as long as it lasts.",
         "gossipd/deployment/history.py",

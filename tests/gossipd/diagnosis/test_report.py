@@ -44,6 +44,13 @@ def test_times_count_from_the_first_host_that_began() -> None:
     assert summarise(report(hosts)).quantiles["last"] is None, "one is not there yet"
 
 
+def test_a_host_that_lies_of_its_beginning_stretches_no_time() -> None:
+    hosts: list[dict[str, Any]] = [{"name": f"h{n}", "started_s": 1000 + n, "elapsed_s": 10} for n in range(4)]
+    found = summarise(report([*hosts, {"name": "liar", "started_s": 1, "elapsed_s": 10}]))
+    assert found.began_s == 1000
+    assert found.quantiles["last"] == 13
+
+
 def test_bytes_are_summed_by_rack_and_the_readers_named() -> None:
     hosts: list[dict[str, Any]] = [
         {"name": "a", "source_bytes": 2 * GB, "elapsed_s": 5},
