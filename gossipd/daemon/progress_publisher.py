@@ -99,7 +99,10 @@ class ProgressPublisher:
         if key.node == self.directory.own or (not key.is_signed and self._signs(key.node)):
             return None
         now, before = trio.current_time(), self.table.host(key.node, key.deployment)
-        self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, is_heard=True)
+        heard_s = self.clock.true_s(time.time())
+        self.table.record(
+            key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed, heard_s=heard_s
+        )
         self._told_on(key.node, key.deployment, before)
         has_manifest = progress.state not in MANIFEST_REFUSED
         tells_budget, tells_deployer = progress.budget is not None, progress.deployer != b""

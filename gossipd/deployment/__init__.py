@@ -8,7 +8,7 @@
   ``unproven`` (before the manifest is here), ``dissemination`` (between hosts), ``orders`` (of operators)
 * Who deployed it: ``deployer`` (as far as one host knows), ``told_deployers``
 * How far hosts are: ``progress_record``, ``signed_progress``, ``progress_table``, ``counters``, ``history``,
-  ``cluster_clock``
+  ``end_time``, ``cluster_clock``
 * Versions that go: ``supersession``, ``eviction_plan``; copies that come again: ``lost_copies``
 * Reading of storage: ``source_budget``, ``ordered_budgets``, ``followed_budgets``, ``signed_budget``
 

@@ -32,6 +32,7 @@ from gossipd.core.reasons import reason_of_number
 from gossipd.core.start_time import began_s
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES
+from gossipd.deployment.end_time import with_end
 from gossipd.deployment.progress_record import (
     DELETED,
     RECORD_BYTES,
@@ -133,18 +134,21 @@ class ClusterProgress:
 
     def record(
         self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False,
-        is_heard: bool = False,
+        heard_s: float | None = None,
     ) -> bool:  # fmt: skip
-        """Take a record, rounded as others hear it; one that ``is_heard`` is that already. False when it is not newer
-        than the known, or there is no room. A signed one is newer than any that is not.
+        """Take a record, rounded as others hear it. ``heard_s``: when another's was heard, in seconds since 1970; it is
+        rounded already, and ends no later. False when it is not newer than the known, or there is no room. A signed one
+        is newer than any that is not.
         """
-        if not is_heard:
+        if heard_s is None:
             progress = Progress.from_body(progress.to_body())
         old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version and old.is_signed >= is_signed:
             return False
         if old is None and not self._make_room(node):
             return False
+        if heard_s is not None:
+            progress = with_end(progress, None if old is None else old.progress, heard_s)
         if old is not None:
             progress = _never_falling(old.progress, progress)
         has_its_peak = old is not None and _want(old) == (progress.want, progress.chunks_wanted)

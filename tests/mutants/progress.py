@@ -200,6 +200,22 @@ MUTANTS = (
         ("tests/gossipd/core/test_start_time.py",),
     ),
     Mutant(
+        "one-host-says-when-a-deployment-ended",
+        "A member that tells an end in the next year makes every host say that the deployment was complete then.",
+        "gossipd/daemon/progress_publisher.py",
+        "heard_s=heard_s\n",
+        "heard_s=2.0**31\n",
+        ("tests/gossipd/daemon/test_progress_publisher.py",),
+    ),
+    Mutant(
+        "a-host-that-is-complete-moves-its-end",
+        "A member that tells a later end with each record moves the end of a deployment that all had long since.",
+        "gossipd/deployment/end_time.py",
+        "        latest_s = min(latest_s, before.started_s + before.elapsed_s)\n",
+        "        pass\n",
+        ("tests/gossipd/deployment/test_end_time.py",),
+    ),
+    Mutant(
         "a-host-that-flaps-fills-a-course",
         "A host that tells another share each second makes the course of its deployment as long as it lasts.",
         "gossipd/deployment/history.py",

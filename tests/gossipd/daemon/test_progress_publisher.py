@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
@@ -187,6 +188,14 @@ async def test_what_is_heard_and_told_becomes_the_course_of_a_deployment() -> No
     assert history.hosts.keys() == {PEER, OWN}
     assert sum(one[0] for one in history.moved.values()) == 7
     assert set(parts.publisher.histories.live) == {SHORT}, "of what nobody has proven there is none"
+
+
+async def test_a_host_of_tomorrow_was_complete_when_it_was_heard() -> None:
+    parts, now_s = Parts(), int(time.time())
+    parts.hear(PEER, Progress(state=HostState.COMPLETE, started_s=now_s + 86_400, elapsed_s=10))
+    row = parts.table.host(PEER, SHORT)
+    assert row is not None
+    assert now_s <= row.progress.started_s + row.progress.elapsed_s <= time.time()
 
 
 async def test_bytes_of_fetches_that_broke_off_are_told(autojump_clock: trio.testing.MockClock) -> None:
