@@ -1,20 +1,16 @@
 """Commands of the operator that run when a model is complete or has failed here, and at an alarm.
 
-What lives here: looking for facts, and one process at a time. What does not: the order and retries (``hook_queue``).
+What lives here: looking for facts, and what the log says. What does not: the order and retries (``hook_queue``), and
+the process (``hook_program``).
 
 A command is an argument vector: no shell reads it, and nothing from a manifest is part of it. The fact is one JSON
-object on its standard input. It has ``timeout_s``; then it and its children, a session of their own, are killed. Its
-standard output is dropped, its standard error goes where the daemon's goes. ``complete`` comes after ``current`` has
-moved.
+object on its standard input. It has ``timeout_s``; then it and its children, a session of their own, are killed.
+``complete`` comes after ``current`` has moved.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import trio
@@ -22,6 +18,7 @@ import trio
 from gossipd.api.schema import HooksRow
 from gossipd.config.job_sections import HooksSection
 from gossipd.daemon.alarms import Alarms
+from gossipd.daemon.hook_program import HookPrograms
 from gossipd.daemon.hook_queue import Hook, HookFact, HookQueue
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -32,6 +29,7 @@ from gossipd.runtime.look_interval import until_next_look
 from gossipd.store.chunk_store import ChunkStore
 
 LOOK_S = 0.5
+LINE_CHARS_MAX = 200
 RESTING_LOOK_S = 1.0  # without a hook: when the daemon is awake anyway
 _KINDS = {HostState.COMPLETE: "complete", HostState.FAILED: "failed"}
 log = get_logger("hooks")
@@ -46,6 +44,7 @@ class Hooks:
         self._lifecycle = lifecycle
         self._alarms = alarms
         self._queue = HookQueue()
+        self._programs = HookPrograms()
 
     def row(self) -> HooksRow:
         figures = self._queue.figures
@@ -89,21 +88,16 @@ class Hooks:
         )  # fmt: skip
 
     async def _perform(self, hook: Hook, fact: HookFact) -> str | None:
-        """Run one hook to its end; how it failed."""
-        node, command = self._live.config.node, hook.command
+        """Run one hook to its end; how it failed, with the last line that it has said of it."""
+        node, program = self._live.config.node, hook.command[0]
         fields = {"schema_version": 1, "event": fact.kind, "node": node.name, "rack": node.rack, **dict(fact.fields)}
-        ended = None
-        try:
-            with trio.move_on_after(hook.timeout_s):
-                ended = await trio.run_process(
-                    command, stdin=json.dumps(fields).encode() + b"\n", check=False, stdout=subprocess.DEVNULL,
-                    start_new_session=True, deliver_cancel=_kill_session,
-                )  # fmt: skip
-        except OSError as error:  # also where it ends without reading
-            return f"{command[0]}: {error.strerror or error}"
-        if ended is None:
-            return f"{command[0]} did not end within {hook.timeout_s:g} s and was killed"
-        return f"{command[0]} ended with {ended.returncode}" if ended.returncode else None
+        ended = await self._programs.run(hook.command, json.dumps(fields).encode() + b"\n", hook.timeout_s)
+        if ended.said:
+            log.info("hook said", kind=fact.kind, program=program, words=ended.said)
+        if ended.trouble is None or not ended.said:
+            return ended.trouble
+        line = ended.said.splitlines()[-1].strip()[:LINE_CHARS_MAX]
+        return f"{ended.trouble}: {line if line.isprintable() else ascii(line)}"
 
 
 def hooks_of(section: HooksSection) -> list[Hook]:
@@ -111,8 +105,3 @@ def hooks_of(section: HooksSection) -> list[Hook]:
     commands = (("complete", section.complete), ("failed", section.failed), ("alarm", section.alarm))
     plain = [Hook(kind, command) for kind, command in commands if command]
     return plain + [Hook(one.on, one.command, one.names, one.timeout_s) for one in section.named if one.command]
-
-
-async def _kill_session(process: trio.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
