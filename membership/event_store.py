@@ -39,7 +39,7 @@ KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
 _TOLD_TWICE_MAX = 256
-_WRITERS_SHARE = 4  # one writer may fill this part of the table
+WRITERS_SHARE = 4  # one writer may fill this part of the table
 
 
 class _Statement(NamedTuple):
@@ -249,7 +249,7 @@ class EventStore:
             return ()
         limit = self._node.settings.statement_count_max
         written = len(self._written.get(writer, ()))
-        if written >= limit // _WRITERS_SHARE:
+        if written >= limit // WRITERS_SHARE:
             loudest = writer
         elif old is not None or len(self._statements) < limit:
             return ()
@@ -291,7 +291,7 @@ class EventStore:
         written, limit = self._progress_of[writer], self._node.settings.progress_count_max
         written.pop(key, None)
         written[key] = None
-        has_most = len(written) > limit // _WRITERS_SHARE
+        has_most = len(written) > limit // WRITERS_SHARE
         if has_most or len(self._progress) > limit:
             loudest = writer if has_most else max(self._progress_of, key=lambda one: len(self._progress_of[one]))
             oldest = next(iter(self._progress_of[loudest]))

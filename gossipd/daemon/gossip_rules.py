@@ -23,18 +23,21 @@ from gossipd.deployment.statement_rules import check_issued, is_moot, judge_stat
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.runtime.quotas import Quotas
+from membership.event_store import WRITERS_SHARE
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES, NodeId
+from membership.settings import SwimSettings
 
 # Records of one host: far more than deployments that change at once, and far less than what would crowd out the records
 # of others. In large clusters, where all have less room, fewer.
 PROGRESS_PER_S, PROGRESS_BURST = 16.0, 256.0
 _PROGRESS_FULL_S = 5.0
 # New statements of one signer: as many as may be under way at once, then more than a host can deploy in a second. A
-# host that has just started is told all that the cluster knows at once, so it has no bound for a while.
+# host that has just started is told all at once that the others keep of each signer's.
 STATEMENTS_PER_S, STATEMENTS_BURST = 16.0, 64.0
-STATEMENTS_FREE_S = 30.0
+STATEMENTS_FIRST_S = 30.0
+STATEMENTS_FIRST_BURST = float(SwimSettings().statement_count_max // WRITERS_SHARE)
 TWO_WORDS = "E_TWO_WORDS"
 
 
@@ -88,10 +91,11 @@ class GossipRules:
         self._refusals = refusals
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas = progress_quotas()
+        self._first_quotas: Quotas[tuple[bytes, str]] = Quotas(burst=STATEMENTS_FIRST_BURST, per_s=STATEMENTS_PER_S)
         self._statement_quotas: Quotas[tuple[bytes, str]] = Quotas(burst=STATEMENTS_BURST, per_s=STATEMENTS_PER_S)
         self._clocks = clocks or SystemClocks()
         self._cluster_clock = cluster_clock or ClusterClock()
-        self._bounded_from_s = self._clocks.monotonic_s() + STATEMENTS_FREE_S
+        self._first_until_s = self._clocks.monotonic_s() + STATEMENTS_FIRST_S
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
@@ -113,11 +117,12 @@ class GossipRules:
         if self._statements.is_superseded(DeploymentId(key)):
             return Verdict(signer_of(payload), is_over=True)
         quota, now = self._quota(DeploymentId(key), payload), self._clocks.monotonic_s()
-        if now >= self._bounded_from_s and not self._statement_quotas.has(quota, now):
+        quotas = self._first_quotas if now < self._first_until_s else self._statement_quotas
+        if not quotas.has(quota, now):
             return Verdict(signer_of(payload), is_too_much=True)
         verdict = self._judge_statement(key, version, payload)
-        if now >= self._bounded_from_s and verdict is not None:
-            self._statement_quotas.take(quota, now)
+        if verdict is not None:
+            quotas.take(quota, now)
         return verdict
 
     def told_twice(self, kind: PayloadKind, key: bytes, version: int, known: bytes, other: bytes) -> bool:

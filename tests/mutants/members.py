@@ -283,7 +283,7 @@ MUTANTS = (
         "one-writer-fills-the-table",
         "A writer has no quota of statements.",
         "membership/event_store.py",
-        "        if written >= limit // _WRITERS_SHARE:\n",
+        "        if written >= limit // WRITERS_SHARE:\n",
         "        if written >= limit:\n",
         (_ATTACKS,),
     ),

@@ -115,7 +115,7 @@ MUTANTS = (
         "one-writer-fills-the-table-of-events",
         "Progress of one writer pushes out that of others.",
         "membership/event_store.py",
-        "        has_most = len(written) > limit // _WRITERS_SHARE\n",
+        "        has_most = len(written) > limit // WRITERS_SHARE\n",
         "        has_most = len(written) > limit\n",
         (_ATTACKS,),
     ),

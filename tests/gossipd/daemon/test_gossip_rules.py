@@ -10,7 +10,13 @@ import pytest
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.cluster_roster import ClusterRoster
-from gossipd.daemon.gossip_rules import STATEMENTS_BURST, STATEMENTS_FREE_S, STATEMENTS_PER_S, GossipRules
+from gossipd.daemon.gossip_rules import (
+    STATEMENTS_BURST,
+    STATEMENTS_FIRST_BURST,
+    STATEMENTS_FIRST_S,
+    STATEMENTS_PER_S,
+    GossipRules,
+)
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
@@ -18,9 +24,11 @@ from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, sign
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
+from membership.event_store import WRITERS_SHARE
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NodeId, node_id
+from membership.settings import SwimSettings
 
 KEY, OTHER, STRANGER = SecretKey(b"s" * 32), SecretKey(b"t" * 32), SecretKey(b"x" * 32)
 SIGNER = KEY.public.ed25519
@@ -141,7 +149,7 @@ def about(
 def spent(clocks: StoppedClocks) -> GossipRules:
     """Rules whose one signer has said all that it may."""
     judging = rules(clocks=clocks)
-    clocks.now_s = STATEMENTS_FREE_S
+    clocks.now_s = STATEMENTS_FIRST_S
     for number in range(int(STATEMENTS_BURST)):
         assert judging.judge(PayloadKind.STATEMENT, *about(number)) == Verdict(SIGNER)
     return judging
@@ -162,7 +170,7 @@ def test_what_is_said_again_uses_up_nothing_that_counts() -> None:
     clocks = StoppedClocks()
     judging = rules(statement(), clocks=clocks)
     judging._statements.supersede(DeploymentId(bytes(31) + b"!"))
-    clocks.now_s = STATEMENTS_FREE_S
+    clocks.now_s = STATEMENTS_FIRST_S
     for number in range(2 * int(STATEMENTS_BURST)):
         judging.judge(PayloadKind.STATEMENT, *about(ord("!")))
         moot = judging.judge(PayloadKind.STATEMENT, *about(7, verb=Verb.CANCEL))
@@ -178,16 +186,40 @@ def test_what_is_said_again_uses_up_nothing_that_counts() -> None:
 def test_forged_statements_count_against_nobody_that_they_name() -> None:
     clocks = StoppedClocks()
     judging = rules(clocks=clocks)
-    clocks.now_s = STATEMENTS_FREE_S
+    clocks.now_s = STATEMENTS_FIRST_S
     for number in range(int(STATEMENTS_BURST) + 1):
         assert judging.judge(PayloadKind.STATEMENT, *about(number, altered=True)) is None
     assert judging.judge(PayloadKind.STATEMENT, *about(0)) == Verdict(SIGNER)
 
 
-def test_a_host_that_has_just_started_hears_all_statements_at_once() -> None:
+def test_a_host_that_has_just_started_hears_all_that_others_keep_of_a_signer() -> None:
     judging = rules()
-    found = {judging.judge(PayloadKind.STATEMENT, *about(number)) for number in range(2 * int(STATEMENTS_BURST))}
-    assert found == {Verdict(SIGNER)}
+    found = [judging.judge(PayloadKind.STATEMENT, *about(number)) for number in range(int(STATEMENTS_FIRST_BURST))]
+    assert set(found) == {Verdict(SIGNER)}
+    assert len(found) == SwimSettings().statement_count_max // WRITERS_SHARE
+
+
+def test_one_signer_cannot_keep_a_host_that_has_just_started_busy() -> None:
+    clocks = StoppedClocks()
+    judging = rules(clocks=clocks)
+    found = []
+    for second in range(int(STATEMENTS_FIRST_S)):
+        clocks.now_s = float(second)
+        found += [judging.judge(PayloadKind.STATEMENT, *about(200 * second + number)) for number in range(200)]
+        if second == 1:
+            assert judging.judge(PayloadKind.STATEMENT, *about(9_999, altered=True)) is None
+    assert found.count(Verdict(SIGNER)) <= STATEMENTS_FIRST_BURST + STATEMENTS_FIRST_S * STATEMENTS_PER_S
+    assert judging.judge(PayloadKind.STATEMENT, *about(9_999)) == Verdict(SIGNER, is_too_much=True)
+    assert judging.judge(PayloadKind.STATEMENT, *about(9_999, OTHER)) == Verdict(OTHER.public.ed25519)
+
+
+def test_what_a_signer_said_at_first_leaves_it_what_it_may_say_later() -> None:
+    clocks = StoppedClocks()
+    judging = rules(clocks=clocks)
+    for number in range(int(STATEMENTS_FIRST_BURST)):
+        judging.judge(PayloadKind.STATEMENT, *about(number))
+    clocks.now_s = STATEMENTS_FIRST_S
+    assert judging.judge(PayloadKind.STATEMENT, *about(9_999)) == Verdict(SIGNER)
 
 
 def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
