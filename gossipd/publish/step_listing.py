@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gossipd.core.errors import GossipdError
+from gossipd.publish.errors import NothingSelectedError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.inspection import inspect
 from gossipd.publish.selection import EVERYTHING
@@ -33,8 +34,9 @@ class StepLister:
         self._last: dict[str, StepListing] = {}
 
     def look(self) -> dict[str, StepListing]:
-        """The step directories by name. One that vanishes meanwhile is left out; one that cannot be read has no files
-        and a fault. Raises OSError: the directory above them cannot be read."""
+        """The step directories by name. One that is empty or vanishes meanwhile is left out. One that cannot be read,
+        or has what no version can hold, has no files and a fault, which is looked for again each time: a right that is
+        given back changes no file. Raises OSError: the directory above them cannot be read."""
         names = [
             entry.name
             for entry in self._directory.iterdir()
@@ -61,10 +63,16 @@ class StepLister:
             if before is not None and before.files == seen:
                 return before
             return StepListing(int(digits[0]), seen, _faults(files))
-        except (GossipdError, OSError):  # it is being written or deleted: the next look sees more
+        except (NothingSelectedError, OSError):  # it was just made, or is being deleted
             return None
+        except GossipdError as error:
+            return StepListing(int(digits[0]), (), (str(error.args[0]),)) if directory.exists() else None
 
 
 def _faults(files: list[FoundFile]) -> tuple[str, ...]:
-    findings = inspect(files, {}, LocalFiles(files, mapped=False).read_piece)
+    """Of files that did not change meanwhile. Raises PublishError: one cannot be read."""
+    try:
+        findings = inspect(files, {}, LocalFiles(files, mapped=False).read_piece)
+    except TreeChangedError as error:  # the next look sees other files
+        return (str(error.args[0]),)
     return tuple(one.sentence for one in findings if one.kind in _FAULTS)

@@ -6,9 +6,13 @@ import ast
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import gossipd
 from gossipd.publish.step_listing import StepLister
@@ -77,3 +81,62 @@ def test_a_rank_s_own_shards_have_no_fault_though_another_host_has_their_metadat
     step.mkdir(parents=True)
     (step / "__3_0.distcp").write_bytes(bytes(1000))
     assert StepLister(step.parent).look()["step-7"].faults == ()
+
+
+def test_what_no_version_can_hold_is_a_fault_until_it_is_gone(tmp_path: Path) -> None:
+    step, lister = tmp_path / "step-7", StepLister(tmp_path)
+    step.mkdir()
+    assert lister.look() == {}  # just made
+    (step / ".metadata").write_bytes(b"m")
+    (step / "tokenizer.json").symlink_to("/elsewhere/tokenizer.json")
+    listing = lister.look()["step-7"]
+    assert listing == lister.look()["step-7"], "two looks agree, so that it is told"
+    assert listing.files == ()
+    assert "'tokenizer.json' is a symbolic link that leads nowhere" in listing.faults[0]
+    assert unfinished(listing) is not None
+    (step / "tokenizer.json").unlink()
+    healed = lister.look()["step-7"]
+    assert (healed.faults, unfinished(healed)) == ((), None)
+
+
+@pytest.mark.needs("root")
+def test_a_file_that_lost_its_rights_is_a_fault_until_they_are_back(tmp_path: Path) -> None:
+    code = f"""
+import os, sys
+from pathlib import Path
+from gossipd.publish.step_listing import StepLister
+from gossipd.publish.step_watch import unfinished
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+lister = StepLister(Path({str(tmp_path / "steps")!r}))
+for line in sys.stdin:
+    listing = lister.look()["step-7"]
+    print(listing.faults, unfinished(listing), flush=True)
+"""
+    for directory in (tmp_path, *tmp_path.parents):
+        if not directory.stat().st_mode & 0o001:
+            directory.chmod(directory.stat().st_mode | 0o011)
+    below = tmp_path / "steps" / "step-7" / "rank-0"
+    below.mkdir(parents=True)
+    weights = below / "model.safetensors"
+    save_file({"a": np.zeros(4)}, weights)
+    weights.chmod(0o644)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other_user:
+        assert other_user.stdin is not None
+        assert other_user.stdout is not None
+
+        def seen() -> str:
+            print(file=other_user.stdin, flush=True)
+            return other_user.stdout.readline()  # type: ignore[union-attr]
+
+        for path in (weights, below):
+            assert seen() == "() None\n"
+            mode = path.stat().st_mode
+            path.chmod(0o700 if path is below else 0o600)
+            weights.touch()
+            assert seen() == seen() != "() None\n"
+            assert "Permission denied" in seen()
+            path.chmod(mode)
+        assert seen() == "() None\n"
+        other_user.stdin.close()
