@@ -1,8 +1,8 @@
 """The commands. ``main`` has their names and imports a command only when it is called, so that ``status`` starts
 quickly.
 
-* Shared by all: ``main``, ``options`` (arguments), ``daemon_environment``, ``completion`` and ``completion_program``
-  (of a shell), ``man``, ``help`` and ``manual_entries``, ``assets``, ``version``
+* Shared by all: ``main``, ``options`` (arguments), ``layout`` (at the terminal), ``daemon_environment``, ``completion``
+  and ``completion_program`` (of a shell), ``man``, ``help`` and ``manual_entries``, ``assets``, ``version``
 * A host: ``init``, ``keygen``, ``key`` (rotation), ``config``, ``run``, ``demo``
 * Publishing: ``publish``, ``sign``, ``show``, ``watch`` (steps of a run)
 * Deployments: ``deploy``, ``trigger``, ``admin`` (cancel, pause, rm, roll back), ``wait``, ``why``, ``trust``, ``web``

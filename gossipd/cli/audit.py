@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, config_of_host, echo_json, examples, file_of_host
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
 
@@ -70,7 +71,7 @@ def audit_verify(
         echo_json({"schema_version": 1, "file": str(file), "verified": True, **answer, "head": report.head})
     else:
         span = f" from {report.first_at} to {report.last_at}" if report.records else ""
-        click.echo(f"{file}: {report.records} records{span}, chain whole, head {report.head}")
+        show_lines([f"{file}: {report.records} records{span}, chain whole, head {report.head}"])
     return int(ExitCode.DONE)
 
 

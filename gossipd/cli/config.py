@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import echo_json, examples, file_of_host
 
 _FILE = click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -55,12 +56,12 @@ def check(file: Path | None, named: Path | None, as_json: bool) -> int:
         if as_json:
             echo_json({"schema_version": 1, "file": str(path), "problems": problems, "warnings": warnings})
         else:
-            click.echo(error.sentence, err=True)
+            show_lines([error.sentence], err=True)
         return int(error.code_of_exit)
     if as_json:
         echo_json({"schema_version": 1, "file": str(path), "problems": [], "warnings": warnings})
     else:
-        click.echo(f"{path}: nothing is wrong")
+        show_lines([f"{path}: nothing is wrong"])
     return 0
 
 
@@ -122,5 +123,5 @@ def _warnings() -> list[str]:
 
     warnings = list(unknown_variables(os.environ))
     for sentence in warnings:
-        click.echo(f"warning: {sentence}", err=True)
+        show_lines([f"warning: {sentence}"], err=True)
     return warnings

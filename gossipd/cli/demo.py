@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import NewFile, examples, parsed, time_words
 from gossipd.core.units import parse_bytes, show_bytes
 
@@ -105,11 +106,11 @@ class _Audience:
         if self._as_json:
             click.echo(json.dumps({"schema_version": 1, **asdict(result)}))
         else:
-            click.echo("\n".join(_words(result)))
+            show_lines(_words(result))
         if self._page is not None:
             sys.stdout.flush()
             with suppress(KeyboardInterrupt):
-                click.echo(f"the daemons run on for {self._page.url}; Ctrl-C ends them", err=True)
+                show_lines([f"the daemons run on for {self._page.url}; Ctrl-C ends them"], err=True)
                 Event().wait()
 
     def _end_bars(self) -> None:
@@ -122,7 +123,7 @@ class _Audience:
         if self._bars is not None:
             self._bars.console.print(line, highlight=False)
         else:
-            click.echo(line, err=True)
+            show_lines([line], err=True)
 
     def progress(self, chunks: dict[str, int], total: int) -> None:
         if not self._live:

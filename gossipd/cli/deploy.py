@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.layout import Part, TextTable, show_lines
 from gossipd.cli.options import (
     Duration,
     GivenFile,
     daemon_options,
     echo_json,
     examples,
-    table,
     tell,
     time_words,
 )
@@ -76,12 +76,12 @@ def deploy(
         return tell(answer, as_json=as_json)
     from gossipd.cli.wait import ready_words, wait_for
 
-    click.echo(answer["sentence"], err=as_json)
+    show_lines([answer["sentence"]], err=as_json)
     row = wait_for(client, (answer["manifest"]["name"], answer["manifest"]["version"]), "100%", timeout_s)
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(ready_words(label_words(row), row))
+        show_lines([ready_words(label_words(row), row)])
     return 0
 
 
@@ -92,7 +92,7 @@ def _dry_run(answer: dict[str, Any], page: dict[str, Any], link: float, external
     if as_json:
         echo_json(_json(answer["manifest"], found, costs_of(answer)["distinct_bytes"]))
     else:
-        click.echo("\n".join(plan_lines(answer["manifest"], found, link, external)))
+        show_lines(plan_lines(answer["manifest"], found, link, external))
     is_whole = found.hosts and len(found.takers) == len(found.hosts)
     return int(ExitCode.DONE if is_whole else ExitCode.PARTIAL)
 
@@ -115,10 +115,10 @@ def _json(row: dict[str, Any], plan: Plan, distinct_bytes: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def plan_lines(row: dict[str, Any], plan: Plan, link: float, external: float) -> list[str]:
+def plan_lines(row: dict[str, Any], plan: Plan, link: float, external: float) -> list[Part]:
     """The dry run for people: what, who, how long; then the hosts that lack something or may."""
     takers = plan.takers
-    lines = [
+    lines: list[Part] = [
         f"{label_words(row)}  {show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks, "
         f"signed by {row['signed_by']}: accepted here; nothing is deployed",
         f"{len(takers)} of {len(plan.hosts)} targets {_SURE}; {show_bytes(plan.external_bytes)} from storage",
@@ -136,7 +136,7 @@ def plan_lines(row: dict[str, Any], plan: Plan, link: float, external: float) ->
     if told:
         cells = [(one.name, one.rack, "; ".join((*one.lacks, *(f"perhaps: {word}" for word in one.unsure))))
                  for one in told[:HOSTS_SHOWN]]  # fmt: skip
-        lines += ["", *table(("HOST", "RACK", "LACKS"), cells)]
+        lines += ["", TextTable(("HOST", "RACK", "LACKS"), cells)]
     if len(told) > HOSTS_SHOWN:
         lines.append(f"and {len(told) - HOSTS_SHOWN} more; --json has all")
     return lines

@@ -8,7 +8,8 @@ from __future__ import annotations
 import click
 
 from gossipd.api.client import StatusClient, find_sockets
-from gossipd.cli.options import config_of_host, echo_json, examples, file_of_host, table
+from gossipd.cli.layout import Part, TextTable, show_lines
+from gossipd.cli.options import config_of_host, echo_json, examples, file_of_host
 from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
 
 
@@ -46,18 +47,16 @@ def doctor(*, config_file: str | None, peers: bool, as_user: str | None, as_json
         ]  # fmt: skip
         echo_json({"schema_version": 1, "checks": rows})
     else:
-        click.echo("\n".join(lines_of(found)))
+        show_lines(lines_of(found))
     return int(is_failed)
 
 
-def lines_of(found: list[tuple[Check, CheckFinding]]) -> list[str]:
+def lines_of(found: list[tuple[Check, CheckFinding]]) -> list[Part]:
     """A line for each check, what is wrong last, where a terminal shows it."""
     order = list(CheckVerdict)
     ranked = sorted(found, key=lambda one: order.index(one[1].verdict))
-    lines = table(
-        ("CHECK", "VERDICT", "FOUND"),
-        [(check.code, finding.verdict.value, finding.evidence.replace("\n", "; ") or "-") for check, finding in ranked],
-    )
+    cells = [(check.code, one.verdict.value, one.evidence.replace("\n", "; ") or "-") for check, one in ranked]
+    lines: list[Part] = [TextTable(("CHECK", "VERDICT", "FOUND"), cells)]
     wrong = [(check, finding) for check, finding in ranked if finding.verdict is not CheckVerdict.OK]
     lines += ["", *(f"{check.code}: it should be so that {check.sentence}; cure: {check.cure}" for check, _ in wrong)]
     return lines if wrong else [*lines, "all is well"]

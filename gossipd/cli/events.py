@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import daemon_options, examples, parsed
 
 WAIT_S = 8  # under the client's timeout
@@ -47,7 +48,10 @@ def events(*, follow: bool, since: str | None, client: StatusClient, as_json: bo
             time.sleep(RETRY_S)
             continue
         for row in answer["events"]:
-            click.echo(json.dumps({"schema_version": 1, **row}) if as_json else line_of(row))
+            if as_json:
+                click.echo(json.dumps({"schema_version": 1, **row}))
+            else:
+                show_lines([line_of(row)])
             position = f"{row['boot']}:{row['id']}"
         if not follow and not answer["events"]:
             return 0

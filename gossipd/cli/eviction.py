@@ -8,7 +8,8 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, table, tell
+from gossipd.cli.layout import Part, TextTable, show_lines
+from gossipd.cli.options import daemon_options, echo_json, examples, tell
 from gossipd.core.units import show_bytes
 
 _MODEL = click.argument("model", metavar="NAME[@VERSION]", type=KnownModel(version_needed=False))
@@ -45,10 +46,11 @@ def prune(*, dry_run: bool, client: StatusClient, as_json: bool) -> int:
     if as_json:
         echo_json(answer)
         return 0
-    click.echo(answer["sentence"])
+    parts: list[Part] = [answer["sentence"]]
     for head, rows in (("EVICTED", answer["evicted"]), ("KEPT", answer["kept"])):
         if rows:
-            click.echo("\n".join(table((head, "SIZE", "LAST USED", "WHY"), [_cells(one) for one in rows])))
+            parts.append(TextTable((head, "SIZE", "LAST USED", "WHY"), [_cells(one) for one in rows]))
+    show_lines(parts)
     return 0
 
 

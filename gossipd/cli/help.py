@@ -10,8 +10,9 @@ import sys
 
 import click
 
+from gossipd.cli.layout import TextTable, show_lines
 from gossipd.cli.manual_entries import entry, settings_page, words
-from gossipd.cli.options import examples, table
+from gossipd.cli.options import examples
 from gossipd.core.errors import UsageError
 from gossipd.web.manual_pages import TOPICS, text_of
 
@@ -32,10 +33,8 @@ def manual(topic: str | None) -> None:
     """
     if topic is None:
         rows = [(name, page(name).splitlines()[0].removeprefix("# ")) for name in (*TOPICS, SETTINGS)]
-        click.echo("\n".join(table(("TOPIC", "WHAT IT SAYS"), rows)))
-        click.echo(
-            "\nread one with: gossipd help TOPIC; of an alarm, alert, reason or setting: gossipd help E_WATERMARK"
-        )
+        hint = "read one with: gossipd help TOPIC; of an alarm, alert, reason or setting: gossipd help E_WATERMARK"
+        show_lines([TextTable(("TOPIC", "WHAT IT SAYS"), rows), "", hint])
         return
     text = page(topic) if topic in (*TOPICS, SETTINGS) else entry(topic, page)
     if text is None:
@@ -48,7 +47,7 @@ def manual(topic: str | None) -> None:
             f"reason and setting by its name.{meant}"
         )
     if sys.stdout.isatty():
-        _show(text)
+        _show_page(text)
     else:
         click.echo(text, nl=False)
 
@@ -58,7 +57,7 @@ def page(topic: str) -> str:
     return settings_page() if topic == SETTINGS else text_of(topic)
 
 
-def _show(text: str) -> None:
+def _show_page(text: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -9,6 +9,7 @@ import json
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import examples
 
 _FIRST = "gossipd init node-a --name node-a --rack r1 --bind 10.0.0.1 --port 7946 --trust publisher.key.pub"
@@ -89,18 +90,18 @@ def init(
         }
         click.echo(json.dumps(answer, indent=2))
         return
-    click.echo("wrote " + "\n      ".join(str(path) for path in written.files))
+    lines = ["wrote " + "\n      ".join(str(path) for path in written.files)]
     if not cluster_key:
         host = advertise or bind
-        click.echo(
+        lines.append(
             f"this is a new cluster: other hosts need {written.config.parent / 'cluster.key'} (--cluster-key) and "
             f"--join {f'[{host}]' if ':' in host else host}:{port}"
         )
     if join and not cluster_key:
-        click.echo("the hosts of --join must be of that cluster: give --cluster-key if they already belong to one")
+        lines.append("the hosts of --join must be of that cluster: give --cluster-key if they already belong to one")
     if not trust:
-        click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
-    click.echo(f"next: {following}")
+        lines.append("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
+    show_lines([*lines, f"next: {following}"])
 
 
 def _following(config: str) -> str:
@@ -113,4 +114,4 @@ def _say_it_is_there(config: str, *, as_json: bool) -> None:
         answer = {"schema_version": 1, "config": config, "files": [], "public_key": None, "cluster": None}
         click.echo(json.dumps({**answer, "next": _following(config)}, indent=2))
     else:
-        click.echo(f"{config} is there already; nothing was changed\nnext: {_following(config)}")
+        show_lines([f"{config} is there already; nothing was changed", f"next: {_following(config)}"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import echo_json, examples
 from gossipd.identity.cluster_key import CLUSTER_KEY_BYTES, add_key, keep_first, send_with_newest
 from gossipd.identity.key_files import read_key_ring, replace_key_ring
@@ -66,5 +67,5 @@ def _turn(file: Path, change: Callable[[KeyRing], KeyRing], done: str, then: str
         told = {"changed": after != before, "keys": len(after.keys), "sends": sends, "next": then}
         echo_json({"schema_version": 1, **told})
     else:
-        click.echo(f"{file}: {words} ({len(after.keys)} in all; key {sends} sends). Next: {then}")
+        show_lines([f"{file}: {words} ({len(after.keys)} in all; key {sends} sends). Next: {then}"])
     return 0

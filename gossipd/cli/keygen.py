@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import echo_json
 
 
@@ -67,7 +68,7 @@ def _cluster(path: str | None, *, as_json: bool) -> None:
     if as_json:
         echo_json(answer)
     else:
-        click.echo(f"wrote {path} (secret, the key of cluster {cluster[:12]})")
+        show_lines([f"wrote {path} (secret, the key of cluster {cluster[:12]})"])
 
 
 def _pair(path: str, *, as_json: bool) -> None:
@@ -85,4 +86,4 @@ def _pair(path: str, *, as_json: bool) -> None:
         words = {"schema_version": 1, "key_id": key_id(public.ed25519).hex(), "ed25519": public.ed25519.hex()}
         echo_json({**words, "secret": path, "public": f"{path}.pub"})
     else:
-        click.echo(f"wrote {path} (secret, keep it) and {path}.pub (key {key_id(public.ed25519).hex()[:12]})")
+        show_lines([f"wrote {path} (secret, keep it) and {path}.pub (key {key_id(public.ed25519).hex()[:12]})"])

@@ -10,6 +10,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel, KnownName
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import VersionNumber, daemon_options, echo_json, examples, prefix_option
 from gossipd.client.holding import held
 from gossipd.core.errors import UsageError
@@ -40,7 +41,7 @@ def latest(
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(label_words(row) + (f"  {row['lineage'] or '-'}" if is_long else ""))
+        show_lines([label_words(row) + (f"  {row['lineage'] or '-'}" if is_long else "")])
     return 0
 
 
@@ -68,7 +69,7 @@ def hold(
         raise UsageError("hold has no answer for --json; the command that it runs writes to stdout")
     with held(Path(client.complete_model(*model, part=part, prefix=prefix)["path"])) as directory:
         if not command:
-            click.echo(f"holding {directory}", err=True)
+            show_lines([f"holding {directory}"], err=True)
             sys.stdin.read()
             return 0
         try:

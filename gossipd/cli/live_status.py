@@ -19,6 +19,7 @@ from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.host_selection import select, words_left_out
+from gossipd.cli.layout import folded
 from gossipd.cli.options import chunks_wanted, reason_words, time_words, traffic_words
 from gossipd.core.reasons import TAKEN_BACK
 from gossipd.core.units import percent_words, show_bytes
@@ -65,9 +66,10 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
     rest, and a bar has what name, rack, percent and reason leave of its line."""
     node = page["node"]
     alive = sum(member["state"] == "alive" for member in page["members"])
-    parts = [Text(f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}")]
+    head = f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}"
+    parts = [Text(line) for line in folded(head, columns)]
     if lost is not None:
-        parts.append(Text(f"not answering: {lost}", style="red"))
+        parts += [Text(line, style="red") for line in folded(f"not answering: {lost}", columns)]
     for alarm in page["alarms"]:
         words = f"ALARM {alarm['code']}: {alarm['sentence']}"
         wrapped = wrap(words, columns, max_lines=ALARM_LINES_MAX, subsequent_indent="  ", placeholder=" ...")
@@ -78,14 +80,20 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
     live = [row for row in page["deployments"] if row["state"] not in _OVER]
     left = lines_max - len(parts)
     shown_live = live[: max(1, left // (LINES_LEAST + (len(over) > 0)))]
-    shown_over = over[: max(0, left - LINES_LEAST * len(shown_live))]
-    not_shown = len(page["deployments"]) - len(shown_live) - len(shown_over)
-    left -= len(shown_over) + (not_shown > 0)
+    lines_over: list[Text] = []
+    not_shown = len(live) - len(shown_live)
+    for number, row in enumerate(over):
+        lines = _over(row, columns)
+        if len(lines_over) + len(lines) > left - LINES_LEAST * len(shown_live):
+            not_shown += len(over) - number
+            break
+        lines_over += lines
+    left -= len(lines_over) + (not_shown > 0)
     for number, row in enumerate(shown_live):
         lines = _deployment(row, columns, left // (len(shown_live) - number))
         left -= len(lines)
         parts += lines
-    parts += [_one_line(row) for row in shown_over]
+    parts += lines_over
     if not_shown > 0:
         parts.append(Text(f"... and {not_shown} more deployments", style="dim"))
     for part in parts:
@@ -93,42 +101,66 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
     return Group(*parts[:lines_max])
 
 
-def _title(row: dict[str, Any]) -> Text:
-    title = Text(f"{label_words(row)}  ", style="bold")
-    title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
+def _title(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Fields, each with its style."""
+    fields = [(label_words(row), "bold"), (row["state"], _STYLES.get(row["state"], "cyan"))]
     if taken_back := TAKEN_BACK.get(row.get("word", "")):
-        title.append(f"  {taken_back}", style="yellow")
-    return title
+        fields.append((taken_back, "yellow"))
+    return fields
 
 
-def _one_line(row: dict[str, Any]) -> Text:
-    return _title(row).append(f"  {row['hosts_complete']}/{row['hosts_total']} hosts  {show_bytes(row['bytes_total'])}")
+def _over(row: dict[str, Any], columns: int) -> list[Text]:
+    """A deployment that is over: one line, and more only where its name is long."""
+    counts = [f"{row['hosts_complete']}/{row['hosts_total']} hosts", show_bytes(row["bytes_total"])]
+    return _packed(_title(row) + [(words, "") for words in counts], columns)
+
+
+def _packed(fields: list[tuple[str, str]], columns: int) -> list[Text]:
+    """Fields side by side, in as many lines as they take; one that is wider than the terminal is broken."""
+    lines = [Text()]
+    for words, style in fields:
+        if lines[-1] and len(lines[-1]) + 2 + len(words) > columns:
+            lines.append(Text("  "))
+        gap = "" if not lines[-1].plain.strip() else "  "
+        lines[-1].append(gap).append(words, style=style)
+        while len(lines[-1]) > columns:
+            lines[-1:] = lines[-1].divide([columns])
+    return lines
 
 
 def _deployment(row: dict[str, Any], columns: int, lines_max: int) -> list[Text]:
-    title = _title(row)
+    fields = _title(row)
     if row["rate_in_bytes_per_s"]:
-        title.append(f"  {show_bytes(row['rate_in_bytes_per_s'])}/s")
+        fields.append((f"{show_bytes(row['rate_in_bytes_per_s'])}/s", ""))
     if row["eta_s"] is not None:
-        title.append(f"  {time_words(row['eta_s'])} to go")
+        fields.append((f"{time_words(row['eta_s'])} to go", ""))
     if row["stall"]:
-        title.append(f"  stalled here: {row['stall']}", style="yellow")
-    rows_max = max(1, lines_max - 3)  # the title, the totals, the traffic
-    if len(row["hosts"]) > rows_max:
-        selection = select(row["hosts"], max(1, rows_max - 1))
+        fields.append((f"stalled here: {row['stall']}", "yellow"))
+    title = _packed(fields, columns)
+    traffic = [Text(line, style="dim") for line in folded(_traffic(row, columns), columns)]
+    rows_max = max(1, lines_max - len(title) - 1 - len(traffic))  # the totals have one, too
+    cells, more = _cells(row, rows_max)
+    lines = _grid(cells, columns)
+    if len(lines) > len(cells):  # names have lines of their own
+        cells, more = _cells(row, max(1, rows_max * len(cells) // len(lines)))
+        lines = _grid(cells, columns)
+    if more:
+        lines.insert(-1, Text(f"... not shown: {more}", style="dim"))
+    return [*title, *lines, *traffic]
+
+
+def _cells(row: dict[str, Any], rows_max: int) -> tuple[list[_Cells], str]:
+    """Hosts in at most that many rows and the totals below them; the words for those that are left out."""
+    hosts, more = row["hosts"], ""
+    if len(hosts) > rows_max:
+        selection = select(hosts, max(1, rows_max - 1))
         hosts, more = list(selection.shown), words_left_out(selection)
-    else:
-        hosts, more = row["hosts"], ""
-    total = f"{row['hosts_complete']}/{row['hosts_total']} hosts complete"
     cells = [
         _Cells(host["name"], host["rack"], host["chunks_verified"], chunks_wanted(host, row), *_state(host))
         for host in hosts
     ]
-    cells.append(_Cells("all", "", row["bytes_verified"], row["bytes_total"], total, "bold"))
-    lines = [title, *_grid(cells, columns)]
-    if more:
-        lines.insert(-1, Text(f"... not shown: {more}", style="dim"))
-    return [*lines, Text(_traffic(row, columns), style="dim")]
+    total = f"{row['hosts_complete']}/{row['hosts_total']} hosts complete"
+    return [*cells, _Cells("all", "", row["bytes_verified"], row["bytes_total"], total, "bold")], more
 
 
 class _Cells(NamedTuple):
@@ -155,14 +187,14 @@ def _traffic(row: dict[str, Any], columns: int) -> str:
 
 
 def _grid(cells: list[_Cells], columns: int) -> list[Text]:
-    """Where a line is too narrow, first the bar shrinks, then the state before a reason goes, then whom it is about."""
+    """Where a line is too narrow, first the bar shrinks, then the state before a reason goes, then whom it is about;
+    at last names stand in lines of their own."""
     name_width = max(len(each.name) for each in cells)
     rack_width = max(len(each.rack) for each in cells)
     fixed = name_width + 2 + rack_width + 2 + _DONE_WIDTH + 2
-    words = [each.words for each in cells]
-    for shorter in (_without_state, _without_subject):
-        if fixed + max(map(len, words)) > columns:
-            words = [shorter(one) for one in words]
+    words = _shortened(cells, columns - fixed)
+    if fixed + max(map(len, words)) > columns:
+        return _below_names(cells, columns)
     bar_width = min(BAR_WIDTH_MAX, columns - fixed - max(map(len, words)) - 2)
     lines = []
     for each, word in zip(cells, words, strict=True):
@@ -173,6 +205,27 @@ def _grid(cells: list[_Cells], columns: int) -> list[Text]:
         line.append(f"{percent_words(each.part, each.whole):>{_DONE_WIDTH}}  ").append(word, style=each.style)
         lines.append(line)
     return lines
+
+
+def _below_names(cells: list[_Cells], columns: int) -> list[Text]:
+    """A name, whole, and below it what is said of it. The total, whose name is short, has one line."""
+    rack_width = max(len(each.rack) for each in cells)
+    lines = []
+    for each, word in zip(cells, _shortened(cells, columns - rack_width - _DONE_WIDTH - 8), strict=True):
+        lines += [Text(each.name)] if each.rack else []
+        start = f"    {each.rack:<{rack_width}}" if each.rack else f"{each.name:<{rack_width + 4}}"
+        told = folded(f"{start}  {percent_words(each.part, each.whole):>{_DONE_WIDTH}}  {word}", columns)
+        lines += [Text(line, style=each.style) for line in told]
+    return lines
+
+
+def _shortened(cells: list[_Cells], room: int) -> list[str]:
+    """The words of each, all in the longest form in which they fit."""
+    words = [each.words for each in cells]
+    for shorter in (_without_state, _without_subject):
+        if max(map(len, words)) > room:
+            words = [shorter(one) for one in words]
+    return words
 
 
 def _without_state(words: str) -> str:

@@ -3,7 +3,8 @@
 What lives here: the table of commands, imported only when called (``gossipd status`` imports neither trio nor zmq nor
 rich; a test checks that), and the one place where errors become a sentence and an exit code. What does not: the verbs.
 
-Every error is one line on stderr, ``E_CODE: sentence``; with ``--json`` stdout also gets it as an object.
+Every error is one line on stderr, ``E_CODE: sentence``, folded on a terminal; with ``--json`` stdout also gets it as an
+object.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import click
 
 from gossipd import __version__
+from gossipd.cli.layout import show_lines
 from gossipd.core.errors import ExitCode, GossipdError
 
 _EXIT_CODES = """\b
@@ -163,7 +165,7 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
     else:
         name = f"{error.filename}: " if error.filename else ""
         code, message = "E_OS", f"{name}{error.strerror or error}"
-    click.echo(f"{code}: {_harmless(message)}", err=True)
+    show_lines([f"{code}: {_harmless(message)}"], err=True)
     if as_json:
         refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         click.echo(json.dumps({"schema_version": 1, "error": refusal}))

@@ -9,7 +9,8 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownHost
-from gossipd.cli.options import daemon_options, echo_json, examples, table, tell, time_words
+from gossipd.cli.layout import Part, TextTable, show_lines
+from gossipd.cli.options import daemon_options, echo_json, examples, tell, time_words
 from gossipd.core.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def members(*, drift: bool, client: StatusClient, as_json: bool) -> int:
         )
         for each in answer["members"]
     ]
-    click.echo("\n".join(table(("NAME", "RACK", "STATE", "SEED", "ADDRESS", "VERSION", "SINCE"), rows)))
+    show_lines([TextTable(("NAME", "RACK", "STATE", "SEED", "ADDRESS", "VERSION", "SINCE"), rows)])
     return 0
 
 
@@ -69,20 +70,20 @@ def _drift(members: list[dict[str, Any]], *, as_json: bool) -> int:
         ]
         echo_json({"schema_version": 1, "agree": not differs, "aspects": rows})
     else:
-        click.echo("\n".join(drift_lines(aspects)))
+        show_lines(drift_lines(aspects))
     return int(ExitCode.PARTIAL if differs else ExitCode.DONE)
 
 
-def drift_lines(aspects: Sequence[Aspect]) -> list[str]:
+def drift_lines(aspects: Sequence[Aspect]) -> list[Part]:
     """What differs with its groups, then in one line what does not."""
     from gossipd.diagnosis.drift import ASPECTS
 
-    lines = []
+    lines: list[Part] = []
     for aspect in aspects:
         if aspect.differs:
             lines.append(f"{aspect.name}: {ASPECTS[aspect.name]}")
             cells = [(one.value or "(not told)", str(len(one.hosts)), _words(one.hosts)) for one in aspect.groups]
-            lines += [f"  {line}" for line in table(("VALUE", "HOSTS", "WHICH"), cells)]
+            lines.append(TextTable(("VALUE", "HOSTS", "WHICH"), cells, "  "))
     same = [aspect.name for aspect in aspects if not aspect.differs]
     silent = sorted({host for one in aspects for group in one.groups if not group.value for host in group.hosts})
     if same:

@@ -6,7 +6,8 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import daemon_options, echo_json, examples, prefix_option, table
+from gossipd.cli.layout import TextTable, show_lines
+from gossipd.cli.options import daemon_options, echo_json, examples, prefix_option
 from gossipd.core.units import show_bytes
 from gossipd.core.versions import label_words
 
@@ -21,7 +22,7 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
         echo_json(answer)
         return 0
     if not answer["models"]:
-        click.echo("no models on this host")
+        show_lines(["no models on this host"])
         return 0
     rows = [
         (
@@ -35,7 +36,7 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
         for model in answer["models"]
     ]
     head = ("  MODEL", "STATE", "SIZE", "COMPLETED", *(("LINEAGE",) if is_long else ()), "PATH")
-    click.echo("\n".join(table(head, rows)))
+    show_lines([TextTable(head, rows)])
     return 0
 
 

@@ -1,19 +1,20 @@
 """Options, arguments and numbers that several commands share: sockets, ``NAME@VERSION``, times and shares for people.
 
-What lives here: parsing user input and formatting output. What does not: sizes and durations of the configuration
-(``core.units``). Imports nothing that would slow the start of a command.
+What lives here: parsing user input and words for output. What does not: how output fits a terminal (``layout``), sizes
+and durations of the configuration (``core.units``). Imports nothing that would slow the start of a command.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.core.errors import NotFoundError, UsageError
 from gossipd.core.reasons import told_reason
 from gossipd.core.units import parse_seconds, show_bytes
@@ -167,7 +168,10 @@ def echo_json(answer: object) -> None:
 
 def tell(answer: dict[str, Any], *, as_json: bool) -> int:
     """The daemon's answer to a command, whole or as its sentence; returns the exit code."""
-    click.echo(json.dumps(answer, indent=2) if as_json else answer["sentence"])
+    if as_json:
+        echo_json(answer)
+    else:
+        show_lines([answer["sentence"]])
     return 0
 
 
@@ -199,10 +203,3 @@ def traffic_words(row: dict[str, Any]) -> str:
         f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
         f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
     )
-
-
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns as wide as their widest cell, two blanks between; no line ends in blanks."""
-    lines = [head, *rows]
-    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]

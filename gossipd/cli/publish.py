@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.completion import KnownTargets
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, NewFile, parsed
 from gossipd.cli.simulate_options import RateParam
 
@@ -234,12 +235,12 @@ class _HashingProgress:
 def _warn(findings: Sequence[Finding], left_out: Mapping[str, int]) -> None:
     """What looks wrong, and what is left out, before the hours of hashing."""
     for one in findings[:WARNINGS_MAX]:
-        click.echo(f"warning: {one.sentence} [{one.kind}]", err=True)
+        show_lines([f"warning: {one.sentence} [{one.kind}]"], err=True)
     if len(findings) > WARNINGS_MAX:
-        click.echo(f"warning: {len(findings) - WARNINGS_MAX} more, all of them in --json", err=True)
+        show_lines([f"warning: {len(findings) - WARNINGS_MAX} more, all of them in --json"], err=True)
     if left_out:
         counts = ", ".join(f"{pattern} ({count})" for pattern, count in sorted(left_out.items()))
-        click.echo(f"left out by default: {counts}; --no-default-excludes takes them in", err=True)
+        show_lines([f"left out by default: {counts}; --no-default-excludes takes them in"], err=True)
 
 
 def _chunk_bytes(chunk_size: str | None, link: float | None) -> int | None:
@@ -393,18 +394,19 @@ def _print(published: Published, seconds: float) -> None:
     from gossipd.core.units import show_bytes
 
     chunks = f"{published.chunk_count} chunks of {show_bytes(published.chunk_bytes)}"
-    click.echo(
+    words = (
         f"{published.name}@{published.version_label}  id {short(published.deployment)}  {published.file_count} files, "
         f"{show_bytes(published.bytes_total)} in {chunks}, "
         f"hashed in {seconds:.1f} s ({show_bytes(published.bytes_total / seconds)}/s)"
     )
+    show_lines([words])
     for notice in published.notices:
-        click.echo(f"note: {notice}", err=True)
+        show_lines([f"note: {notice}"], err=True)
     if not published.sources:
-        click.echo("this host's daemon holds it; the other hosts fetch it from here")
+        show_lines(["this host's daemon holds it; the other hosts fetch it from here"])
         return
-    click.echo(f"seeds read {', '.join(published.sources)}")
+    show_lines([f"seeds read {', '.join(published.sources)}"])
     if any(source.startswith("file://") for source in published.sources):
-        click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)
+        show_lines(["every seed must see that path; give --source URL if they read it elsewhere"], err=True)
     did = "wrote" if published.is_new else "kept, with the same content,"
-    click.echo(f"{did} {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox")
+    show_lines([f"{did} {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox"])

@@ -15,7 +15,8 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.options import NewFile, daemon_options, echo_json, examples, table, time_words
+from gossipd.cli.layout import Part, TextTable, show_lines
+from gossipd.cli.options import NewFile, daemon_options, echo_json, examples, time_words
 from gossipd.cli.simulate_options import FiniteRange, RateParam
 from gossipd.core.units import show_bytes
 
@@ -59,9 +60,9 @@ def report(
     if as_json:
         echo_json(shown)
     elif out is not None:
-        click.echo(f"{out}: {shown['summary']['label']}, as {shown['report']['told_by']} has heard it")
+        show_lines([f"{out}: {shown['summary']['label']}, as {shown['report']['told_by']} has heard it"])
     else:
-        click.echo("\n".join(lines_of(summary)))
+        show_lines(lines_of(summary))
     return 0
 
 
@@ -88,11 +89,11 @@ def write(out: Path, shown: dict[str, Any]) -> None:
     out.write_text(text, encoding="utf-8")
 
 
-def lines_of(found: Summary) -> list[str]:
+def lines_of(found: Summary) -> list[Part]:
     """The report as lines for people."""
     ends = [f"{word} {_seconds(at)}" for word, at in found.quantiles.items()]
     money = "" if found.money is None else f", {found.money:.2f} in money at {found.money_per_gb:g} a GB"
-    lines = [
+    lines: list[Part] = [
         f"{found.label}  {found.state}  {found.hosts_complete}/{found.hosts_total} hosts  "
         f"{show_bytes(found.bytes_total)}",
         f"complete after  {', '.join(ends)}",
@@ -104,13 +105,13 @@ def lines_of(found: Summary) -> list[str]:
     ]
     if found.readers:
         lines.append(f"read storage    {_named(found.readers)}")
-    lines += ["", *table(("RACK", "HOSTS", "FIRST", "LAST", "STORAGE", "SAME RACK", "OTHER RACKS"),
-                         [_rack(one) for one in found.racks[:RACKS_SHOWN]])]  # fmt: skip
+    head = ("RACK", "HOSTS", "FIRST", "LAST", "STORAGE", "SAME RACK", "OTHER RACKS")
+    lines += ["", TextTable(head, [_rack(one) for one in found.racks[:RACKS_SHOWN]])]
     if len(found.racks) > RACKS_SHOWN:
         lines.append(f"and {len(found.racks) - RACKS_SHOWN} more; --json has all")
     if found.stragglers:
         cells = [(one.name, one.rack, one.state, _seconds(one.seconds), why_late(one)) for one in found.stragglers]
-        lines += ["", *table(("LATE", "RACK", "STATE", "AFTER", "WHY"), cells)]
+        lines += ["", TextTable(("LATE", "RACK", "STATE", "AFTER", "WHY"), cells)]
     return lines
 
 

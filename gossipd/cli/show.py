@@ -15,6 +15,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, NameVersion, daemon_options, echo_json, examples
 from gossipd.client.lineage import ancestors
 from gossipd.core.errors import UsageError
@@ -42,7 +43,7 @@ def show(*, manifest: str, client: StatusClient, as_json: bool) -> int:
     if as_json:
         echo_json({"schema_version": 1, **row})
     else:
-        click.echo("\n".join(_lines(row)))
+        show_lines(_lines(row))
     return 0
 
 
@@ -58,15 +59,18 @@ def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: boo
     if as_json:
         echo_json({"schema_version": 1, "lineage": rows})
         return 0
-    for row in rows:
-        indent = "  " * row["generation"]
-        if not row["known"]:
-            click.echo(f"{indent}{row['id'][:16]}  not known here")
-            continue
-        words = [label_words(row), row["id"][:16], row["created_at"] or "", *_code(row["about"])]
-        words += ["(shown above)"] if row["repeated"] else []
-        click.echo(indent + "  ".join(filter(None, words)))
+    show_lines(map(_generation, rows))
     return 0
+
+
+def _generation(row: Mapping[str, Any]) -> str:
+    """A version in its line, further in than what came from it."""
+    indent = "  " * int(row["generation"])
+    if not row["known"]:
+        return f"{indent}{row['id'][:16]}  not known here"
+    words = [label_words(row), row["id"][:16], row["created_at"] or "", *_code(row["about"])]
+    words += ["(shown above)"] if row["repeated"] else []
+    return indent + "  ".join(filter(None, words))
 
 
 @click.command(

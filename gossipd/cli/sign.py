@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, NewFile, echo_json, examples
 
 
@@ -55,4 +56,4 @@ def sign(*, manifest: Path, key: str, trust: tuple[str, ...], out: str | None, a
         answer = {"id": before.id.hex(), "name": before.name, "version": before.version, "signed_by": signer}
         echo_json({"schema_version": 1, **answer, "out": str(target), "manifest_bytes": len(envelope)})
     else:
-        click.echo(f"{before.label} signed by key {signer[:12]}: {target}")
+        show_lines([f"{before.label} signed by key {signer[:12]}: {target}"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import NewFile, echo_json, examples, time_words
 from gossipd.cli.simulate_options import FiniteRange, RateParam, Share, SizeParam
 from gossipd.core.errors import ExitCode, UsageError
@@ -106,7 +107,7 @@ def simulate(*, plot: Path | None, report: Path | None, as_json: bool, strategy:
     if as_json:
         echo_json({"schema_version": 1, **outcome.to_json()})
     else:
-        click.echo("\n".join(lines_of(outcome, scenario, world)))
+        show_lines(lines_of(outcome, scenario, world))
     if world is not None and not (plot is None or _is_drawn(world, plot)):
         return int(ExitCode.OTHER)
     if world is not None and report is not None:
@@ -126,7 +127,8 @@ def _is_drawn(world: World, plot: Path) -> bool:
     try:
         draw(world, plot)
     except OSError as error:
-        click.echo(f"E_OS: --plot {plot}: {error.strerror or error}; the figures are complete without it", err=True)
+        told = f"E_OS: --plot {plot}: {error.strerror or error}; the figures are complete without it"
+        show_lines([told], err=True)
         return False
     return True
 
@@ -216,4 +218,6 @@ def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
         return
     half = "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
     cure = f"fewer --chunks take less{half}"
-    click.echo(f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}", err=True)
+    show_lines(
+        [f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}"], err=True
+    )

@@ -9,7 +9,8 @@ import shutil
 from base64 import b64decode
 from typing import Any
 
-from gossipd.cli.options import table, time_words
+from gossipd.cli.layout import Part, TextTable
+from gossipd.cli.options import time_words
 from gossipd.core.sketch import BINS, NOTHING_WANTED, SHARE_MAX
 from gossipd.core.versions import label_words
 
@@ -17,7 +18,7 @@ _PARTLY = "░▒▓"
 _LEGEND = "█ all of its chunks, ▓▒░ some of them, · none, blank: none is wanted there"
 
 
-def sketch_lines(answer: dict[str, Any]) -> list[str]:
+def sketch_lines(answer: dict[str, Any]) -> list[Part]:
     """A line for each host whose chunks are known, then how many are not. On a narrow terminal a character stands for
     two bins."""
     rows = answer["hosts"]
@@ -29,7 +30,7 @@ def sketch_lines(answer: dict[str, Any]) -> list[str]:
         (row["name"], row["rack"], str(row["chunks_held"]), time_words(row["age_s"]), drawn(row["shares"], is_narrow))
         for row in rows
     ]
-    lines = [title, *(f"  {line}" for line in table(("HOST", "RACK", "CHUNKS", "AGE", "WHICH"), cells))]
+    lines: list[Part] = [title, TextTable(("HOST", "RACK", "CHUNKS", "AGE", "WHICH"), cells, "  ")]
     if unknown := answer["hosts_total"] - len(rows):
         whose = "host has" if unknown == 1 else "hosts have"
         lines.append(f"  {unknown} more {whose} some; {answer['told_by']} has not heard which: ask there")

@@ -17,13 +17,13 @@ import click
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import RACKS_MAX, racks_worst_first, select, words_left_out
+from gossipd.cli.layout import Part, TextTable, show_lines
 from gossipd.cli.options import (
     chunks_wanted,
     daemon_options,
     echo_json,
     examples,
     reason_words,
-    table,
     time_words,
     traffic_words,
 )
@@ -72,7 +72,7 @@ def status(
     if as_json:
         echo_json(page)
     else:
-        click.echo("\n".join(page_lines(page, colour=_colour(), is_whole=is_whole)), color=True)
+        show_lines(page_lines(page, colour=_colour(), is_whole=is_whole), color=True)
     return 0
 
 
@@ -85,13 +85,13 @@ def _show_sketch(client: StatusClient, name: str | None, version: int | None, *,
     if as_json:
         echo_json(answer)
     else:
-        click.echo("\n".join(sketch_lines(answer)))
+        show_lines(sketch_lines(answer))
     return 0
 
 
-def page_lines(page: dict[str, Any], *, colour: bool, is_whole: bool = False) -> list[str]:
+def page_lines(page: dict[str, Any], *, colour: bool, is_whole: bool = False) -> list[Part]:
     """The plain page; ``is_whole``: with a row for every host."""
-    lines = _head(page, colour)
+    lines: list[Part] = [*_head(page, colour)]
     for row in page["deployments"]:
         lines += ["", *_deployment(row, colour, is_whole=is_whole)]
     if not page["deployments"]:
@@ -164,13 +164,13 @@ def limits_words(limits: dict[str, Any]) -> str:
     return f"{', '.join(told) or 'none'} ({entry}{until})"
 
 
-def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[str]:
-    lines = ["  ".join(_title(row, colour)), f"  {traffic_words(row)}"]
+def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[Part]:
+    lines: list[Part] = ["  ".join(_title(row, colour)), f"  {traffic_words(row)}"]
     if is_whole or len(row["hosts"]) <= HOSTS_SHOWN:
-        return lines + _host_table(row, row["hosts"], colour)
+        return [*lines, _host_table(row, row["hosts"], colour)]
     selection = select(row["hosts"])
     if selection.shown:
-        lines += _host_table(row, selection.shown, colour)
+        lines.append(_host_table(row, selection.shown, colour))
     if selection.left_out:
         lines.append(f"  not shown: {words_left_out(selection)} (--all shows every host)")
     return lines + _rack_table(row)
@@ -207,13 +207,13 @@ def current_words(row: dict[str, Any]) -> str:
     return "current: " + ", ".join(f"{version} on {count}" for version, count in versions.most_common(4))
 
 
-def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> list[str]:
+def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> TextTable:
     has_parts = any(host.get("chunks_wanted") for host in hosts)
     cells = [
         (
             host["name"],
             host["rack"],
-            host["state"],
+            _painted(host["state"], colour and host["state"] in ("complete", "failed")),
             percent_words(host["chunks_verified"], chunks_wanted(host, row)),
             *((_part(host),) if has_parts else ()),
             "-" if host["age_s"] is None else time_words(host["age_s"]),
@@ -222,8 +222,7 @@ def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bo
         for host in hosts
     ]
     head = ("HOST", "RACK", "STATE", "DONE", *(("WANTS",) if has_parts else ()), "AGE", "REASON")
-    rows = table(head, cells)
-    return [f"  {line}" for line in [rows[0], *(_painted_row(line, colour) for line in rows[1:])]]
+    return TextTable(head, cells, "  ")
 
 
 def _part(host: dict[str, Any]) -> str:
@@ -232,7 +231,7 @@ def _part(host: dict[str, Any]) -> str:
     return f"{show_bytes(host['bytes_wanted'])}: {part_words(host['want'])}"
 
 
-def _rack_table(row: dict[str, Any]) -> list[str]:
+def _rack_table(row: dict[str, Any]) -> list[Part]:
     counts = racks_worst_first(row)
     cells = [
         (
@@ -243,7 +242,7 @@ def _rack_table(row: dict[str, Any]) -> list[str]:
         )
         for one in counts[:RACKS_MAX]
     ]
-    lines = [f"  {line}" for line in table(("RACK", "COMPLETE", "DONE", "PROBLEMS"), cells)]
+    lines: list[Part] = [TextTable(("RACK", "COMPLETE", "DONE", "PROBLEMS"), cells, "  ")]
     if len(counts) > RACKS_MAX:
         lines.append(f"  ... and {len(counts) - RACKS_MAX} racks that are further")
     return lines
@@ -255,11 +254,3 @@ def _colour() -> bool:
 
 def _painted(word: str, colour: bool) -> str:
     return click.style(word, fg=_COLOURS.get(word, "cyan")) if colour else word
-
-
-def _painted_row(line: str, colour: bool) -> str:
-    if not colour:
-        return line
-    for word in ("complete", "failed"):
-        line = line.replace(f" {word} ", f" {click.style(word, fg=_COLOURS[word])} ")
-    return line

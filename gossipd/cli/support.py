@@ -26,6 +26,7 @@ import click
 from gossipd import __version__
 from gossipd.api.client import StatusClient, find_sockets
 from gossipd.cli.daemon_environment import UNIT_ENVIRONMENT, unit_environment
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, NewFile, config_of_host, echo_json, examples, file_of_host
 from gossipd.core.errors import GossipdError
 from gossipd.diagnosis.redaction import Redactor, secrets_of_environment, secrets_of_file
@@ -67,7 +68,7 @@ def support(*, config_file: str | None, out: Path, log: Path | None, as_json: bo
     if as_json:
         echo_json({"schema_version": 1, "file": str(out), "parts": written})
     else:
-        click.echo(f"{out}: {', '.join(written)}")
+        show_lines([f"{out}: {', '.join(written)}"])
     return 0
 
 

@@ -16,11 +16,12 @@ from typing import Any
 import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
+from gossipd.cli.layout import columns_of_terminal, show_lines
 from gossipd.cli.options import daemon_options, echo_json, examples
 from gossipd.cli.top_frame import SORTS, Look, frame_lines, look, rates
 
 INTERVAL_S = 1.0
-COLUMNS, LINES = 80, 10_000  # where there is no terminal
+LINES = 10_000  # where there is no terminal
 
 
 @click.command(epilog=examples("gossipd top", "gossipd top --sort out", "gossipd top --json"))
@@ -40,7 +41,8 @@ def top(*, sort: str, client: StatusClient, as_json: bool) -> int:
         if as_json:
             echo_json({"schema_version": 1, **_json(page, now)})
         else:
-            click.echo("\n".join(frame_lines(page, now, sort, columns=COLUMNS, lines_max=LINES, has_keys=False)))
+            columns = columns_of_terminal()
+            show_lines(frame_lines(page, now, sort, columns=columns, lines_max=LINES, has_keys=False))
         return 0
     return _live(client, sort)
 

@@ -11,11 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossipd.cli.options import table, time_words
+from gossipd.cli.layout import TextTable, cut_in_the_middle, laid_out
+from gossipd.cli.options import time_words
 from gossipd.core.units import show_bytes
 
 SORTS = ("in", "out", "name", "rack")
 RACKS_SHOWN = 4
+ALARM_LINES_MAX = 3
+NAME_LEAST = 12
+FIGURES = 3  # columns of each table behind the names
 _METRIC = re.compile(r'gossipd_(\w+?)(?:_total)?(?:\{.*?(?:source="(\w+)")?\})? ([0-9.e+-]+)')
 _SOURCES = {"origin": "storage", "peer_rack": "same rack", "peer_far": "other racks"}
 
@@ -106,14 +110,14 @@ def ordered(peers: Iterable[PeerFigures], sort: str) -> list[PeerFigures]:
 
 
 def frame_lines(
-    page: Mapping[str, Any], now: Look, sort: str, *, columns: int, lines_max: int, has_keys: bool = True
+    page: Mapping[str, Any], now: Look, sort: str, *, columns: int | None, lines_max: int, has_keys: bool = True
 ) -> list[str]:  # fmt: skip
-    """At most that many lines of at most ``columns``; what does not fit is counted in the last line.
-    ``has_keys``: somebody can type there."""
-    lines = _head(page, now)
+    """At most that many lines of at most ``columns``, None for any width; what does not fit is counted in the last
+    line. ``has_keys``: somebody can type there."""
+    lines = laid_out(_head(page, now), columns)
     alarms = page["alarms"]
     if alarms:
-        lines.append(f"ALARM {alarms[0]['code']}: {alarms[0]['sentence']}")
+        lines += _alarm(f"ALARM {alarms[0]['code']}: {alarms[0]['sentence']}", columns)
     lines += [f"ALARM and {len(alarms) - 1} more: gossipd status"] * (len(alarms) > 1)
     racks = by_rack(now.peers.values())
     cells = [(rack, _rate(into), _rate(out), str(count)) for rack, into, out, count in racks[:RACKS_SHOWN]]
@@ -125,7 +129,7 @@ def frame_lines(
     left_out = len(rows) - shown
     foot = f"{left_out} more peers; " if left_out > 0 else ""
     lines.append(f"{foot}sorted by {sort}" + ("; s: another order, q: quit" if has_keys else ""))
-    return [line[:columns] for line in lines[: lines_max - 1]] + [lines[-1][:columns]] * (len(lines) >= lines_max)
+    return lines[: lines_max - 1] + lines[-1:] * (len(lines) >= lines_max)
 
 
 def _head(page: Mapping[str, Any], now: Look) -> list[str]:
@@ -147,15 +151,24 @@ def _rate(bytes_per_s: float) -> str:
     return f"{show_bytes(int(bytes_per_s))}/s"
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
-    """A name that is too long for the line is cut in the middle, where names of hosts say least."""
-    spare = columns - max((sum(map(len, row[1:])) + 2 * len(row) for row in rows), default=0)
-    cut = [(_shortened(row[0], max(12, spare)), *row[1:]) for row in rows]
-    return table(head, cut)
+def _alarm(words: str, columns: int | None) -> list[str]:
+    """Some lines of it; that there is more, the last one says."""
+    lines = laid_out([words], None if columns is None else columns - len(" ..."))
+    more = len(lines) - ALARM_LINES_MAX
+    return [*lines[: ALARM_LINES_MAX - 1], f"{lines[ALARM_LINES_MAX - 1]} ..."] if more > 0 else lines
 
 
-def _shortened(name: str, width: int) -> str:
-    if len(name) <= width:
-        return name
-    half = (width - 1) // 2
-    return f"{name[:half]}…{name[len(name) - (width - 1 - half) :]}"
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], columns: int | None) -> list[str]:
+    """Names of a peer and its rack, or of a rack, and figures. Names that are too long are cut in the middle: a row is
+    one line, so that rows keep their places while figures change."""
+    if columns is None:
+        return laid_out([TextTable(head, rows)], None)
+    widths = [max(map(len, cells)) for cells in zip(head, *rows, strict=True)]
+    spare = columns - sum(widths[-FIGURES:]) - len("  ") * (len(head) - 1)
+    racks = [min(width, max(NAME_LEAST, spare // 3)) for width in widths[1:-FIGURES]]
+    limits = [max(NAME_LEAST, spare - sum(racks)), *racks]
+    cut = [
+        (*(cut_in_the_middle(name, limit) for name, limit in zip(row, limits, strict=False)), *row[-FIGURES:])
+        for row in rows
+    ]
+    return laid_out([TextTable(head, cut)], None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import Duration, examples
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def trigger(
         }
         click.echo(json.dumps(answer, indent=2))
     else:
-        click.echo(f"{told.sentence} (deployment {told.deployment.hex()[:12]}, epoch {told.epoch})")
+        show_lines([f"{told.sentence} (deployment {told.deployment.hex()[:12]}, epoch {told.epoch})"])
 
 
 def _budget_bytes(text: str | None, config_path: str | None) -> int | None:

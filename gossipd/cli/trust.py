@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownName
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.cli.options import NameVersion, daemon_options, examples, tell
 from gossipd.core.errors import UsageError
 
 
@@ -30,17 +29,16 @@ def untrust(*, target: str, undo: bool, client: StatusClient, as_json: bool) -> 
         from gossipd.identity.key_files import read_public_key
         from gossipd.identity.trust import key_id
 
-        return _tell(
-            client.order("untrust", key=key_id(read_public_key(Path(target)).ed25519).hex(), undo=undo), as_json
-        )
+        key = key_id(read_public_key(Path(target)).ed25519).hex()
+        return tell(client.order("untrust", key=key, undo=undo), as_json=as_json)
     if re.fullmatch("[0-9a-f]{32}", target):
-        return _tell(client.order("untrust", key=target, undo=undo), as_json)
+        return tell(client.order("untrust", key=target, undo=undo), as_json=as_json)
     if "@" not in target:
         raise UsageError(
             f"{target!r} is neither a .pub file, nor a key's id of 32 hexadecimal digits, nor NAME@VERSION"
         )
     name, version = NameVersion(version_needed=True).convert(target, None, None)
-    return _tell(client.order("untrust", name=name, version=version, undo=undo), as_json)
+    return tell(client.order("untrust", name=name, version=version, undo=undo), as_json=as_json)
 
 
 @click.group()
@@ -53,12 +51,4 @@ def trust() -> None:
 @daemon_options
 def override(*, name: str, client: StatusClient, as_json: bool) -> int:
     """Let the next manifest of NAME have any version on this host, also a lower one than it trusts."""
-    return _tell(client.order("override", name=name), as_json)
-
-
-def _tell(answer: dict[str, Any], as_json: bool) -> int:
-    if as_json:
-        echo_json(answer)
-    else:
-        click.echo(answer["sentence"])
-    return 0
+    return tell(client.order("override", name=name), as_json=as_json)

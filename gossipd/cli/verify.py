@@ -8,6 +8,7 @@ import click
 
 from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.cli.completion import KnownModel
+from gossipd.cli.layout import columns_of_terminal, cut_in_the_middle, show_lines
 from gossipd.cli.options import daemon_options, echo_json, examples
 from gossipd.core.errors import ExitCode
 from gossipd.core.units import percent_words
@@ -33,8 +34,9 @@ def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
         label = label_words({"name": name, "version": version, **step})
         bad = (bad + step["bad_chunks"])[:BAD_SHOWN]
         if live:
-            done = percent_words(step["chunks_checked"], step["chunks_total"])
-            click.echo(f"\r{label}  {done}  {step['bad_count']} bad ", nl=False, err=True)
+            told = f"  {percent_words(step['chunks_checked'], step['chunks_total'])}  {step['bad_count']} bad "
+            room = max(1, (columns_of_terminal(err=True) or 0) - len(told) - 1)
+            click.echo(f"\r{cut_in_the_middle(label, room)}{told}", nl=False, err=True)
     if live:
         click.echo(err=True)
     if last is None or not last["done"]:
@@ -44,10 +46,9 @@ def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
         result = {"name": name, "version": version, "chunks_checked": last["chunks_checked"]}
         echo_json({"schema_version": 1, **result, "bad_count": count, "bad_chunks": bad, "verified": count == 0})
     elif not count:
-        click.echo(f"{label}: all {last['chunks_checked']} chunks are good")
+        show_lines([f"{label}: all {last['chunks_checked']} chunks are good"])
     if not count:
         return int(ExitCode.DONE)
-    for words in bad:
-        click.echo(f"bad: {words}", err=True)
-    click.echo(f"E_VERIFICATION: {count} of {last['chunks_total']} chunks of {label} are bad", err=True)
+    told = f"E_VERIFICATION: {count} of {last['chunks_total']} chunks of {label} are bad"
+    show_lines([*(f"bad: {words}" for words in bad), told], err=True)
     return int(ExitCode.VERIFICATION)

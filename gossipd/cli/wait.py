@@ -19,6 +19,7 @@ import click
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import rank_of_problem
+from gossipd.cli.layout import cut_in_the_middle, show_lines
 from gossipd.cli.options import (
     Duration,
     daemon_options,
@@ -33,6 +34,7 @@ from gossipd.core.versions import label_words
 WORDS = {"complete": "complete on", "current": "current on", "removed": "removed from"}
 """What hosts are counted by."""
 HERE = "here"
+LABEL_LEAST = 20  # characters
 POLL_S = 0.5  # while no daemon answers
 SHOWN_S, ROUND_S = 1.0, 15.0  # a round of waiting, on a terminal and in a script
 
@@ -88,7 +90,7 @@ def wait(
     if as_json:
         echo_json({"schema_version": 1, "deployment": row})
     else:
-        click.echo(ready_words(label_words(row), row, goal, hosts))
+        show_lines([ready_words(label_words(row), row, goal, hosts)])
     return 0
 
 
@@ -134,7 +136,7 @@ def _until_enough(
             raise
         except DaemonUnreachableError as error:
             if unreachable is None and not has_answered and timeout_s:
-                click.echo(f"{error}; waiting for it", err=True)
+                show_lines([f"{error}; waiting for it"], err=True)
             unreachable = error
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
         if time.monotonic() >= deadline:
@@ -162,7 +164,7 @@ class _ProgressLine:
         from shutil import get_terminal_size  # a script, whose log gets nothing, starts without it
 
         label = self._label if row is None else label_words(row)
-        words = progress_words(label, row, self.goal)[: get_terminal_size().columns - 1]
+        words = progress_line(label, row, self.goal, get_terminal_size().columns - 1)
         click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
         self._is_open = True
 
@@ -171,6 +173,14 @@ class _ProgressLine:
         if self._is_open:
             click.echo("", err=True)
             self._is_open = False
+
+
+def progress_line(label: str, row: dict[str, Any] | None, goal: str, columns: int) -> str:
+    """``progress_words`` in one line: where it is too long, the label is cut in its middle, then the end, visibly."""
+    whole = progress_words(label, row, goal)
+    label = cut_in_the_middle(label, max(LABEL_LEAST, len(label) - max(0, len(whole) - columns)))
+    words = progress_words(label, row, goal)
+    return words if len(words) <= columns else words[: columns - 1] + "…"
 
 
 def progress_words(label: str, row: dict[str, Any] | None, goal: str = "complete") -> str:

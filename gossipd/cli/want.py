@@ -6,7 +6,8 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownName
-from gossipd.cli.options import daemon_options, echo_json, examples, table, tell
+from gossipd.cli.layout import TextTable, show_lines
+from gossipd.cli.options import daemon_options, echo_json, examples, tell
 from gossipd.core.errors import UsageError
 
 
@@ -47,11 +48,11 @@ def _list(client: StatusClient, *, as_json: bool) -> int:
     if as_json:
         echo_json(answer)
     elif not answer["wants"]:
-        click.echo("this host wants everything of every model")
+        show_lines(["this host wants everything of every model"])
     else:
         rows = [(one["name"], _words(one["want"]), _words(one["configured"]), _words(one["ordered"]))
                 for one in answer["wants"]]  # fmt: skip
-        click.echo("\n".join(table(("NAME", "WANT", "CONFIGURED", "ORDERED"), rows)))
+        show_lines([TextTable(("NAME", "WANT", "CONFIGURED", "ORDERED"), rows)])
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
@@ -79,11 +80,11 @@ def watch(
                     except GossipdError as error:
                         steps.failed(command.directory, error.sentence, time.monotonic())
                     else:
-                        click.echo(f"{made.name}@{show_step(made.version)}  {command.directory}  id {made.id[:12]}")
+                        show_lines([f"{made.name}@{show_step(made.version)}  {command.directory}  id {made.id[:12]}"])
                         sys.stdout.flush()
                         steps.published(command.directory, time.monotonic())
                 else:
-                    click.echo(f"{command.directory}: {command.sentence}", err=True)
+                    show_lines([f"{command.directory}: {command.sentence}"], err=True)
         if once and time.monotonic() - begun > 2 * SETTLED_S:
             return 0
         time.sleep(LOOK_S)
@@ -99,7 +100,7 @@ def _last_version(client: Client, name: str, *, waits: bool) -> int | None:
             if not waits:
                 raise
             if not is_told:
-                click.echo(f"{error}; waiting for it", err=True)
+                show_lines([f"{error}; waiting for it"], err=True)
                 is_told = True
             time.sleep(LOOK_S)
 

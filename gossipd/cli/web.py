@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gossipd.api.client import find_sockets
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, examples, parsed
 
 LISTEN = "127.0.0.1:7980"
@@ -49,7 +50,7 @@ def web(
         serving = threading.Thread(target=server.serve_forever, daemon=True)
         serving.start()
         hint = "#token=TOKEN" if protection.token is not None else ""
-        click.echo(f"the page is at {server.url}{hint}", err=True)
+        show_lines([f"the page is at {server.url}{hint}"], err=True)
         ending.wait()
         server.shutdown()
         serving.join()

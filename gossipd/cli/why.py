@@ -12,6 +12,7 @@ import click
 
 from gossipd.api.client import RefusedByDaemonError, StatusClient
 from gossipd.cli.completion import KnownHost, KnownModel
+from gossipd.cli.layout import show_lines
 from gossipd.cli.options import daemon_options, echo_json, examples, time_words
 from gossipd.core.errors import ExitCode, NotFoundError
 from gossipd.core.versions import label_words
@@ -38,7 +39,7 @@ def why(*, model: tuple[str, int | None], host: str | None, client: StatusClient
     if as_json:
         echo_json(as_object(found))
     else:
-        click.echo("\n".join(lines_of(found)))
+        show_lines(lines_of(found))
     return int(found.exit_code)
 
 

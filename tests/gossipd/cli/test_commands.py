@@ -18,6 +18,7 @@ from gossipd import __version__
 from gossipd.api.schema import AlarmRow
 from gossipd.audit.chain_file import AuditFile
 from gossipd.cli import main as cli
+from gossipd.cli.layout import laid_out
 from gossipd.cli.main import VERBS, main
 from gossipd.cli.status import page_lines
 from gossipd.core.errors import ExitCode
@@ -81,7 +82,7 @@ def test_of_many_seeds_some_are_named() -> None:
         "store": {"condition": "ok", "free_bytes": 1, "detail": ""},
         "members": [{**member, "name": f"n{number}"} for number in range(65)],
     }  # fmt: skip
-    [line] = [line for line in page_lines(page, colour=False) if line.startswith("seeds")]
+    [line] = [line for line in laid_out(page_lines(page, colour=False), None) if line.startswith("seeds")]
     assert line.endswith("r: n5, and 59 more (gossipd members)")
 
 

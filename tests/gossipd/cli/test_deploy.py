@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.ports import Costs
 from gossipd.cli.deploy import plan_lines
+from gossipd.cli.layout import laid_out
 from gossipd.cli.main import main
 from gossipd.core.errors import ExitCode
 from gossipd.diagnosis.plan import Plan, PlannedHost
@@ -63,12 +64,13 @@ def test_the_text_says_who_and_how_long_and_names_some() -> None:
     hosts = [PlannedHost(f"n{n}", "r", ("is dead",), ()) for n in range(30)]
     hosts += [PlannedHost("x", "r", (), (), 2 * gib), PlannedHost("y", "r", (), (), 3 * gib)]
     row = {**ROW, "bytes_total": 5 * gib}
-    lines = plan_lines(row, Plan(tuple(hosts), 3 * gib, 400.0, "storage"), 1.25e9, 1.25e9)
+    lines = laid_out(plan_lines(row, Plan(tuple(hosts), 3 * gib, 400.0, "storage"), 1.25e9, 1.25e9), None)
     assert lines[1] == "2 of 32 targets would take it; 3 GiB from storage"
     assert lines[2] == "a host fetches 2 GiB to 3 GiB of it: the rest are chunks that are equal, or that it has"
     assert lines[3] == "at least 6m 40s, by storage, at 1.2 GiB/s a host and 1.2 GiB/s from storage"
     assert lines[6].split() == ["n0", "r", "is", "dead"]
     assert lines[-1] == "and 6 more; --json has all"
     assert all(len(line) < 120 for line in lines)
-    whole = plan_lines(row, Plan((PlannedHost("x", "r", (), (), 5 * gib),), 5 * gib, 1.0, "storage"), 1e9, 1e9)
+    alone = Plan((PlannedHost("x", "r", (), (), 5 * gib),), 5 * gib, 1.0, "storage")
+    whole = laid_out(plan_lines(row, alone, 1e9, 1e9), None)
     assert [line.split()[0] for line in whole[1:]] == ["1", "at"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gossipd.cli.host_selection import PROBLEMS_MAX, SLOWEST, racks_worst_first, select, words_left_out
+from gossipd.cli.layout import laid_out
 from gossipd.cli.status import page_lines
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
@@ -10,11 +11,11 @@ from tests.gossipd.cli.large_clusters import deployment, host, page
 def test_the_one_failed_host_of_two_hundred_is_shown_first() -> None:
     hosts = [host(number) for number in range(200)]
     hosts[150] = host(150, state="failed", chunks=10, reason="no_space")
-    lines = page_lines(page(deployment(hosts)), colour=False)
+    lines = laid_out(page_lines(page(deployment(hosts)), colour=False), None)
     assert any("n150" in line and "failed" in line and "no_space" in line for line in lines)
     assert "not shown: 199 complete (--all shows every host)" in "\n".join(lines)
     assert len(lines) < 30
-    whole = page_lines(page(deployment(hosts)), colour=False, is_whole=True)
+    whole = laid_out(page_lines(page(deployment(hosts)), colour=False, is_whole=True), None)
     assert sum("gpu-h100" in line and "rack-" in line and "complete" in line for line in whole) == 199
 
 
@@ -37,13 +38,13 @@ def test_problems_come_by_how_pressing_they_are_then_the_slowest() -> None:
 def test_a_thousand_dead_hosts_do_not_fill_a_thousand_lines() -> None:
     hosts = [host(number, state="downloading", chunks=0, reason="dead") for number in range(1000)]
     assert len(select(hosts).shown) == PROBLEMS_MAX
-    assert len(page_lines(page(deployment(hosts)), colour=False)) < 80
+    assert len(laid_out(page_lines(page(deployment(hosts)), colour=False), None)) < 80
 
 
 def test_a_host_that_wants_a_part_shows_its_share_and_what_it_wants() -> None:
     part = {"chunks_wanted": 10, "bytes_wanted": 3 << 20, "want": "ep:3/16"}
     rows = deployment([host(0, state="downloading", chunks=5) | part, host(1)])
-    lines = page_lines(page(rows), colour=False)
+    lines = laid_out(page_lines(page(rows), colour=False), None)
     assert any("50.0 %" in line and "3 MiB: ep:3/16" in line for line in lines), lines
     assert any(line.split()[-1:] == ["REASON"] and "WANTS" in line for line in lines)
 

@@ -35,6 +35,26 @@ def test_thirty_hosts_with_long_names_are_whole_at_80_by_24() -> None:
     assert any("0/30 hosts complete" in line and "%" in line for line in shown)
 
 
+def test_names_of_63_characters_have_lines_of_their_own_and_are_whole() -> None:
+    hosts = [host(number, state="downloading", chunks=10 * number) for number in range(30)]
+    for each in hosts:
+        each["name"], each["rack"] = f"gpu-{'x' * 54}-{each['name'][-4:]}", "row-12-rack-7-of-the-second-hall"
+    hosts[7] |= {"reason": "source_auth", "subject": hosts[1]["name"]}
+    long_name = f"research/{'m' * 55}"
+    done = deployment([host(1)], name=f"{long_name[:-1]}d", state="complete", version=7, version_label="123450.2")
+    live = deployment(hosts, name=long_name, version=5, version_label="123460.2", stall="all_busy", corrupt_chunks=17)
+    shown = drawn(page(live, done, members=30))
+    at = next(number for number, line in enumerate(shown) if line == hosts[7]["name"])
+    assert shown[at + 1].split() == ["row-12-rack-7-of-the-second-hall", "6.8", "%", "source_auth"]
+    text = "\n".join(shown)
+    assert f"{long_name}@123460.2" in text.replace("\n", "")
+    assert f"{done['name']}@123450.2" in text.replace("\n", "")
+    assert "stalled here: all_busy" in text
+    assert "corrupt 17" in text
+    assert "0/30 hosts complete" in text
+    assert "1/1 hosts" in text
+
+
 def test_complete_deployments_have_one_line_each_and_live_ones_the_rest() -> None:
     done = [deployment([host(n) for n in range(8)], name=f"done-{n}", state="complete", eta_s=None) for n in range(4)]
     live = deployment([host(n, state="downloading", chunks=n) for n in range(8)], name="live")

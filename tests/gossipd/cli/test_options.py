@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from gossipd.cli.options import Duration, table, time_words
+from gossipd.cli.options import Duration, time_words
 from gossipd.core.units import percent_words
 
 
@@ -34,7 +34,3 @@ def test_durations_are_typed_with_a_unit(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_the_users_mistake() -> None:
     with pytest.raises(click.BadParameter, match="'soon' is not a duration such as 90s"):
         Duration().convert("soon", None, None)
-
-
-def test_a_table_has_no_blanks_at_the_ends_of_lines() -> None:
-    assert table(("A", "LONG"), [("xyz", ""), ("1", "2")]) == ["A    LONG", "xyz", "1    2"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gossipd.cli.layout import laid_out
 from gossipd.cli.main import main
 from gossipd.cli.report import lines_of, why_late
 from gossipd.diagnosis.report import Straggler, summarise
@@ -73,7 +74,7 @@ def test_what_is_not_known_is_not_found_and_an_unwritable_file_is_told(
 
 def test_many_racks_and_readers_are_cut_and_counted() -> None:
     hosts = [{"name": f"h{n:02d}", "rack": f"r{n:02d}", "source_bytes": GB} for n in range(50)]
-    page = "\n".join(lines_of(summarise(report(hosts))))
+    page = "\n".join(laid_out(lines_of(summarise(report(hosts))), None))
     assert "and 42 more" in page
     assert "and 10 more; --json has all" in page
 

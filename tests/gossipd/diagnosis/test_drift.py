@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gossipd.cli.layout import laid_out
 from gossipd.cli.members import drift_lines
 from gossipd.diagnosis.drift import ASPECTS, HostGroup, compare, hosts_apart
 
@@ -56,7 +57,7 @@ def test_hosts_that_are_gone_or_tell_nothing_are_no_difference() -> None:
 
 def test_the_page_names_some_hosts_of_each_group() -> None:
     members = [member(n) for n in range(9)] + [with_print(10, "trust", "a2")]
-    assert drift_lines(compare(members))[:4] == [
+    assert laid_out(drift_lines(compare(members)), None)[:4] == [
         "trust: publishers' keys, `security.trust` and `trust_names`",
         "  VALUE  HOSTS  WHICH",
         "  aa     9      n0, n1, n2, n3, n4 and 4 more",
