@@ -18,7 +18,15 @@ from dataclasses import dataclass
 import trio
 
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import HostsNeeded, check_possible, ended, is_wanted
+from gossipd.api.readiness import (
+    DeploymentEndedError,
+    HostsNeeded,
+    blamed,
+    check_possible,
+    ended,
+    is_wanted,
+    of_this_host,
+)
 from gossipd.api.schema import DeploymentRow, Row
 
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
@@ -63,6 +71,9 @@ class LongPoll:
             with trio.move_on_after(min(round_s, ROUND_S_MAX)):
                 while not self._is_ready(key, look, needed):
                     await trio.sleep(self._interval_s())
+        except DeploymentEndedError as error:
+            assert look.row is not None
+            raise blamed(error, look.row, self._view.deployments(name, look.row.version)) from None
         finally:
             look.waiting -= 1
             if not look.waiting:
@@ -110,6 +121,6 @@ class LongPoll:
 
 
 def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:
-    """The row of that version; of the highest that is wanted where none is given."""
+    """The row of that version; of the highest that is wanted where none is given. Of two contents that of this host."""
     rows = view.deployments(name, version)
-    return next((row for row in rows if version is not None or is_wanted(row)), None)
+    return of_this_host(row for row in rows if version is not None or is_wanted(row))

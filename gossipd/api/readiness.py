@@ -6,12 +6,17 @@ Every host has the same records of all hosts, so every host gives the same answe
 not count, unless it is named: a job that names its hosts gets no answer on either side of a broken network, where each
 side would else find the other one dead and go on by itself.
 
+Two hosts may have told of one version with different contents: both records go round, each host keeps the content that
+it heard of first and refuses the other. What is complete on this host or on named ones is one of the two and is
+answered; where any host would do, such a version is left out, because hosts would load different bytes.
+
 A host's name is its own word, and another host may take this one's. So only the row that is marked ``here`` speaks for
 this host.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -31,7 +36,7 @@ _FORBIDDEN = "source_forbidden"
 
 class NotReadyError(GossipdError):
     """No version is complete on the hosts that were asked for. Fault: nobody. Retry: later; the sentence says what is
-    missing."""
+    missing. Code ``E_EQUIVOCATION``: the newest has two contents. Fault: both jobs. Retry: under a version above it."""
 
     code = "E_NOT_READY"
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
@@ -39,7 +44,8 @@ class NotReadyError(GossipdError):
 
 class DeploymentEndedError(GossipdError):
     """What is waited for cannot come any more. Fault: see the sentence. Retry: after it is deployed again. Codes:
-    ``E_CANCELLED``; ``E_PARTIAL``, it has ended on too few hosts; ``E_GONE``, it was removed from this host.
+    ``E_CANCELLED``; ``E_PARTIAL``, it has ended on too few hosts; ``E_GONE``, it was removed from this host;
+    ``E_EQUIVOCATION``, other hosts have another content of that version.
     ``code_of_exit``: of the reason, when no host can get it."""
 
     code = "E_PARTIAL"
@@ -154,6 +160,38 @@ def ended(row: DeploymentRow, hosts: Sequence[HostRow] | None = None) -> Deploym
     )
 
 
+def of_this_host(rows: Iterable[DeploymentRow]) -> DeploymentRow | None:
+    """Of rows of one version, the newest first: the content that this host has not refused; else the first row."""
+    first = None
+    for row in rows:
+        first = first or row
+        if row.version != first.version:
+            break
+        if not any(host.here and host.state in _OVER for host in row.hosts):
+            return row
+    return first
+
+
+def blamed(error: DeploymentEndedError, row: DeploymentRow, rows: Iterable[DeploymentRow]) -> DeploymentEndedError:
+    """The error, or where hosts have another content of that version, that. ``rows``: of the version."""
+    if others := [one for one in rows if one.id != row.id and _is_held(one)]:
+        return DeploymentEndedError(_two_contents(row, *others), code="E_EQUIVOCATION", code_of_exit=ExitCode.TRUST)
+    return error
+
+
+def _is_held(row: DeploymentRow) -> bool:
+    """Whether some host has that content, or may still get it."""
+    return is_wanted(row) and (row.hosts_complete > 0 or row.state not in _OVER)
+
+
+def _two_contents(*rows: DeploymentRow) -> str:
+    contents = " and ".join(f"{row.id[:12]} on {row.hosts_complete}" for row in rows[:2])
+    return (
+        f"{_label(rows[0])} has two contents ({contents} hosts): two jobs have published it, or a key is stolen; "
+        "publish again under a version above it"
+    )
+
+
 def _label(row: DeploymentRow) -> str:
     return f"{row.name}@{row.version_label or row.version}"
 
@@ -213,7 +251,7 @@ def newest(
     Raises:
         NotFoundError: no version of the name is known, or all were taken back. UsageError: ``where``.
         NotReadyError: none is complete there; it says what the newest lacks. Or none is below ``before``, where others
-            are known: a run that has saved something is not told to be a new one.
+            are known: a run that has saved something is not told to be a new one. ``E_EQUIVOCATION``: see the top.
     """
     names = _named(where)
     known = sorted((row for row in rows if is_wanted(row)), key=lambda row: -row.version)
@@ -222,10 +260,15 @@ def newest(
     candidates = [row for row in known if before is None or row.version < before]
     if not candidates:
         raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {_label(known[-1])}")
+    is_any = where in (ANYWHERE, RECOVERABLE)
+    held = Counter(row.version for row in candidates if is_any and _is_held(row))
     for row in candidates:
-        if not _missing(row, where, names, here):
+        if held[row.version] < 2 and not _missing(row, where, names, here):
             return row
     first = candidates[0]
+    if held[first.version] > 1:
+        sentence = _two_contents(*(row for row in candidates if row.version == first.version and _is_held(row)))
+        raise NotReadyError(sentence, code="E_EQUIVOCATION", code_of_exit=ExitCode.TRUST)
     place = where if where != HERE else f"here, on {here}"
     place = "or recoverable" if where == RECOVERABLE else place
     missing = _missing(first, where, names, here)

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from gossipd.api.client import RefusedByDaemonError
-from gossipd.client import Client, Publication
+from gossipd.client import Client, NotTrustedError, Publication
 from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, gossipd, publishing_cluster, same_tree, until
 
 
@@ -85,6 +85,31 @@ def test_two_hosts_that_publish_one_version_at_once_are_told_of_it(cluster: Clus
         for pair in told:
             codes = {future.result(PATIENCE_S) for future in pair}
             assert codes & {"E_EQUIVOCATION", "E_EXISTS"}, codes
+
+
+def test_a_job_whose_version_others_refuse_is_told_by_its_next_wait(cluster: Cluster, tmp_path: Path) -> None:
+    first, second, third = (cluster.add(f"node-{number}", "rack-1") for number in (1, 2, 3))
+    made = {}
+    for alone, seed in ((first, 1), (second, 2)):
+        alone.start()
+        alone.wait_ready()
+        saved = step_directory(tmp_path / f"saved-{seed}", seed)
+        made[alone.name] = Client(alone.home / "gossipd.sock").publish(saved, name="run", step=3).id
+        alone.stop()
+    for daemon in (first, second, third):
+        daemon.start()
+    for daemon in (first, second):
+        job = Client(daemon.home / "gossipd.sock")
+
+        def code() -> str:
+            with pytest.raises(RefusedByDaemonError) as caught:
+                job.wait("run", 3, hosts="100%", timeout=PATIENCE_S)  # noqa: B023
+            return caught.value.code
+
+        until("the other record has come, too", lambda: code() == "E_EQUIVOCATION")
+        assert job.wait("run", 3).id == made[daemon.name], "what lies here is what was published here"
+        with pytest.raises(NotTrustedError, match="run@3 has two contents"):
+            job.latest("run", where="anywhere")
 
 
 def test_one_file_is_a_version_with_that_file_in_it(cluster: Cluster, tmp_path: Path) -> None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gossipd.api.readiness import DeploymentEndedError, HostsNeeded, NotReadyError, check_possible, lacking, newest
+from gossipd.api.readiness import (
+    DeploymentEndedError,
+    HostsNeeded,
+    NotReadyError,
+    blamed,
+    check_possible,
+    lacking,
+    newest,
+    of_this_host,
+)
 from gossipd.api.schema import DeploymentRow, HostRow
-from gossipd.core.errors import NotFoundError, UsageError
+from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 from tests.gossipd.api.fake_daemon import toy_row
 
 
@@ -124,6 +133,46 @@ def test_a_name_of_which_all_was_taken_back_is_told_as_that(word: str, state: st
 
 def test_a_cancelled_version_is_not_the_latest() -> None:
     assert version("everywhere", "a", OLD, row(3, host("a"), host("b"), host("c"), state="cancelled")) == 1
+
+
+def contents(here: str) -> list[DeploymentRow]:
+    """Version 2 as the hosts a and b have it, and as host c has it, told by one of them."""
+    refused = ("failed", "refused")
+    pair = (
+        row(2, host("a"), host("b"), host("c", *refused)),
+        row(2, host("a", *refused), host("b", *refused), host("c")),
+    )
+    told = zip(pair, ("1" * 64, "2" * 64), strict=True)
+    return [seen_on(here, msgspec.structs.replace(one, id=text, state="failed")) for one, text in told]
+
+
+def test_of_two_contents_that_of_named_hosts_is_answered() -> None:
+    for here, where, begins in (("a", "here", "1"), ("c", "here", "2"), ("c", "a,b", "1"), ("a", "c", "2")):
+        assert newest(contents(here), "org/toy", where, here).id == begins * 64
+        assert newest(contents(here)[::-1], "org/toy", where, here).id == begins * 64
+
+
+@pytest.mark.parametrize("here", ["a", "c"])
+def test_a_version_of_two_contents_is_none_that_any_host_may_load(here: str) -> None:
+    assert newest([*contents(here), seen_on(here, OLD)], "org/toy", "anywhere", here).version == 1
+    with pytest.raises(NotReadyError, match=r"@2 has two contents \(1{12} on 2 and 2{12} on 1 hosts\)") as no:
+        newest(contents(here), "org/toy", "anywhere", here)
+    assert (no.value.code, no.value.code_of_exit) == ("E_EQUIVOCATION", ExitCode.TRUST)
+    nobodys = [msgspec.structs.replace(one, hosts_complete=0) if one.id[0] == "2" else one for one in contents(here)]
+    assert newest(nobodys, "org/toy", "anywhere", here).id == "1" * 64
+
+
+def test_a_wait_is_for_the_content_of_this_host_and_blames_the_other() -> None:
+    rows = contents("c")
+    own = of_this_host(rows)
+    assert own is rows[1]
+    assert of_this_host([*contents("a")[::-1], OLD]) == contents("a")[0]
+    check_possible(own, HostsNeeded.parse("here"), "c")
+    with pytest.raises(DeploymentEndedError) as caught:
+        check_possible(own, HostsNeeded.parse("2"), "c")
+    assert blamed(caught.value, own, rows).code == "E_EQUIVOCATION"
+    assert blamed(caught.value, own, [own]) is caught.value
+    assert of_this_host(()) is None
 
 
 def test_no_answer_says_what_the_newest_version_lacks() -> None:
