@@ -7,7 +7,7 @@
   (all that holds bytes), ``store_events``
 * The deployment brain: ``deployment_driver``, ``deployment_executor``, ``manifest_judging`` (in a thread),
   ``cluster_roster`` (who belongs), ``triggers``, ``deploy_plan`` (a dry run), ``budget_check``, ``budget_orders``,
-  ``rack_copies`` and ``copies_watch`` (copies that a rack keeps)
+  ``rack_copies``, ``copy_checks`` and ``copies_watch`` (copies that a rack keeps)
 * Membership: ``membership_host`` (the brain and what is published), ``member_directory`` (the members),
   ``member_events`` (who hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster),
   ``identity_watch`` and ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``

@@ -45,6 +45,7 @@ from gossipd.daemon.cluster_roster import ClusterRoster
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.copies_watch import CopiesWatch
+from gossipd.daemon.copy_checks import CopyChecks
 from gossipd.daemon.credentials_watch import CredentialsWatch
 from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
@@ -239,7 +240,8 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
-        self._rack_copies = RackCopies(self.live, self._progress, self._directory)
+        checks = CopyChecks(self._deployments.lifecycle, self._directory, self._data_plane.client)
+        self._rack_copies = RackCopies(self.live, self._progress, self._directory, checks)
         self._watermarks = Watermarks(
             self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit,
             copies=self._rack_copies,

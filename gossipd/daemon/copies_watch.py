@@ -6,11 +6,13 @@ What lives here: asking rack and disk, and the order that follows. What does not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import trio
 
 from gossipd.core.errors import GossipdError
+from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.rack_copies import RackCopies
@@ -38,6 +40,7 @@ class CopiesWatch:
     copies: RackCopies
     driver: DeploymentDriver
     _lost: LostCopies = field(init=False)
+    _turn: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._lost = LostCopies(self.copies.directory.own)
@@ -54,7 +57,9 @@ class CopiesWatch:
     async def look(self, now: float) -> None:
         """Take what has become due and fits."""
         settings = self.live.config.store
-        views = {one.id: self.copies.view(one.id) for one in self.lifecycle if one.state is HostState.EVICTED}
+        evicted = [one.id for one in self.lifecycle if one.state is HostState.EVICTED]
+        await self._look_again(evicted)
+        views = {one: self.copies.view(one) for one in evicted}
         space = await run_blocking(self.store.space) if views else Space(0, 0)
         rules = CopyRules(
             replicas=settings.replicas, after_s=settings.replicas_after_s, versions_kept=settings.keep_versions,
@@ -65,3 +70,11 @@ class CopiesWatch:
         if record is not None:
             log.info("taken again", model=record.label, copies_in_rack=views[record.id].copies)
             self.driver.post(CopyWanted(record.id))
+
+    async def _look_again(self, evicted: Sequence[DeploymentId]) -> None:
+        """Ask the copies of one version to be shown, the next one in turn of which that is due."""
+        self._turn += 1
+        first = self._turn % max(1, len(evicted))
+        for one in (*evicted[first:], *evicted[:first]):
+            if await self.copies.look_again(one):
+                return

@@ -140,10 +140,11 @@ class Watermarks:
 
     async def _evict(self, plan: EvictionPlan, cause: str) -> list[EvictionCandidate]:
         """What was planned and is kept by nothing now. A version that somebody uses meanwhile is left for the next
-        look."""
+        look, and so is one of which others do not show the copies that they say they have."""
         done = []
         for one in plan.chosen:
-            kept = await run_blocking(self._store.make_room, one.deployment, cause)
+            is_spare = await self._copies.is_spare(one.deployment)
+            kept = await run_blocking(self._store.make_room, one.deployment, cause) if is_spare else REPLICA
             if kept:
                 log.info("not evicted", model=one.label, kept=kept)
                 continue

@@ -9,7 +9,7 @@
 * Who deployed it: ``deployer`` (as far as one host knows), ``told_deployers``
 * How far hosts are: ``progress_record``, ``signed_progress``, ``progress_table``, ``counters``, ``history``,
   ``end_time``, ``cluster_clock``
-* Versions that go: ``supersession``, ``eviction_plan``; copies that come again: ``lost_copies``
+* Versions that go: ``supersession``, ``eviction_plan``; copies that come again: ``lost_copies``, ``copy_proofs``
 * Reading of storage: ``source_budget``, ``ordered_budgets``, ``followed_budgets``, ``signed_budget``
 
 What does not live here: the choice of chunks (``swarm``), and files (``store``, ``daemon``).

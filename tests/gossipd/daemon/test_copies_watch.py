@@ -31,9 +31,10 @@ class Host:
     def __init__(self) -> None:
         self.posted: list[CopyWanted] = []
         self.answers: list[Space | StoreWriteError] = []
+        self.evicted, self.looked_at, self.is_asked = [EVICTED], list[DeploymentId](), False
         settings = SimpleNamespace(replicas=1, replicas_after_s=2 * LOOK_S, keep_versions=2, high_watermark_percent=0)
         copies = SimpleNamespace(
-            directory=SimpleNamespace(own=OWN), view=lambda _: RackView(0, frozenset({OWN}))
+            directory=SimpleNamespace(own=OWN), view=lambda _: RackView(0, frozenset({OWN})), look_again=self.look_again
         )  # fmt: skip
         self.watch = CopiesWatch(
             live=cast(Any, SimpleNamespace(config=SimpleNamespace(store=settings), wants=dict)),
@@ -41,8 +42,12 @@ class Host:
             driver=cast(Any, SimpleNamespace(post=self.posted.append)),
         )  # fmt: skip
 
+    async def look_again(self, deployment: DeploymentId) -> bool:
+        self.looked_at.append(deployment)
+        return self.is_asked
+
     def __iter__(self) -> Any:
-        return iter([EVICTED])
+        return iter(self.evicted)
 
     def get(self, deployment: DeploymentId) -> Any:
         return EVICTED
@@ -80,3 +85,17 @@ async def test_a_disk_that_does_not_answer_ends_no_daemon(autojump_clock: trio.t
             await trio.sleep(LOOK_S)
         nursery.cancel_scope.cancel()
     assert host.answers == [], "the disk did not answer once"
+
+
+async def test_the_copies_of_one_version_after_the_other_are_looked_at() -> None:
+    host = Host()
+    host.evicted = [
+        SimpleNamespace(id=DeploymentId(bytes((number,)) * 32), state=HostState.EVICTED) for number in b"123"
+    ]
+    await host.watch._look_again([one.id for one in host.evicted])
+    assert len(host.looked_at) == 3, "none was due"
+    host.is_asked, host.looked_at = True, []
+    for _ in range(3):
+        await host.watch._look_again([one.id for one in host.evicted])
+    assert sorted(host.looked_at) == [one.id for one in host.evicted]
+    await host.watch._look_again([])

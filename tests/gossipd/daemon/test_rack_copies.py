@@ -1,13 +1,17 @@
-"""Which hosts keep a version for their rack: those that live, are in it, and have all of it count."""
+"""Which hosts keep a version for their rack: those that live, are in it, and have shown all that they tell count."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
 
+import trio
+import trio.testing
+
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.rack_copies import RackCopies
+from gossipd.deployment.copy_proofs import FAILED_S
 from gossipd.deployment.eviction_plan import keepers
 from gossipd.deployment.lost_copies import RackView
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
@@ -32,7 +36,16 @@ class Rack:
         directory = SimpleNamespace(
             own=own, live=lambda: self.living, record=lambda node: SimpleNamespace(rack=self.racks[node])
         )
-        self.copies = RackCopies(cast(Any, SimpleNamespace(config=config)), self.table, cast(Any, directory))
+        self.liars: set[NodeId] = set()
+        self.asked: list[NodeId] = []
+        self.answer: bool | None = True
+        self.copies = RackCopies(
+            cast(Any, SimpleNamespace(config=config)), self.table, cast(Any, directory), cast(Any, self)
+        )
+
+    async def has(self, deployment: DeploymentId, node: NodeId) -> bool | None:
+        self.asked.append(node)
+        return self.answer and node not in self.liars
 
     def tell(self, node: NodeId, progress: Progress) -> None:
         key = progress_key(ONE)
@@ -45,13 +58,13 @@ class Rack:
         return self.copies.view(ONE)
 
 
-def test_so_many_hosts_of_a_rack_keep_it_and_agree_on_which() -> None:
+async def test_so_many_hosts_of_a_rack_keep_it_and_agree_on_which() -> None:
     assert [node for node in NODES if Rack(node).keeps()] == sorted((FIRST, SECOND))
     assert [node for node in NODES if Rack(node, replicas=0).keeps()] == []
     assert [node for node in NODES if Rack(node, replicas=9).keeps()] == NODES
 
 
-def test_a_host_that_is_dead_has_evicted_it_or_is_elsewhere_does_not_count() -> None:
+async def test_a_host_that_is_dead_has_evicted_it_or_is_elsewhere_does_not_count() -> None:
     rack = Rack(THIRD)
     assert not rack.keeps()
     rack.living.discard(FIRST)
@@ -64,7 +77,7 @@ def test_a_host_that_is_dead_has_evicted_it_or_is_elsewhere_does_not_count() -> 
     assert rack.keeps()
 
 
-def test_a_host_with_a_part_or_a_rest_does_not_count() -> None:
+async def test_a_host_with_a_part_or_a_rest_does_not_count() -> None:
     for told in (
         Progress(state=HostState.COMPLETE, want="ep:0/2", chunks_wanted=3, bytes_wanted=9),
         Progress(state=HostState.DOWNLOADING, chunks_verified=3),
@@ -87,3 +100,64 @@ def test_a_copy_that_is_on_its_way_counts_and_one_that_cannot_come_does_not() ->
     rack.living.discard(FOURTH)
     rack.tell(THIRD, Progress(state=HostState.REMOVED))
     assert rack.view() == RackView(0, frozenset({FIRST}))
+
+
+async def test_a_host_that_lies_of_its_copy_makes_no_other_give_up_one() -> None:
+    for liars in ({FIRST}, {SECOND}):
+        rack = Rack(THIRD)
+        rack.liars = liars
+        assert not rack.keeps(), "as all have told"
+        assert not await rack.copies.is_spare(ONE)
+        assert rack.keeps(), "so that another version is evicted"
+    rack = Rack(FOURTH)
+    rack.liars = {FIRST}
+    assert await rack.copies.is_spare(ONE), "two others have it"
+    assert (set(rack.asked[:2]), rack.asked[2:]) == ({FIRST, SECOND}, [THIRD])
+
+
+async def test_a_host_whose_copy_is_one_too_many_gives_it_up_at_once() -> None:
+    rack = Rack(FOURTH)
+    assert await rack.copies.is_spare(ONE)
+    assert sorted(rack.asked) == sorted((FIRST, SECOND))
+    assert await rack.copies.is_spare(ONE)
+    assert len(rack.asked) == 2, "what was shown lately counts"
+    assert not await Rack(SECOND).copies.is_spare(ONE)
+    assert await Rack(FIRST, replicas=0).copies.is_spare(ONE), "the operator wants none"
+
+
+async def test_a_busy_host_is_asked_again_and_its_copy_counts_then(autojump_clock: trio.testing.MockClock) -> None:
+    rack = Rack(THIRD)
+    rack.liars = {FIRST}
+    assert not await rack.copies.is_spare(ONE)
+    rack.liars = set()
+    await trio.sleep(FAILED_S)
+    assert await rack.copies.is_spare(ONE)
+
+
+async def test_who_reads_no_manifest_gives_up_no_copy_and_misses_none() -> None:
+    rack = Rack(THIRD)
+    rack.answer = None
+    assert not await rack.copies.is_spare(ONE)
+    assert rack.keeps()
+    rack = Rack(THIRD)
+    rack.answer = None
+    assert await rack.copies.look_again(ONE)
+    assert rack.view().copies == 3
+
+
+async def test_a_lie_hides_no_lost_copy(autojump_clock: trio.testing.MockClock) -> None:
+    rack = Rack(FIRST)
+    rack.tell(SECOND, Progress(state=HostState.EVICTED, reason=HostReason.EVICTED))
+    rack.liars = {THIRD}
+    assert rack.view().copies == 2
+    assert await rack.copies.look_again(ONE)
+    assert rack.view().copies == 1
+    assert not await rack.copies.look_again(ONE), "none is asked all the time"
+    await trio.sleep(2 * FAILED_S)
+    assert rack.view().copies == 1
+    assert await rack.copies.look_again(ONE)
+    assert (set(rack.asked[:2]), rack.asked[2:]) == ({THIRD, FOURTH}, [THIRD])
+    rack.liars = set()
+    await trio.sleep(FAILED_S)
+    await rack.copies.look_again(ONE)
+    assert rack.view().copies == 2

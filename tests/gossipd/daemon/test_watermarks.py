@@ -83,13 +83,23 @@ class Watched:
         self.store, self.lifecycle, self.alarms = Store(*uses, used_bytes=used_bytes), Lifecycle(), Alarms()
         self.records: list[tuple[str, str]] = []
         self.keeps: set[int] = set()
+        self.unshown: set[int] = set()
         self.settings = SimpleNamespace(high_watermark_percent=high, low_watermark_percent=low)
         live = SimpleNamespace(config=SimpleNamespace(store=self.settings))
         audit = SimpleNamespace(record=lambda event, subject: self.records.append((event, subject)))
         self.watch = Watermarks(
             cast(Any, live), cast(Any, self.store), cast(Any, self.lifecycle), cast(Any, self.alarms), cast(Any, audit),
-            copies=cast(Any, SimpleNamespace(keeps=lambda deployment: deployment[0] in self.keeps)),
+            copies=cast(Any, SimpleNamespace(keeps=self._keeps, is_spare=self._is_spare)),
         )  # fmt: skip
+
+    def _keeps(self, deployment: DeploymentId) -> bool:
+        return deployment[0] in self.keeps
+
+    async def _is_spare(self, deployment: DeploymentId) -> bool:
+        """What is not shown is seen when it is asked for."""
+        if deployment[0] in self.unshown:
+            self.keeps.add(deployment[0])
+        return not self._keeps(deployment)
 
 
 async def test_below_the_high_mark_nothing_is_evicted() -> None:
@@ -159,3 +169,14 @@ async def test_pins_are_told_once_and_only_of_models_that_are_known() -> None:
     with pytest.raises(NotFoundError):
         await watched.watch.pin("m", 2, undo=False)
     assert not (await watched.watch.pin("gone", 2, undo=True)).changed
+
+
+async def test_a_copy_that_others_only_say_they_have_stays_and_another_version_goes() -> None:
+    watched = Watched(use(1), use(2), use(9), used_bytes=90, low=80)
+    watched.unshown = {1}
+    await watched.watch.look()
+    assert watched.store.evicted == []
+    assert "m@1 (replica)" in watched.alarms.told
+    await watched.watch.look()
+    assert watched.store.evicted == [(2, "watermark")]
+    assert watched.alarms.told == ""
