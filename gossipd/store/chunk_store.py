@@ -10,6 +10,7 @@ held. The store writes no bytes that it has not hashed and found right.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -31,7 +32,7 @@ from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.whole_sync import WholeSync
-from gossipd.store.errors import StoreError, StorePathError
+from gossipd.store.errors import StoreError, StorePathError, StoreUnreadableError
 from gossipd.store.journal.windows import commit, write_chunk
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
@@ -74,6 +75,7 @@ class ChunkStore:
         """
         settings = settings or StoreSettings()
         settings.validate()
+        self._root = root
         self._posix = PosixDisk(root) if disk is None else None
         used = disk or self._posix
         assert used is not None
@@ -114,11 +116,21 @@ class ChunkStore:
         for thread in [*threads, *([self._warming] if background and settings.warm else [])]:
             thread.start()
 
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            place = self._root / (error.filename or "")
+            raise StoreUnreadableError(f"{place} cannot be read by the daemon: {error.strerror or error}") from error
+
     # ---- models -----------------------------------------------------------------------------------
 
     def models(self) -> list[StoredModel]:
-        """Every model with books here. A starting daemon reads ``manifest_bytes`` of each and calls ``open``."""
-        return list_models(self._disk)
+        """Every model with books here. A starting daemon reads ``manifest_bytes`` of each and calls ``open``. Raises
+        StoreUnreadableError."""
+        with self._looking():
+            return list_models(self._disk)
 
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
@@ -194,8 +206,9 @@ class ChunkStore:
         return publishing.complete_versions(self._disk, name)
 
     def current(self, name: str) -> int | None:
-        """The version that ``current`` points to."""
-        return publishing.current_version(self._disk, name)
+        """The version that ``current`` points to. Raises StoreUnreadableError."""
+        with self._looking():
+            return publishing.current_version(self._disk, name)
 
     def rollback(self, name: str) -> int:
         """Point ``current`` to the version before it, until a version newer than all present ones is complete. Returns

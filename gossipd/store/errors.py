@@ -35,6 +35,14 @@ class StoreModeError(StoreError):
     exit_code = ExitCode.USAGE
 
 
+class StoreUnreadableError(StoreError):
+    """A directory of the store cannot be looked into. Fault: the user who took its rights away, or the disk. State:
+    unchanged. Retry: when the daemon's user may read it again; no restart is needed."""
+
+    code = "E_STORE_READ"
+    exit_code = ExitCode.DISK
+
+
 class StorePathError(StoreError):
     """Something else stands where a file or directory of ours belongs, or a path leads outside the store or through a
     symbolic link; ``E_PATH_KIND`` for what is neither file nor link. Fault: the user who put it there."""

@@ -20,6 +20,8 @@ from gossipd.core.ids import SOURCE
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import StoreHealth
+from gossipd.store.disk.disk import FileKind
+from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
@@ -199,3 +201,34 @@ def test_a_write_that_makes_no_progress_is_an_error_not_a_loop() -> None:
     disk.write_some = lambda descriptor, data, offset: 0  # type: ignore[method-assign]
     with pytest.raises(StoreWriteError, match="no progress"):
         daemon.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
+
+
+def test_a_directory_that_cannot_be_looked_into_is_named_and_read_again() -> None:
+    closed: list[str] = []
+
+    class ClosedDisk(MemoryDisk):
+        def names(self, path: str) -> list[str]:
+            self._look(path)
+            return super().names(path)
+
+        def kind(self, path: str) -> FileKind | None:
+            self._look(path)
+            return super().kind(path)
+
+        def _look(self, path: str) -> None:
+            if path in closed:
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    daemon = Daemon(ClosedDisk())
+    daemon.deliver(ONE)
+    for path, look in ((".manifests", daemon.store.models), (ONE.manifest.name, current_of(daemon.store))):
+        before = look()
+        closed.append(path)
+        with pytest.raises(StoreUnreadableError, match=f"/{path} cannot be read by the daemon: Permission denied"):
+            look()
+        closed.clear()
+        assert look() == before
+
+
+def current_of(store: ChunkStore) -> Callable[[], object]:
+    return lambda: store.current(ONE.manifest.name)
