@@ -91,12 +91,12 @@ class RackCopies:
 
     def view(self, deployment: DeploymentId) -> RackView:
         """How it stands with a version that this host has evicted. A copy that was not shown when it was asked for last
-        is none."""
-        told = list(self._told(deployment))
+        is none, nor one that is on its way for ever."""
+        told, now = list(self._told(deployment)), trio.current_time()
         evicted = {node for node, one in told if one.state is HostState.EVICTED}
         whole = [node for node, one in told if _has_all(one)]
         copies = sum(not self.proofs.has_failed(deployment, node) for node in whole)
-        copies += sum(_will_have_all(one) for _, one in told)
+        copies += sum(_will_have_all(one) and self.proofs.is_promised(deployment, node, now) for node, one in told)
         return RackView(copies, frozenset(evicted | {self.directory.own}))
 
     def _holders(self, deployment: DeploymentId) -> list[NodeId]:

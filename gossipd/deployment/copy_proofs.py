@@ -25,6 +25,9 @@ from membership.member import NodeId
 SHOWN_S = 3_600.0  # before an eviction: a host that was asked then has it still, or says that it has not
 SHOWN_TO_WATCH_S = 86_400.0  # a rack of 40 hosts with 100 evicted versions of 8 MiB a chunk: 0.7 MB/s of the rack
 FAILED_S = 60.0  # it may have been busy, and is asked again
+# A copy that is on its way counts for so long: 2.7 TB at 1 Gbit/s. Less makes a copy too many of a large model.
+PROMISED_S = 6 * 3_600.0
+PROMISED_AGAIN_S = 86_400.0  # after its first word, a host that never came to show a copy is believed once more
 PROOFS_MAX = 4_096  # the oldest is forgotten: that host is asked again
 
 
@@ -38,11 +41,14 @@ class CopyProofs:
 
     def __init__(self) -> None:
         self._proofs: OrderedDict[tuple[DeploymentId, NodeId], _Proof] = OrderedDict()  # the latest last
+        self._promised_s: OrderedDict[tuple[DeploymentId, NodeId], float] = OrderedDict()  # since when, the latest last
 
     def note(self, deployment: DeploymentId, node: NodeId, *, is_shown: bool, now: float) -> None:
         """The host was asked for a chunk, and sent it or not."""
         self._proofs[deployment, node] = _Proof(is_shown, now)
         self._proofs.move_to_end((deployment, node))
+        if is_shown:
+            self._promised_s.pop((deployment, node), None)
         if len(self._proofs) > PROOFS_MAX:
             self._proofs.popitem(last=False)
 
@@ -51,6 +57,16 @@ class CopyProofs:
         however long ago."""
         proof = self._proofs.get((deployment, node))
         return proof is not None and not proof.is_shown and (now is None or now - proof.at_s < FAILED_S)
+
+    def is_promised(self, deployment: DeploymentId, node: NodeId, now: float) -> bool:
+        """Whether a copy counts that the host says is on its way. To say so again and again makes it no longer."""
+        since_s = self._promised_s.get((deployment, node))
+        if since_s is None or now - since_s >= PROMISED_AGAIN_S:
+            since_s = self._promised_s[deployment, node] = now
+            self._promised_s.move_to_end((deployment, node))
+            if len(self._promised_s) > PROOFS_MAX:
+                self._promised_s.popitem(last=False)
+        return now - since_s < PROMISED_S
 
     def to_ask(
         self, deployment: DeploymentId, nodes: Sequence[NodeId], now: float, *, shown_s: float = SHOWN_S

@@ -369,6 +369,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_rack_copies.py",),
     ),
     Mutant(
+        "a-copy-is-on-its-way-for-ever",
+        "A rack that has lost a copy has none made again, because one host says for ever that it fetches one.",
+        "gossipd/deployment/copy_proofs.py",
+        "        return now - since_s < PROMISED_S\n",
+        "        return True\n",
+        ("tests/gossipd/deployment/test_copy_proofs.py",),
+    ),
+    Mutant(
         "every-host-makes-the-lost-copy",
         "When one copy in a rack is lost, all hosts that had evicted the version fetch it at once.",
         "gossipd/deployment/lost_copies.py",

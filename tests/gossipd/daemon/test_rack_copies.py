@@ -11,7 +11,7 @@ import trio.testing
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.rack_copies import RackCopies
-from gossipd.deployment.copy_proofs import FAILED_S
+from gossipd.deployment.copy_proofs import FAILED_S, PROMISED_S
 from gossipd.deployment.eviction_plan import keepers
 from gossipd.deployment.lost_copies import RackView
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
@@ -87,7 +87,7 @@ async def test_a_host_with_a_part_or_a_rest_does_not_count() -> None:
         assert rack.keeps()
 
 
-def test_a_copy_that_is_on_its_way_counts_and_one_that_cannot_come_does_not() -> None:
+async def test_a_copy_that_is_on_its_way_counts_and_one_that_cannot_come_does_not() -> None:
     rack = Rack(FIRST)
     assert rack.view() == RackView(3, frozenset({FIRST}))
     rack.tell(SECOND, Progress(state=HostState.EVICTED, reason=HostReason.EVICTED))
@@ -160,4 +160,15 @@ async def test_a_lie_hides_no_lost_copy(autojump_clock: trio.testing.MockClock) 
     rack.liars = set()
     await trio.sleep(FAILED_S)
     await rack.copies.look_again(ONE)
+    assert rack.view().copies == 2
+
+
+async def test_a_copy_that_is_on_its_way_for_ever_hides_no_lost_one(autojump_clock: trio.testing.MockClock) -> None:
+    rack = Rack(FIRST)
+    rack.tell(SECOND, Progress(state=HostState.DOWNLOADING, chunks_verified=1))
+    assert rack.view().copies == 3
+    await trio.sleep(PROMISED_S)
+    rack.tell(SECOND, Progress(state=HostState.EVICTED, reason=HostReason.EVICTED))
+    rack.view()
+    rack.tell(SECOND, Progress(state=HostState.DOWNLOADING, chunks_verified=2))
     assert rack.view().copies == 2

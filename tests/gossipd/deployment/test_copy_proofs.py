@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.copy_proofs import FAILED_S, PROOFS_MAX, SHOWN_S, SHOWN_TO_WATCH_S, CopyProofs
+from gossipd.deployment.copy_proofs import (
+    FAILED_S,
+    PROMISED_AGAIN_S,
+    PROMISED_S,
+    PROOFS_MAX,
+    SHOWN_S,
+    SHOWN_TO_WATCH_S,
+    CopyProofs,
+)
 from membership.member import NodeId
 
 ONE, TWO = DeploymentId(b"1" * 32), DeploymentId(b"2" * 32)
@@ -37,3 +45,15 @@ def test_proofs_are_bounded_and_the_oldest_goes() -> None:
     for number in range(PROOFS_MAX + 1):
         proofs.note(ONE, NodeId(number.to_bytes(16)), is_shown=True, now=0.0)
     assert proofs.to_ask(ONE, [NodeId((0).to_bytes(16)), NodeId((1).to_bytes(16))], 0.0) == [NodeId((0).to_bytes(16))]
+
+
+def test_a_copy_on_its_way_counts_for_some_hours_of_a_day_until_it_is_shown() -> None:
+    proofs = CopyProofs()
+    times = (0.0, PROMISED_S - 1, PROMISED_S, PROMISED_AGAIN_S - 1, PROMISED_AGAIN_S, PROMISED_AGAIN_S + PROMISED_S)
+    assert [proofs.is_promised(ONE, A, now) for now in times] == [True, True, False, False, True, False]
+    assert proofs.is_promised(ONE, B, PROMISED_S)
+    proofs.note(ONE, A, is_shown=True, now=times[-1])
+    assert proofs.is_promised(ONE, A, times[-1]), "it has kept its word"
+    for number in range(PROOFS_MAX + 1):
+        proofs.is_promised(TWO, NodeId(number.to_bytes(16)), 0.0)
+    assert len(proofs._promised_s) == PROOFS_MAX
