@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any, Protocol
@@ -44,6 +44,7 @@ _WEIGHTS = (
 _BEGINNINGS = {".gguf": b"GGUF", ".npy": b"\x93NUMPY", ".npz": b"PK"}
 _NEVER_ZEROS = (".pt", ".pth", ".ckpt", ".onnx", ".h5", ".tflite", ".nemo")  # formats with a magic number
 _INDEX = re.compile(r".*\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
+_SHORT_SHARD_TEXT = re.compile(rb"\x8c(.)(__\d{1,9}_\d{1,9}\.distcp)", re.DOTALL)
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<ending>\.[a-z]+)")
 # What rsync and the AWS command line call a file until it is whole: .NAME.xxxxxx, NAME.hhhhhhhh.
 _TEMPORARY = re.compile(r"(?:.*/)?(?:\.[^/]+(\.\w+)\.[A-Za-z0-9]{6}|[^/]+(\.\w+)\.[0-9a-fA-F]{8})")
@@ -109,7 +110,7 @@ def inspect(files: Sequence[ListedFile], left_out: Mapping[str, int], read: Piec
     ``read``."""
     tree = _Tree(files, read)
     found: list[Finding] = []
-    looks = tree.contents(), tree.copies(), tree.absent(), tree.shard_counts(), tree.indexes()
+    looks = tree.contents(), tree.copies(), tree.absent(), tree.written_shards(), tree.shard_counts(), tree.indexes()
     for look in (_names(files), _remains(left_out), *looks):
         for one in look:
             if len(found) == FINDINGS_MAX:
@@ -222,6 +223,25 @@ class _Tree:
                 says = "is not there, and no .distcp file beside it can be read without it; save or copy them again"
                 yield Finding("metadata_missing", f"{base}.metadata", says)
 
+    def written_shards(self) -> Iterator[Finding]:
+        """What the ``.metadata`` of torch DCP names. It is a pickle, which is only searched for texts of that form: a
+        short text is its code, its length in one byte, and its UTF-8."""
+        for index, file in enumerate(self._files):
+            base, _, name = file.path.rpartition("/")
+            if name != ".metadata" or not 0 < file.size <= INDEX_BYTES_MAX:
+                continue
+            texts = _SHORT_SHARD_TEXT.finditer(self._read(index, 0, file.size))
+            named = {text[2].decode() for text in texts if text[1][0] == len(text[2])}
+            yield from self._missing(file.path, base and f"{base}/", named)
+
+    def _missing(self, path: str, base: str, shards: Iterable[str]) -> Iterator[Finding]:
+        """Shards beside it that a file names and nobody has."""
+        absent = sorted(name for name in shards if base + name not in self._sizes)
+        if absent:
+            more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+            names = ", ".join(map(shown, absent[:3]))
+            yield Finding("shard_missing", path, f"names shards that are not there: {names}{more}")
+
     def shard_counts(self) -> Iterator[Finding]:
         """``NAME-00001-of-00003`` without all of its kind."""
         numbers: dict[tuple[str, str, str], set[int]] = defaultdict(set)
@@ -245,11 +265,7 @@ class _Tree:
                     yield Finding("index_broken", file.path, "is no index of shards: its weight_map cannot be read")
                 continue
             base = file.path[: file.path.rfind("/") + 1]
-            absent = sorted(name for name in shards if base + name not in self._sizes)
-            if absent:
-                more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-                names = ", ".join(map(shown, absent[:3]))
-                yield Finding("shard_missing", file.path, f"names shards that are not there: {names}{more}")
+            yield from self._missing(file.path, base, shards)
             for name, tensors in shards.items():
                 own = self._tensors.get(base + name)
                 if own is not None and not tensors <= own:

@@ -16,6 +16,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 from gossipd.client import Client
+from gossipd.publish.step_listing import StepLister
+from gossipd.publish.step_watch import unfinished
 from gossipd.torch import GossipdReader, GossipdWriter
 from gossipd.torch.checkpoints import terms_of
 from tests.e2e.cluster import PATIENCE_S, Cluster, publishing_cluster, same_tree
@@ -139,3 +141,14 @@ def test_places_in_files_become_few_ranges_and_whole_files_where_they_are_too_ma
     )
     many = [("a", number * 2_000_000, 10) for number in range(5_000)]
     assert read(*many, ("b", 0, 10)) == ("files:a", "files:b")
+
+
+def test_a_shard_that_the_real_metadata_names_is_missed(tmp_path: Path) -> None:
+    step = tmp_path / "step-7"
+    dcp.save({"weights": torch.ones(1000)}, checkpoint_id=step, no_dist=True)
+    assert unfinished(StepLister(tmp_path).look()["step-7"]) is None
+    (shard,) = step.glob("*.distcp")
+    shard.rename(step / "of-another-name.distcp")
+    assert unfinished(StepLister(tmp_path).look()["step-7"]) == (
+        f"'.metadata' names shards that are not there: {shard.name!r}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +118,16 @@ def test_weights_that_were_only_preallocated_are_found(path: str) -> None:
 def test_a_file_that_another_says_is_there_is_missed() -> None:
     assert kinds({"m.bin.dvc": b"outs:\n- path: m.bin\n"}) == [("dvc_pointer", "m.bin.dvc")]
     assert kinds({"step/__0_0.distcp": b"PK" + bytes(3000)}) == [("metadata_missing", "step/.metadata")]
+
+
+def test_a_shard_that_torchs_metadata_names_is_missed() -> None:
+    names = [f"__{rank}_0.distcp" for rank in (0, 2, 11)]
+    metadata = pickle.dumps({"storage_data": [Path("x"), names, {"a": "see __7_0.distcp"}]}, protocol=4)
+    files = {"step/.metadata": metadata, **{f"step/{name}": b"PK" + bytes(3000) for name in names}}
+    assert look(files) == []
+    del files["step/__2_0.distcp"]
+    (found,) = look(files)
+    assert found == Finding("shard_missing", "step/.metadata", "names shards that are not there: '__2_0.distcp'")
 
 
 def test_a_page_in_place_of_weights_is_found() -> None:

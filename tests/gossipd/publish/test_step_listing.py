@@ -76,6 +76,20 @@ def test_a_step_that_lacks_a_shard_of_its_index_has_a_fault(tmp_path: Path) -> N
     assert unfinished(listing) is not None
 
 
+def test_a_step_that_lacks_a_ranks_shard_has_a_fault(tmp_path: Path) -> None:
+    step = tmp_path / "step-7"
+    step.mkdir()
+    names = [f"__{rank}_0.distcp" for rank in range(4)]
+    for name in names:
+        (step / name).write_bytes(bytes(1000))
+    (step / ".metadata").write_bytes(pickle.dumps(names, protocol=4))
+    assert unfinished(StepLister(tmp_path).look()["step-7"]) is None
+    (step / "__2_0.distcp").unlink()
+    assert unfinished(StepLister(tmp_path).look()["step-7"]) == (
+        "'.metadata' names shards that are not there: '__2_0.distcp'"
+    )
+
+
 def test_a_rank_s_own_shards_have_no_fault_though_another_host_has_their_metadata(tmp_path: Path) -> None:
     step = tmp_path / "steps" / "step-7"
     step.mkdir(parents=True)
