@@ -229,7 +229,7 @@ class DeploymentSwarm:
             return
         if reason is events.FailReason.SLOW and peer not in self.roles.rack_peers:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
-        self.peers.failed(peer, reason, now, idle_s=now - self.replica.progress_s)
+        self.peers.failed(peer, reason, now, idle_s=now - self.replica.progress_s, chunk_s=self.times.chunk_time_s)
         self.stall.fetch_failed(reason, now)
         if chunk in self._promised:
             self._promised[chunk] = None

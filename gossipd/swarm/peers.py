@@ -33,6 +33,8 @@ _BARREN_S = 2.0
 _SLOW_MOST, _SLOW_MOST_ALL = 2, 6  # fetches that were too slow, while another peer delivered, and while none did
 _SLOW_AT_ONCE_S = 1.0  # those that end together count once
 _REFUSED_MOST, _REFUSED_S = 8, 30.0  # fetches that were refused, without one in between, and for how long at least
+# Or for so many usual fetches, where it is known what one takes: five rounds of a rack of 40 through eight slots.
+_REFUSED_USUALS, _REFUSED_S_MIN = 24, 6.0
 _IDLE_S, _IDLE_USUALS = 3.0, 4.0  # without a chunk from anywhere meanwhile: this long, and so many usual fetches
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
 _RECORDS_SPARE = 64  # records above twice the number of members; then those of former members are dropped
@@ -233,8 +235,11 @@ class Peers:
         peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
-    def failed(self, node: NodeId, reason: FailReason, now: float, *, idle_s: float = 0.0) -> None:
-        """A fetch from the peer ended without its chunk. ``idle_s``: since when its deployment has got no chunk."""
+    def failed(
+        self, node: NodeId, reason: FailReason, now: float, *, idle_s: float = 0.0, chunk_s: float = 0.0
+    ) -> None:  # fmt: skip
+        """A fetch from the peer ended without its chunk. ``idle_s``: for how long its deployment has got no chunk.
+        ``chunk_s``: what a chunk takes on this host's link."""
         peer = self.get(node)
         if peer is None:
             return
@@ -245,7 +250,7 @@ class Peers:
             peer.free += 1
         # Only these reasons speak against the peer itself.
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
-        if base is None and self._is_barren(peer, reason, now, idle_s):
+        if base is None and self._is_barren(peer, reason, now, idle_s, chunk_s):
             base = _BARREN_S
         if peer.slow >= _SLOW_MOST:
             self._doubt(node)
@@ -267,7 +272,7 @@ class Peers:
             self.doubted |= {node}
             self.version += 1
 
-    def _is_barren(self, peer: Peer, reason: FailReason, now: float, idle_s: float) -> bool:
+    def _is_barren(self, peer: Peer, reason: FailReason, now: float, idle_s: float, chunk_s: float) -> bool:
         """Count a fetch that brought nothing; whether there have been too many without one that did."""
         if not peer.slow and not peer.refused:
             peer.barren_since = now
@@ -280,7 +285,10 @@ class Peers:
         else:
             return False
         is_idle = idle_s >= max(_IDLE_S, _IDLE_USUALS * self.usual_s)
-        is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= _REFUSED_S and is_idle
+        refused_s = _REFUSED_S
+        if self.usual_s:
+            refused_s = min(refused_s, max(_REFUSED_S_MIN, _REFUSED_USUALS * max(self.usual_s, chunk_s)))
+        is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= refused_s and is_idle
         others_deliver = self._delivered_s > peer.barren_since
         return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
 

@@ -44,9 +44,11 @@ class Stalled:
 
     def __init__(
         self, peers: int, *, reads: bool = True, honest: NodeId | None = None, delivers_s: float = 0.0,
-        rack: str = "a",
+        rack: str = "a", usual_s: float = 0.0, is_busy: bool = False,
     ) -> None:  # fmt: skip
         self.seed = Driven(reads=reads)
+        self.seed.planner._peers.usual_s = usual_s  # from an earlier deployment
+        self._reason, self._stall_s = (FailReason.BUSY, _STEP_S) if is_busy else (FailReason.SLOW, _STALL_S)
         self._honest, self._delivers_s = honest, delivers_s
         self._due: list[tuple[float, Event]] = []
         self.read: dict[int, float] = {}
@@ -76,9 +78,9 @@ class Stalled:
                 self._due.append((now + _STEP_S, stored))
             elif isinstance(command, StartFetch | CancelFetch):
                 is_end = isinstance(command, CancelFetch)
-                reason = FailReason.CANCELLED if is_end else FailReason.SLOW
+                reason = FailReason.CANCELLED if is_end else self._reason
                 failed = FetchFailed(DEPLOYMENT, command.chunk, command.peer, reason)
-                self._due.append((now + (_STEP_S if is_end else _STALL_S), failed))
+                self._due.append((now + (_STEP_S if is_end else self._stall_s), failed))
             elif isinstance(command, StartSourceRead):
                 for chunk in command.chunks:
                     self.read[chunk] = now - self.began_s
@@ -107,4 +109,13 @@ def test_a_doubted_peer_that_sends_again_counts_in_full() -> None:
 def test_chunks_that_doubted_rack_peers_claim_are_imported_beside_them() -> None:
     stalled = Stalled(5, reads=False, honest=node(5), rack="b")
     stalled.run(15.0)
+    assert stalled.brought == CHUNKS
+
+
+@pytest.mark.parametrize(("usual_s", "waits_s"), [(0.1, 6.0), (0.5, 12.0), (5.0, 30.0), (0.0, 30.0)])
+def test_a_rack_peer_that_is_always_busy_is_waited_for_as_fetches_take(usual_s: float, waits_s: float) -> None:
+    stalled = Stalled(3, reads=False, honest=node(3), rack="b", usual_s=usual_s, is_busy=True)
+    stalled.run(waits_s - 1.0)
+    assert stalled.brought == 0, "a rack peer that is busy may be honest"
+    stalled.run(max(6.0, waits_s / 2))
     assert stalled.brought == CHUNKS

@@ -87,6 +87,19 @@ def test_a_peer_that_only_refuses_is_left_alone_after_a_while(reason: FailReason
     assert peers.is_shunned(node(1), 41.5)
 
 
+@pytest.mark.parametrize(("usual_s", "chunk_s", "after_s"), [(0.1, 0.05, 6.0), (0.1, 0.5, 12.0), (1.0, 9.0, 30.0)])
+def test_a_peer_that_refuses_is_waited_for_as_long_as_chunks_take(
+    usual_s: float, chunk_s: float, after_s: float
+) -> None:
+    peers, _ = peers_with_one()
+    peers.usual_s = usual_s
+    for step in range(10 * int(after_s)):
+        peers.failed(node(1), FailReason.BUSY, step / 10, idle_s=9.0, chunk_s=chunk_s)
+    assert not peers.is_shunned(node(1), after_s)
+    peers.failed(node(1), FailReason.BUSY, after_s, idle_s=9.0, chunk_s=chunk_s)
+    assert peers.is_shunned(node(1), after_s + 0.1)
+
+
 def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:
     peers, peer = peers_with_one()
     fail(peers, FailReason.CORRUPT, 10.0)
