@@ -143,6 +143,7 @@ def test_places_in_files_become_few_ranges_and_whole_files_where_they_are_too_ma
     assert read(*many, ("b", 0, 10)) == ("files:a", "files:b")
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # one process saves alone
 def test_a_shard_that_the_real_metadata_names_is_missed(tmp_path: Path) -> None:
     step = tmp_path / "step-7"
     dcp.save({"weights": torch.ones(1000)}, checkpoint_id=step, no_dist=True)
