@@ -283,6 +283,9 @@ class PosixDisk:
                 mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            error.filename = path  # the kernel was given the last component alone
+            raise
         if stat.S_ISREG(mode):
             return FileKind.FILE
         if stat.S_ISDIR(mode):

@@ -119,6 +119,14 @@ def test_a_file_is_made_and_read_below_the_root(disk: PosixDisk) -> None:
     assert disk.kind("a/x/c") is None
 
 
+def test_a_refused_look_names_the_whole_path(disk: PosixDisk) -> None:
+    disk.make_directory("m")
+    path = f"m/{'x' * 300}"
+    with pytest.raises(OSError, match="name too long") as caught:
+        disk.kind(path)
+    assert caught.value.filename == path
+
+
 def test_a_file_larger_than_allowed_is_not_read(disk: PosixDisk) -> None:
     write_new_file(disk, "big", b"12345")
     with pytest.raises(OSError) as caught:
