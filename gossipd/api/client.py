@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gossipd.core.errors import ExitCode, GossipdError, LocalError, NotFoundError, UsageError
+from gossipd.core.versions import as_written
 
 if TYPE_CHECKING:
     from http.client import HTTPException, HTTPResponse
@@ -51,6 +52,14 @@ def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path
     if str(path) == SOCKET_NAME and not path.exists() and (PACKAGE_HOME / READ_SOCKET_NAME).exists():
         path = PACKAGE_HOME / SOCKET_NAME
     return path, path.with_name(READ_SOCKET_NAME)
+
+
+def _as_others(version: int, known: list[dict[str, Any]]) -> str:
+    """A version as others of its name are written, where one of them shows how."""
+    for row in known:
+        if (told := as_written(version, row["version"], row.get("version_label") or "")) != str(version):
+            return told
+    return str(version)
 
 
 def _sockets_of(config: Path) -> tuple[Path, Path]:
@@ -128,9 +137,9 @@ class StatusClient:
                 the same place; ``path`` then lies there.
         Raises: NotFoundError.
         """
-        models = self.models(name)["models"]
-        models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
-        label = name if version is None else f"{name}@{version}"
+        known = self.models(name)["models"]
+        models = [each for each in known if (each["current"] if version is None else each["version"] == version)]
+        label = name if version is None else f"{name}@{_as_others(version, known)}"
         if not models:
             raise NotFoundError(f"{label} is not on this host; see: gossipd ls")
         found: dict[str, Any] = models[0]

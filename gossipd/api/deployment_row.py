@@ -17,6 +17,7 @@ from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import CuredBy, HostReason
 from gossipd.core.units import timestamp
+from gossipd.core.versions import show_step
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, progress_key
 from gossipd.deployment.progress_table import (
@@ -64,6 +65,8 @@ class DeploymentFacts:
     files: Sequence[FileEntry] = ()
     has_sources: bool = False
     """Whether storage has it."""
+    is_step: bool = False
+    """Whether versions of the name are steps of a run."""
 
     @property
     def cancelled(self) -> bool:
@@ -131,8 +134,18 @@ def deployment_row(
         lineage=facts.lineage,
         word=facts.verb.name.lower(),
         recoverable=_is_recoverable(facts, targets, told),
+        current_labels=_current_labels(facts, hosts),
         **counters_of(totals),
     )
+
+
+def _current_labels(facts: DeploymentFacts, hosts: Sequence[HostRow]) -> dict[str, str]:
+    """How other versions that users see on hosts are written, where they are steps and that is not the number."""
+    if not facts.is_step:
+        return {}
+    others = {host.current for host in hosts} - {facts.version}
+    labels = {str(version): show_step(version) for version in others if version is not None}
+    return {version: label for version, label in labels.items() if label != version}
 
 
 def _is_recoverable(facts: DeploymentFacts, targets: Sequence[TargetFacts], told: Sequence[_Told]) -> bool:

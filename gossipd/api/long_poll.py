@@ -37,11 +37,13 @@ _SHARE = 20  # looking takes at most 1/20 of the time
 
 
 class WaitRow(Row, frozen=True, kw_only=True):
-    """The answer to one round. ``ready``: enough hosts are complete. ``sentence``: what is so, for people."""
+    """The answer to one round. ``ready``: enough hosts are complete. ``sentence``: what is so, for people. ``label``:
+    NAME@VERSION for people of what is not known here yet."""
 
     ready: bool
     sentence: str
     deployment: DeploymentRow | None
+    label: str = ""
 
 
 @dataclass(slots=True)
@@ -114,8 +116,9 @@ class LongPoll:
     def _answer(self, key: tuple[str, int | None], look: _Look, needed: HostsNeeded) -> WaitRow:
         row = look.row
         if row is None:
-            label = key[0] if key[1] is None else f"{key[0]}@{key[1]}"
-            return WaitRow(ready=False, sentence=f"no deployment {label} is known here", deployment=None)
+            label = self._view.label(*key)
+            sentence = f"no deployment {label} is known here"
+            return WaitRow(ready=False, sentence=sentence, deployment=None, label=label)
         here = self._view.host_name()
         return WaitRow(ready=needed.met_by(row, here), sentence=needed.so_far(row, here), deployment=row)
 

@@ -68,11 +68,12 @@ class Pruned(Done, frozen=True, kw_only=True):
 
 class WantInForce(Done, frozen=True, kw_only=True):
     """The answer to ``want``: the terms in force, a line each, empty for everything, and what that is of the newest
-    version; null where none is known here."""
+    version; null where none is known here. ``version_label``: ``300.2`` for the step of a run."""
 
     want: str
     version: int | None
     bytes_wanted: int | None
+    version_label: str = ""
 
 
 class VerifyStep(Row, frozen=True, kw_only=True):
@@ -120,6 +121,10 @@ class StatusPort(Protocol):
 
     def host_name(self) -> str:
         """This host's name, as rows have it."""
+
+    def label(self, name: str, version: int | None) -> str:
+        """``NAME@VERSION`` for people, also of what is not known here: ``300.2`` where versions of the name are
+        steps."""
 
     def names(self) -> Iterator[tuple[str, str]]:
         """Pairs of ``model``, ``name`` (of a host) or ``rack``, and what is called so: NAME@VERSION of every

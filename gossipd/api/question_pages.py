@@ -47,7 +47,7 @@ class QuestionPages:
             rows.append(msgspec.Raw(msgspec.json.encode(row)))
             await trio.lowlevel.checkpoint()
         if name is not None and not rows:
-            raise NotFoundError(f"no deployment {_label(name, number)} is known here{_SEE}")
+            raise NotFoundError(f"no deployment {self._view.label(name, number)} is known here{_SEE}")
         return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
 
     async def members(self, request: HttpRequest) -> Response:
@@ -71,7 +71,7 @@ class QuestionPages:
         number = whole_number(version) if version is not None else None
         row = self._view.manifest(name, number, deployment)
         if row is None:
-            what = f"manifest {_label(name, number)}" if name is not None else "manifest with that id"
+            what = f"manifest {self._view.label(name, number)}" if name is not None else "manifest with that id"
             raise NotFoundError(f"no {what} is known here{_SEE}")
         return json_answer({"manifest": row})
 
@@ -80,7 +80,7 @@ class QuestionPages:
         number = whole_number(given["version"]) if "version" in given else None
         row = self._view.report(given["name"], number)
         if row is None:
-            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here{_SEE}")
+            raise NotFoundError(f"no deployment {self._view.label(given['name'], number)} is known here{_SEE}")
         return json_answer({"report": row})
 
     async def sketch(self, request: HttpRequest) -> Response:
@@ -88,9 +88,9 @@ class QuestionPages:
         number = whole_number(given["version"]) if "version" in given else None
         row, host = next(self._view.deployments(given["name"], number), None), given.get("host")
         if row is None:
-            raise NotFoundError(f"no deployment {_label(given['name'], number)} is known here{_SEE}")
+            raise NotFoundError(f"no deployment {self._view.label(given['name'], number)} is known here{_SEE}")
         if host is not None and host not in {one.name for one in row.hosts}:
-            raise NotFoundError(f"{host!r} is no target of {_label(row.name, row.version)}")
+            raise NotFoundError(f"{host!r} is no target of {self._view.label(row.name, row.version)}")
         fine, asked = None, ""
         if "bins" in given:
             if given["bins"] != str(FINE_BINS) or host is None:
@@ -123,7 +123,7 @@ class QuestionPages:
         name, version = request.path_params["name"], int(request.path_params["version"])
         row = next(self._view.deployments(name, version), None)
         if row is None:
-            raise NotFoundError(f"no deployment {_label(name, version)} is known here{_SEE}")
+            raise NotFoundError(f"no deployment {self._view.label(name, version)} is known here{_SEE}")
         return json_answer({"deployment": row})
 
     async def wait(self, request: HttpRequest) -> Response:
@@ -167,7 +167,3 @@ class QuestionPages:
     async def ready(self, request: HttpRequest) -> Response:
         health = self._view.health()
         return json_answer(health, status=200 if health.ready else 503)
-
-
-def _label(name: str, version: int | None) -> str:
-    return name if version is None else f"{name}@{version}"

@@ -25,6 +25,7 @@ from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
 from gossipd.core.reasons import TAKEN_BACK, Heals, HostReason, reason_of_word, told_reason
 from gossipd.core.units import part_words, percent_words
+from gossipd.core.versions import as_written
 
 HERE, ANYWHERE, EVERYWHERE, RECOVERABLE = "here", "anywhere", "everywhere", "recoverable"
 NAMES_MAX = 64  # hosts that a question may name; it has to fit into one request
@@ -259,7 +260,9 @@ def newest(
         raise NotFoundError(_nothing_wanted(rows, name))
     candidates = [row for row in known if before is None or row.version < before]
     if not candidates:
-        raise NotReadyError(f"no version of {name} before {before} is known here; the oldest is {_label(known[-1])}")
+        oldest = known[-1]
+        told = None if before is None else as_written(before, oldest.version, oldest.version_label)
+        raise NotReadyError(f"no version of {name} before {told} is known here; the oldest is {_label(oldest)}")
     is_any = where in (ANYWHERE, RECOVERABLE)
     held = Counter(row.version for row in candidates if is_any and _is_held(row))
     for row in candidates:

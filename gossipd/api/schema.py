@@ -83,7 +83,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     over the targets of the bytes that each wants, and of those that it has; they fall only when a host wants another
     part. ``word``: the last one that was said of it, deploy, cancel, pause, roll_back or remove.
     ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit. ``recoverable``:
-    complete on a living host, or living hosts that this one has heard have each chunk, or its storage can be read."""
+    complete on a living host, or living hosts that this one has heard have each chunk, or its storage can be read.
+    ``current_labels``: ``300.2`` by the version, of other versions in ``current`` of its hosts that are steps."""
 
     id: str
     name: str
@@ -119,6 +120,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     recoverable: bool = False
     corrupt_bytes: int = 0
     cancelled_bytes: int = 0
+    current_labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):
@@ -141,25 +143,28 @@ class StoreRow(Row, frozen=True, kw_only=True):
 
 class WatermarkRow(Row, frozen=True, kw_only=True):
     """Making room on the disk. ``used_percent``: of the file system, by anybody. The marks are shares of it; ``high``
-    is 0 when nothing is evicted by it. ``pinned``: NAME, for its current version, or NAME@VERSION. ``evicted``: since
-    the start, by the high mark or ``gossipd prune``."""
+    is 0 when nothing is evicted by it. ``pinned``: NAME, for its current version, or NAME@VERSION;
+    ``pinned_labels``: the same with ``300.2`` for the step of a run. ``evicted``: since the start, by the high mark or
+    ``gossipd prune``."""
 
     used_percent: float = 0.0
     high_percent: int = 0
     low_percent: int = 0
     pinned: list[str] = msgspec.field(default_factory=list)
     evicted: int = 0
+    pinned_labels: list[str] = msgspec.field(default_factory=list)
 
 
 class PrunedRow(Row, frozen=True, kw_only=True):
     """A complete version. ``last_used_at``: read by others, to a day. ``kept``: pinned, held, open, deploying,
-    replica, gone; or empty."""
+    replica, gone; or empty. ``label``: ``model`` with ``300.2`` for the step of a run."""
 
     model: str
     bytes_total: int
     last_used_at: str | None
     current: bool
     kept: str = ""
+    label: str = ""
 
 
 class InboxRow(Row, frozen=True, kw_only=True):

@@ -55,7 +55,12 @@ def prune(*, dry_run: bool, client: StatusClient, as_json: bool) -> int:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    return row["model"], show_bytes(row["bytes_total"]), row["last_used_at"] or "-", row["kept"] or "-"
+    return (
+        row.get("label") or row["model"],
+        show_bytes(row["bytes_total"]),
+        row["last_used_at"] or "-",
+        row["kept"] or "-",
+    )
 
 
 def _named(model: tuple[str, int | None]) -> dict[str, object]:

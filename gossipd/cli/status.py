@@ -137,7 +137,7 @@ def watermark_words(watermark: dict[str, Any]) -> str:
             f"{watermark['used_percent']:g} % used, evicts at {watermark['high_percent']} % down to "
             f"{watermark['low_percent']} %, {watermark['evicted']} evicted"
         )
-    pinned = watermark.get("pinned", [])
+    pinned = watermark.get("pinned_labels") or watermark.get("pinned", [])
     if pinned:
         told.append(f"pinned {', '.join(pinned[:5])}" + (f" and {len(pinned) - 5} more" if len(pinned) > 5 else ""))
     return "; ".join(told)
@@ -204,7 +204,10 @@ def current_words(row: dict[str, Any]) -> str:
     versions = Counter(host["current"] for host in row["hosts"] if host.get("current") is not None)
     if len(versions) < 2 and all(version >= row["version"] for version in versions):
         return ""
-    return "current: " + ", ".join(f"{version} on {count}" for version, count in versions.most_common(4))
+    labels = {str(row["version"]): row.get("version_label")} | row.get("current_labels", {})
+    return "current: " + ", ".join(
+        f"{labels.get(str(version)) or version} on {count}" for version, count in versions.most_common(4)
+    )
 
 
 def _host_table(row: dict[str, Any], hosts: Sequence[dict[str, Any]], colour: bool) -> TextTable:

@@ -119,7 +119,7 @@ def _until_enough(
     deadline = time.monotonic() + timeout_s
     sentence: str | None = None
     unreachable: DaemonUnreachableError | None = None
-    has_answered = False
+    has_answered, label = False, f"{model[0]}@{model[1]}"
     while True:
         left = max(0.0, deadline - time.monotonic())
         try:
@@ -127,7 +127,8 @@ def _until_enough(
             has_answered = True
             row: dict[str, Any] | None = answer["deployment"]
             sentence = answer["sentence"] if row is not None else None
-            line.show(row)
+            line.show(row, answer.get("label", ""))
+            label = answer.get("label") or label
             if row is not None and answer["ready"]:
                 return row
         except RefusedByDaemonError as error:
@@ -143,7 +144,6 @@ def _until_enough(
             if unreachable is not None and not has_answered:
                 raise unreachable
             if sentence is None:
-                label = f"{model[0]}@{model[1]}"
                 raise WaitTimeoutError(f"no deployment {label} became known within {timeout_s:g} s")
             raise WaitTimeoutError(f"after {timeout_s:g} s {sentence}")
 
@@ -158,12 +158,12 @@ class _ProgressLine:
         self._is_shown = sys.stderr.isatty()
         self.round_s = SHOWN_S if self._is_shown else ROUND_S
 
-    def show(self, row: dict[str, Any] | None) -> None:
+    def show(self, row: dict[str, Any] | None, label: str) -> None:
         if not self._is_shown:
             return
         from shutil import get_terminal_size  # a script, whose log gets nothing, starts without it
 
-        label = self._label if row is None else label_words(row)
+        label = label or self._label if row is None else label_words(row)
         words = progress_line(label, row, self.goal, get_terminal_size().columns - 1)
         click.echo(f"\r\x1b[K{words}", err=True, nl=False, color=True)
         self._is_open = True

@@ -41,6 +41,12 @@ def label_words(row: Mapping[str, Any]) -> str:
     return f"{row['name']}@{row.get('version_label') or row['version']}"
 
 
+def as_written(version: int, other: int, other_label: str) -> str:
+    """``version`` as ``other`` of the same name is written: as a step where ``other_label`` shows one. Where that is of
+    a first attempt nothing shows it, and the plain number is given."""
+    return show_step(version) if other_label not in ("", str(other)) else str(version)
+
+
 def parse_version(text: str) -> int:
     """``300`` or ``300.2``. Raises ValueError."""
     first, dot, second = text.partition(".")

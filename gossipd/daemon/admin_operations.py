@@ -130,7 +130,8 @@ class AdminOperations:
         version = await run_blocking(self.store.rollback, name)
         self.audit.record("rolled back", name=name, version=version)
         self.lifecycle.currents.has_moved(name)
-        return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
+        label = self.lifecycle.version_label(name, version)
+        return Done(changed=True, sentence=f"{name}/current leads to version {label} until a newer one is complete")
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
         return _done(
@@ -162,7 +163,7 @@ class AdminOperations:
         found = self.lifecycle.find(name, version)
         manifest = found[0].manifest if found else None
         if manifest is None or not found[0].is_open:
-            raise NotFoundError(f"{name}@{version} is not on this host")
+            raise NotFoundError(f"{self.lifecycle.label(name, version)} is not on this host")
         checks = self.store.verify(name, version)
         checked = bad = 0
         while True:

@@ -224,9 +224,9 @@ class App:
             incoming=self._data_plane.incoming_chunks,
         )  # fmt: skip
         self._state_saver = StateSaver(
-            state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
-            alarms=self.reports.alarms, witness=self._witness, histories=self._histories,
-            budgets=self._budgets,
+            state=self._state, register=self._statements, lifecycle=self._deployments.lifecycle,
+            swim=self._membership_host.swim, table=self._progress, alarms=self.reports.alarms, witness=self._witness,
+            histories=self._histories, budgets=self._budgets,
         )  # fmt: skip
         self._audit_gossip = AuditGossip(
             self.reports.audit, self._witness, self._membership_host, self._directory, self._state, self.reports.alarms,

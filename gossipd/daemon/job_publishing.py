@@ -155,7 +155,7 @@ class JobPublishing:
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         key = self._key_of(user, name)
         told = pack_about(read_about(about.encode()))
-        next_version(name, self.last_version(name), version=version, step=step)  # refused at once, not after hashing
+        _next(self, name, version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
 
         async def run(job: _Job) -> None:
@@ -260,7 +260,7 @@ class JobPublishing:
 
     def _choose(self, job: _Job, name: str, *, version: int | None, step: int | None) -> int:
         """The version of a job, whose turn among those of the name has come."""
-        chosen = next_version(name, self.last_version(name), version=version, step=step)
+        chosen = _next(self, name, version=version, step=step)
         job.step = msgspec.structs.replace(job.step, version=chosen)
         return chosen
 
@@ -378,6 +378,12 @@ class JobPublishing:
                 words = record.sentence or record.reason.value or record.state.value
                 raise NotDeployedError(f"{record.label} is told to the cluster and has ended here: {words}")
             await trio.sleep(LOOK_S)
+
+
+def _next(publishing: JobPublishing, name: str, *, version: int | None, step: int | None) -> int:
+    last = publishing.last_version(name)
+    label = "" if last is None else publishing.driver.lifecycle.version_label(name, last)
+    return next_version(name, last, version=version, step=step, last_label=label)
 
 
 def _version_of(manifest: Manifest) -> int:

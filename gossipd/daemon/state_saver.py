@@ -18,6 +18,7 @@ from gossipd.audit.witness import Witness
 from gossipd.core.ids import short
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.history import Histories
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress
@@ -42,6 +43,7 @@ class StateSaver:
 
     state: StateDirectory
     register: StatementStore
+    lifecycle: DeploymentTable
     swim: Swim
     table: ClusterProgress
     alarms: Alarms
@@ -97,8 +99,8 @@ class StateSaver:
         for one in self.register.alarms():
             self.alarms.ring(
                 "E_EQUIVOCATION",
-                f"{one.name}@{one.version} has two contents: {short(one.trusted)} is trusted, {short(one.offered)} was "
-                "offered; the publisher used the version twice, or its key is stolen",
+                f"{self.lifecycle.label(one.name, one.version)} has two contents: {short(one.trusted)} is trusted, "
+                f"{short(one.offered)} was offered; the publisher used the version twice, or its key is stolen",
             )
 
     def keep_all(self) -> None:

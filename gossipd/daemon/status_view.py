@@ -162,14 +162,7 @@ class DaemonStatus:
 
     def _hosts(self) -> list[TargetFacts]:
         """All members by name, as targets."""
-        return sorted((
-            TargetFacts(
-                record.node, record.name, record.rack, member.state.value,
-                is_twice=self.identities.is_twice(record.node),
-            )
-            for member in self.swim.members()
-            for record in (member.record,)
-        ), key=attrgetter("name"))  # fmt: skip
+        return _targets(self.swim, self.identities)
 
     def host_name(self) -> str:
         return self.live.config.node.name
@@ -187,9 +180,12 @@ class DaemonStatus:
             served=swarm.served if swarm else frozenset(), stall=one.stall.value if one.stall is not None else None,
             source_budget_bytes=self.budget_check.budget_of(one).limit_bytes,
             own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
-            files=manifest.files, has_sources=bool(manifest.sources),
+            files=manifest.files, has_sources=bool(manifest.sources), is_step=manifest.is_step,
         )  # fmt: skip
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
+
+    def label(self, name: str, version: int | None) -> str:
+        return self.lifecycle.label(name, version)
 
     def members(self) -> list[schema.MemberRow]:
         seeds, own = self.planner.statistics().seeds, self.swim.self_record().node
@@ -353,6 +349,16 @@ def _fine_sketch(
     asked = status.fine_sketches.look(target.node, manifest.id)
     age_s = trio.current_time() - asked.heard_s
     return answered_row(target, asked.answer, age_s, chunk_count=manifest.chunk_count), asked.outcome.value
+
+
+def _targets(swim: Swim, identities: IdentityWatch) -> list[TargetFacts]:
+    return sorted((
+        TargetFacts(
+            record.node, record.name, record.rack, member.state.value, is_twice=identities.is_twice(record.node)
+        )
+        for member in swim.members()
+        for record in (member.record,)
+    ), key=attrgetter("name"))  # fmt: skip
 
 
 def _names(lifecycle: DeploymentTable, hosts: list[TargetFacts]) -> Iterator[tuple[str, str]]:

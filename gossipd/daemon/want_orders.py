@@ -129,6 +129,7 @@ class WantOrders:
         return WantInForce(
             changed=is_changed, sentence=_sentence(name, want, newest, bytes_wanted, is_changed=is_changed, free=free),
             want=want.text, version=None if newest is None else newest.version, bytes_wanted=bytes_wanted,
+            version_label="" if newest is None else newest.version_label,
         )  # fmt: skip
 
 
@@ -154,5 +155,7 @@ def _sentence(
     if newest is None:
         words += "; no version of it is known here yet"
     elif bytes_wanted is not None:
-        words += f": {show_bytes(bytes_wanted)} of the {show_bytes(newest.bytes_total)} of version {newest.version}"
+        words += (
+            f": {show_bytes(bytes_wanted)} of the {show_bytes(newest.bytes_total)} of version {newest.version_label}"
+        )
     return words + ("; what is wanted no longer is deleted" if free else "")

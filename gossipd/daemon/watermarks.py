@@ -96,15 +96,15 @@ class Watermarks:
     async def pin(self, name: str, version: int | None, *, undo: bool) -> Done:
         """See AdminPort."""
         found = self._lifecycle.find(name, version)
-        label = name if version is None else f"{name}@{version}"
+        label, pin = self._lifecycle.label(name, version), name if version is None else f"{name}@{version}"
         if not found and not undo:
             raise NotFoundError(f"no deployment {label} is known here; see: gossipd status")
-        is_changed = await run_blocking(lambda: self._store.pin(label, is_undone=undo))
+        is_changed = await run_blocking(lambda: self._store.pin(pin, is_undone=undo))
         self._pins = self._store.pins()
         word = "unpinned" if undo else "pinned"
         if not is_changed:
             return Done(changed=False, sentence=f"{label} is {'not pinned' if undo else 'pinned already'}")
-        self._audit.record(word, subject=label)
+        self._audit.record(word, subject=pin)
         return Done(changed=True, sentence=f"{label} is {word} on this host")
 
     def row(self) -> WatermarkRow:
@@ -113,8 +113,16 @@ class Watermarks:
         used = 100 * (space.total_bytes - space.free_bytes) / space.total_bytes if space.total_bytes else 0.0
         return WatermarkRow(
             used_percent=round(used, 1), high_percent=settings.high_watermark_percent,
-            low_percent=settings.low_watermark_percent, pinned=list(self._pins), evicted=self._evicted,
+            low_percent=settings.low_watermark_percent, pinned=list(self._pins),
+            pinned_labels=self._pinned_labels(), evicted=self._evicted,
         )  # fmt: skip
+
+    def _pinned_labels(self) -> list[str]:
+        if not self._pins:
+            return []
+        manifests = [one.manifest for one in self._lifecycle if one.manifest is not None]
+        labels = {f"{one.name}@{one.version}": one.label for one in manifests}
+        return [labels.get(pin, pin) for pin in self._pins]
 
     def _is_at(self, percent: int) -> bool:
         return self._used_bytes() * 100 >= percent * self._space.total_bytes > 0
@@ -135,8 +143,11 @@ class Watermarks:
         record = self._lifecycle.get(use.deployment)
         is_deploying = record is None or self._lifecycle.is_under_way(record)
         kept = use.kept or (DEPLOYING if is_deploying else REPLICA if self._copies.keeps(use.deployment) else "")
-        label = f"{use.name}@{use.version}"
-        return EvictionCandidate(use.deployment, label, use.byte_count, use.last_used_s, use.is_current, kept)
+        model = f"{use.name}@{use.version}"
+        label = record.manifest.label if record is not None and record.manifest is not None else model
+        return EvictionCandidate(
+            use.deployment, label, use.byte_count, use.last_used_s, use.is_current, kept, model=model
+        )  # fmt: skip
 
     async def _evict(self, plan: EvictionPlan, cause: str) -> list[EvictionCandidate]:
         """What was planned and is kept by nothing now. A version that somebody uses meanwhile is left for the next
@@ -157,8 +168,8 @@ class Watermarks:
 
 def _row(one: EvictionCandidate) -> PrunedRow:
     return PrunedRow(
-        model=one.label, bytes_total=one.byte_count, last_used_at=timestamp(one.last_used_s), current=one.is_current,
-        kept=one.kept,
+        model=one.model, label=one.label, bytes_total=one.byte_count, last_used_at=timestamp(one.last_used_s),
+        current=one.is_current, kept=one.kept,
     )  # fmt: skip
 
 

@@ -429,6 +429,20 @@ class DeploymentTable:
         newest_first = sorted(named, key=itemgetter(0), reverse=True)
         return [one for found, one in newest_first if version in (None, found)]
 
+    def version_label(self, name: str, version: int) -> str:
+        """The version for people, as its manifest says or, where that is not here, that of the newest one of the name:
+        ``300.2`` for a step."""
+        known = self.find(name)
+        found = next((one.manifest for one in known if one.manifest and one.manifest.version == version), None)
+        if found is not None:
+            return found.version_label
+        newest = known[0].manifest if known else None
+        return newest.label_of(version) if newest is not None else str(version)
+
+    def label(self, name: str, version: int | None) -> str:
+        """``NAME@VERSION`` for people; without a version the name."""
+        return name if version is None else f"{name}@{self.version_label(name, version)}"
+
     def check_room(self, wanted: DeploymentId) -> None:
         """Raises QueueFullError while this host may begin no further one; what it has begun needs no more room."""
         live, live_max = {one.id for one in self if one.is_live}, self._context.settings.live_max

@@ -27,7 +27,8 @@ DEPLOYING, REPLICA = "deploying", "replica"
 
 @dataclass(frozen=True, slots=True)
 class EvictionCandidate:
-    """A complete version on this host. ``kept``: what keeps it, a word such as ``pinned``; empty when nothing does."""
+    """A complete version on this host. ``label``: NAME@VERSION for people; ``model``: with the plain number. ``kept``:
+    what keeps it, a word such as ``pinned``; empty when nothing does."""
 
     deployment: DeploymentId
     label: str
@@ -35,6 +36,7 @@ class EvictionCandidate:
     last_used_s: float
     is_current: bool
     kept: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

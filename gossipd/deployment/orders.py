@@ -37,6 +37,8 @@ Done: TypeAlias = tuple[str, bool]
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, _T]
 Script: TypeAlias = Steps[Done]
+_UNKNOWN = "no deployment {} is known here; see: gossipd status"
+_ANY_VERSION = "the next manifest of {} may have any version, also one below {}"
 _REMOVED_BEFORE = "{} was removed from this host before"
 _DONE = {
     Verb.DEPLOY: "accepted", Verb.CANCEL: "cancelled", Verb.PAUSE: "paused", Verb.ROLL_BACK: "rolled back",
@@ -171,7 +173,7 @@ class Orders:
     def _one(self, name: str, version: int) -> DeploymentRecord:
         found = self._lifecycle.find(name, version)
         if not found:
-            raise NotFoundError(f"no deployment {name}@{version} is known here; see: gossipd status")
+            raise NotFoundError(_UNKNOWN.format(self._lifecycle.label(name, version)))
         return found[0]
 
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
@@ -190,8 +192,7 @@ class Orders:
         if record.statement.verb is Verb.PAUSE:
             return f"{record.label} is paused already", False
         if record.statement.verb in STOPS:
-            words = _DONE[record.statement.verb]
-            raise LocalError(f"{record.label} is {words}; it can be deployed again", code="E_CANCELLED")
+            raise LocalError(f"{record.label} is {_DONE[record.statement.verb]}; deploy it again", code="E_CANCELLED")
         complete, removed, hosts = self._lifecycle.count_complete(record)
         if complete + removed == hosts:
             return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
@@ -256,13 +257,13 @@ class Orders:
             raise NotFoundError(f"no version of {order.name} is deployed")
         if record.statement.verb in (Verb.ROLL_BACK, Verb.REMOVE):
             return f"{record.label} is {_DONE[record.statement.verb]} already", False
-        version = record.manifest.version
+        version, told = record.manifest.version, record.manifest.version_label
         older = [one for one in deployed if one.manifest is not None and one.manifest.version < version]
         complete, hosts = 0, 0
         if older:
             complete, _, hosts = self._lifecycle.count_complete(older[0])
         if not complete:
-            raise NotFoundError(f"no host is known to have a version of {order.name} before {version} complete")
+            raise NotFoundError(f"no host is known to have a version of {order.name} before {told} complete")
         yield from self._say(record, Verb.ROLL_BACK, running)
         self._context.audit("rolled back everywhere", name=order.name, version=version)
         return (
@@ -272,13 +273,14 @@ class Orders:
 
     def _untrust(self, order: events.UntrustOrdered, running: _Order) -> Script:
         """Acts at once, and is durable before it is answered."""
-        deployment = None if order.key else self._one(order.name, order.version).id
-        label = f"key {order.key.hex()}" if order.key else f"{order.name}@{order.version}"
+        record = None if order.key else self._one(order.name, order.version)
+        what = f"key {order.key.hex()}" if record is None else f"{order.name}@{order.version}"
+        label = what if record is None else record.label
         words = "trusted again" if order.is_undone else "no longer trusted"
-        if not self._context.statements.untrust(order.key, deployment, is_undone=order.is_undone):
+        if not self._context.statements.untrust(order.key, record.id if record else None, is_undone=order.is_undone):
             return f"{label} is {words} already", False
         self._lifecycle.trust_changed(running.wall_s)
-        self._context.audit("untrust", what=label, undone=order.is_undone)
+        self._context.audit("untrust", what=what, undone=order.is_undone)
         yield from running.keep_statements()
         return f"{label} is {words} on this host", True
 
@@ -287,7 +289,7 @@ class Orders:
         yield from running.keep_statements()
         self._context.audit("trust override", name=order.name, highest=highest)
         self._lifecycle.name_overridden(order.name, running.wall_s)
-        return f"the next manifest of {order.name} may have any version, also one below {highest}", True
+        return _ANY_VERSION.format(order.name, self._lifecycle.version_label(order.name, highest)), True
 
     def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
         """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""

@@ -111,6 +111,8 @@ class Manifest:
     labels: Mapping[str, str] = field(default_factory=dict)
     version_label: str = ""
     """The version for people: ``300.2`` for a step."""
+    is_step: bool = False
+    """Whether the version is a step of a run."""
     lineage: str = ""
     """Run and step, in a few words."""
     case_matters: bool = False
@@ -168,10 +170,13 @@ class Manifest:
         """``NAME@VERSION`` for people."""
         return f"{self.name}@{self.version_label}"
 
+    def label_of(self, version: int) -> str:
+        """Another version of the name for people, as this one's publisher numbers them: ``300.2`` for a step."""
+        return show_step(version) if self.is_step else str(version)
+
     def rollback_words(self, trusted: int) -> str:
         """What is told where a higher version of the name is trusted: both as this one's publisher numbers them."""
-        is_step = step_numbers(self.version, self.about_fields())
-        return f"{self.name}: offered {self.version_label}, trusted {show_step(trusted) if is_step else trusted}"
+        return f"{self.name}: offered {self.version_label}, trusted {self.label_of(trusted)}"
 
     def about_fields(self) -> dict[str, Any]:
         """What the publisher says of its lineage; any fields, which decide nothing."""
@@ -229,6 +234,7 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
         about=payload.about,
         labels=payload.labels,
         version_label=step_label(payload.version, about),
+        is_step=step_numbers(payload.version, about),
         lineage=lineage_words(about),
         case_matters=payload.case_matters,
         proof=_PROOF,

@@ -16,13 +16,16 @@ class VersionKnownError(LocalError):
     code = "E_EXISTS"
 
 
-def next_version(name: str, last: int | None, *, version: int | None = None, step: int | None = None) -> int:
+def next_version(
+    name: str, last: int | None, *, version: int | None = None, step: int | None = None, last_label: str = ""
+) -> int:  # fmt: skip
     """The version to publish.
 
     Args:
         last: the highest that this host knows of the name; None when it knows none.
         version: the one that is wanted. step: of a training run; then the attempt is that of ``last``, and one more
             where the step is not above that of ``last``. Neither: one more than ``last``.
+        last_label: ``last`` for people.
     Raises:
         VersionKnownError: the version is not above ``last``. UsageError: it is beyond the bounds.
     """
@@ -37,5 +40,7 @@ def next_version(name: str, last: int | None, *, version: int | None = None, ste
     if version > VERSION_MAX:
         raise UsageError(f"version {version} of {name}: at most {VERSION_MAX}")
     if last is not None and version <= last:
-        raise VersionKnownError(f"{name}@{last} is known here; publish under a version above it, or name none")
+        raise VersionKnownError(
+            f"{name}@{last_label or last} is known here; publish under a version above it, or name none"
+        )
     return version

@@ -51,3 +51,8 @@ def test_a_step_arrives_with_its_empty_directories_and_is_shown_by_its_daemon(tm
         assert '"run": "r7"' in gossipd("show", "run-7@300.2", "--config", config).stdout
         assert "abababababababab  not known here" in gossipd("lineage", "run-7", "--config", config).stdout
         assert gossipd("verify", "run-7@300.2", "--config", config).returncode == 0
+        assert gossipd("pin", "run-7@300.2", "--config", config).stdout == "run-7@300.2 is pinned on this host\n"
+        assert "pinned run-7@300.2" in gossipd("status", "--config", config).stdout
+        kept = gossipd("prune", "--dry-run", "--config", config).stdout
+        assert "run-7@300.2" in kept and str(version) not in kept
+        assert gossipd("untrust", "run-7@300.2", "--config", config).stdout.startswith("run-7@300.2 is no longer")

@@ -124,7 +124,8 @@ def test_prune_evicts_what_is_not_current_and_says_what_is_kept(tmp_path: Path) 
         assert not made[1].tree("m", 1).exists() and made[1].tree("m", 2).exists()
         assert "nothing to evict" in gossipd("prune", "--config", made[1].config).stdout
         assert made[1].client.status()["watermark"] | {"used_percent": 0} == {
-            "used_percent": 0, "high_percent": 0, "low_percent": 80, "pinned": ["m"], "evicted": 1
+            "used_percent": 0, "high_percent": 0, "low_percent": 80, "pinned": ["m"], "evicted": 1,
+            "pinned_labels": ["m"],
         }  # fmt: skip
 
 

@@ -99,8 +99,9 @@ class Warmer:
                 self._orders.put(replica)
                 self.woken.set()
                 return Warmth(found.label, self._size(replica), None, WarmState.READING)
-        label = name if version is None else f"{name}@{version}"
-        raise NotFoundError(f"{label} is not complete on this host")
+        other = next((one.manifest for one in self._published() if one.manifest.name == name), None)
+        told = str(version) if other is None or version is None else other.label_of(version)
+        raise NotFoundError(f"{name if version is None else f'{name}@{told}'} is not complete on this host")
 
     def step(self) -> float | None:
         """Read one chunk. Returns the seconds until the next step is due; None: when there is an order."""

@@ -176,6 +176,9 @@ class FakeDaemon:
     def host_name(self) -> str:
         return "node-1"
 
+    def label(self, name: str, version: int | None) -> str:
+        return name if version is None else f"{name}@{version}"
+
     def names(self) -> Iterator[tuple[str, str]]:
         yield from (("model", f"{row.name}@{row.version_label or row.version}") for row in self.deployments())
         members = self.snapshot().members

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
@@ -266,3 +268,15 @@ def test_a_host_that_wants_another_part_begins_again() -> None:
     table.record(node(1), key, 3, lost, now=100.0)
     table.record(node(1), key, 4, other, now=100.0)
     assert table.totals(key, [node(1)], chunk_count=10, bytes_total=1000, now=101.0).bytes_verified == 75
+
+
+@pytest.mark.parametrize(("is_step", "told"), [(True, {str((2 << 32) + 200): "200.2"}), (False, {})])
+def test_other_versions_that_users_see_are_named_as_steps(is_step: bool, told: dict[str, str]) -> None:
+    table = ClusterProgress()
+    for number, current in ((1, 300), (2, (2 << 32) + 200), (3, 100), (4, None)):
+        progress = Progress(state=HostState.COMPLETE, chunks_verified=10, current=current)
+        table.record(node(number), progress_key(MODEL), 1_000, progress, now=1.0)
+    targets = [TargetFacts(node(number), f"n{number}", "r", "alive") for number in range(1, 5)]
+    row = deployment_row(replace(FACTS, version=300, is_step=is_step), table, targets, now=2.0)
+    assert row.current_labels == told
+    assert [host.current for host in row.hosts] == [300, (2 << 32) + 200, 100, None]

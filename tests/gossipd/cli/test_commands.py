@@ -114,6 +114,34 @@ def test_status_shows_what_an_operator_must_act_upon(shell: Shell) -> None:
     assert "stalled here: disk" in out
 
 
+def test_what_is_not_here_is_named_as_the_steps_that_are(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, other = (2 << 32) + 300, (3 << 32) + 400
+    known = shell.daemon.models()[1]
+    models = [msgspec.structs.replace(known, version=step, version_label="300.2")]
+    monkeypatch.setattr(shell.daemon, "models", lambda: models)
+    assert "org/toy@400.3 is not on this host" in shell("path", f"org/toy@{other}").err
+    monkeypatch.setattr(shell.daemon, "label", lambda name, version: f"{name}@400.3")
+    assert "no deployment org/toy@400.3 became known" in shell("wait", "org/toy@400.3", "--timeout", "0").err
+    assert "no deployment org/toy@400.3 is known here" in shell("status", "org/toy@400.3").err
+    shell.daemon.rows = [msgspec.structs.replace(shell.daemon.rows[0], version=step, version_label="300.2")]
+    before = shell("latest", "org/toy", "--before", "200.2").err
+    assert "no version of org/toy before 200.2 is known here; the oldest is org/toy@300.2" in before
+
+
+def test_versions_that_users_see_are_named_as_steps(shell: Shell) -> None:
+    [row] = shell.daemon.rows
+    step, other = (2 << 32) + 300, (2 << 32) + 200
+    hosts = [
+        msgspec.structs.replace(host, current=one) for host, one in zip(row.hosts, (step, step, other, 7), strict=True)
+    ]
+    row = msgspec.structs.replace(
+        row, version=step, version_label="300.2", hosts=hosts, current_labels={str(other): "200.2"}
+    )
+    shell.daemon.rows = [row]
+    assert "current: 300.2 on 2, 200.2 on 1, 7 on 1" in shell("status").out
+    assert shell("status", "--json").object["deployments"][0]["hosts"][2]["current"] == other
+
+
 def test_a_sketch_draws_which_chunks_each_known_host_has(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     assert shell("status", "org/toy", "--sketch").out.splitlines()[1:] == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -178,6 +179,7 @@ def state_saver(state: StateDirectory, register: StatementStore, told: Told) -> 
     return StateSaver(
         state=state,
         register=register,
+        lifecycle=cast(Any, SimpleNamespace(label=lambda name, version: f"{name}@step-{version}")),
         swim=nothing,
         table=nothing,
         alarms=told.alarms,
@@ -200,6 +202,7 @@ async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also
         await trio.sleep(3 * LOOK_S)
         nursery.cancel_scope.cancel()
     assert told.codes == ["E_EQUIVOCATION"]
+    assert told.events[0][1].startswith("org/model@step-3 has two contents"), "as the lifecycle writes it"
     assert first.id.hex()[:12] in told.events[0][1]
     assert second.id.hex()[:12] in told.events[0][1]
     later = Told()

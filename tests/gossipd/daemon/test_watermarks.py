@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -56,11 +57,20 @@ class Lifecycle:
     def __init__(self) -> None:
         self.under_way: set[int] = set()
 
-    def get(self, deployment: DeploymentId) -> int:
-        return deployment[0]
+    def get(self, deployment: DeploymentId) -> Any:
+        return next(one for one in self if one.manifest.version == deployment[0])
 
-    def is_under_way(self, version: int) -> bool:
-        return version in self.under_way
+    def __iter__(self) -> Iterator[SimpleNamespace]:
+        for version in range(16):
+            label = self.label("m", version)
+            yield SimpleNamespace(manifest=SimpleNamespace(name="m", version=version, label=label))
+
+    def is_under_way(self, record: SimpleNamespace) -> bool:
+        return record.manifest.version in self.under_way
+
+    def label(self, name: str, version: int | None) -> str:
+        """Versions are steps."""
+        return name if version is None else f"{name}@{version}.2"
 
     def find(self, name: str, version: int | None) -> list[str]:
         return ["m"] if name == "m" and version in (None, 1) else []
@@ -126,7 +136,7 @@ async def test_what_is_deploying_or_becomes_busy_stays_and_is_named() -> None:
     watched.lifecycle.under_way, watched.store.busy = {2}, {1}
     await watched.watch.look()
     assert watched.store.evicted == []
-    assert "m@2 (deploying), m@3 (held)" in watched.alarms.told
+    assert "m@2.2 (deploying), m@3.2 (held)" in watched.alarms.told
     watched.store.busy = set()
     watched.lifecycle.under_way = set()
     await watched.watch.look()
@@ -136,11 +146,21 @@ async def test_what_is_deploying_or_becomes_busy_stays_and_is_named() -> None:
     assert watched.alarms.told == ""
 
 
+async def test_pins_and_evictions_name_steps_for_people_and_numbers_for_programs() -> None:
+    watched = Watched(use(1), use(9, kept="open"), used_bytes=50)
+    assert (await watched.watch.pin("m", 1, undo=False)).sentence == "m@1.2 is pinned on this host"
+    assert watched.records == [("pinned", "m@1")]
+    row = watched.watch.row()
+    assert (row.pinned, row.pinned_labels) == (["m@1"], ["m@1.2"])
+    pruned = await watched.watch.prune(dry_run=True)
+    assert [(one.model, one.label) for one in pruned.kept] == [("m@9", "m@9.2")]
+
+
 async def test_what_this_host_keeps_for_its_rack_stays_until_another_does() -> None:
     watched = Watched(use(1), use(2), use(3, kept="pinned"), used_bytes=95)
     watched.keeps = {1, 2, 3}
     await watched.watch.look()
-    assert "m@1 (replica), m@2 (replica), m@3 (pinned)" in watched.alarms.told
+    assert "m@1.2 (replica), m@2.2 (replica), m@3.2 (pinned)" in watched.alarms.told
     pruned = await watched.watch.prune(dry_run=False)
     assert ([one.kept for one in pruned.kept], pruned.evicted) == (["replica", "replica", "pinned"], [])
     watched.keeps = {2}
@@ -166,7 +186,7 @@ async def test_pins_are_told_once_and_only_of_models_that_are_known() -> None:
     assert not (await watched.watch.pin("m", None, undo=False)).changed
     assert (await watched.watch.pin("m", None, undo=True)).sentence == "m is unpinned on this host"
     assert watched.records == [("pinned", "m"), ("unpinned", "m")]
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=r"no deployment m@2\.2 is known here"):
         await watched.watch.pin("m", 2, undo=False)
     assert not (await watched.watch.pin("gone", 2, undo=True)).changed
 
@@ -176,7 +196,7 @@ async def test_a_copy_that_others_only_say_they_have_stays_and_another_version_g
     watched.unshown = {1}
     await watched.watch.look()
     assert watched.store.evicted == []
-    assert "m@1 (replica)" in watched.alarms.told
+    assert "m@1.2 (replica)" in watched.alarms.told
     await watched.watch.look()
     assert watched.store.evicted == [(2, "watermark")]
     assert watched.alarms.told == ""

@@ -58,6 +58,19 @@ def test_a_step_is_called_in_answers_as_status_calls_it(host: ScriptedHost) -> N
     assert host.drop(step).sentence == "org/model@300.2 accepted"
 
 
+def test_orders_for_steps_name_them_as_status_does(host: ScriptedHost) -> None:
+    steps = [manifest(version=(2 << 32) + step, about=pack_about({"step": step, "attempt": 2})) for step in (300, 400)]
+    for step in steps:
+        host.drop(step)
+    name, version = steps[0].name, steps[0].version
+    assert host.request(events.UntrustOrdered, b"", name, version).sentence.startswith("org/model@300.2 is no longer")
+    assert host.request(events.OverrideOrdered, name).sentence.endswith("also one below 400.2")
+    unknown = host.request(events.CancelOrdered, name, (3 << 32) + 500)
+    assert "no deployment org/model@500.3 is known here" in str(unknown.error)
+    assert host.brain.lifecycle.label(name, None) == name
+    assert host.brain.lifecycle.label("other", 3 << 32) == f"other@{3 << 32}"
+
+
 def test_a_dropped_manifest_is_opened_accepted_and_written_once(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,12 @@ def test_a_version_that_is_not_above_the_last_is_refused(version: int) -> None:
         next_version("m", 7, version=version)
 
 
+def test_a_refusal_names_the_step_that_is_known() -> None:
+    last = step_version(300, 2)
+    with pytest.raises(VersionKnownError, match=r"m@300\.2 is known here"):
+        next_version("m", last, version=7, last_label="300.2")
+
+
 def test_steps_make_the_version_and_going_back_makes_an_attempt() -> None:
     last = None
     attempts = {0: 0, 100: 0, 300: 0, 200: 1, 199: 2, 201: 2}  # by step, in this order
@@ -33,9 +39,10 @@ def test_steps_make_the_version_and_going_back_makes_an_attempt() -> None:
 
 
 def test_what_no_manifest_can_hold_is_refused() -> None:
-    for words in ({"step": 1 << 32}, {"version": VERSION_MAX + 1}):
-        with pytest.raises(UsageError):
-            next_version("m", None, **words)
+    with pytest.raises(UsageError):
+        next_version("m", None, step=1 << 32)
+    with pytest.raises(UsageError):
+        next_version("m", None, version=VERSION_MAX + 1)
     with pytest.raises(UsageError):
         next_version("m", VERSION_MAX)
     with pytest.raises(UsageError):
