@@ -33,6 +33,7 @@ WAIT_PATHS = (
     "/v1/adopt",
     "/v1/shards",
     "/v1/assemble",
+    "/v1/adopt-shards",
 )  # their answers may take long; they leave the places above free
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 App = Callable[[HttpRequest], Awaitable[Response]]

@@ -20,8 +20,9 @@ import pytest
 import trio
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
+from gossipd.api.job_commands import JobCommands
 from gossipd.api.local_socket import SocketPathError, bind_metrics, bind_unix
-from gossipd.api.request_guard import RequestGuard
+from gossipd.api.request_guard import WAIT_PATHS, RequestGuard
 from gossipd.api.routes import health_app, read_app, status_app
 from gossipd.api.schema import AlarmRow, DeploymentRow
 from gossipd.api.unix_connection import UnixConnection
@@ -664,3 +665,8 @@ async def test_no_question_makes_more_rows_than_it_shows(tmp_path: Path, target:
     async with serving(path, daemon):
         await ask(path, get(target))
     assert len(daemon.made) == rows
+
+
+def test_what_a_job_orders_takes_none_of_the_few_places_for_minutes() -> None:
+    names = [name for name in vars(JobCommands) if not name.startswith("_")]
+    assert {f"/v1/{name.replace('_', '-')}" for name in names} <= set(WAIT_PATHS)
