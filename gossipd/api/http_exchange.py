@@ -20,7 +20,9 @@ import trio
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.core.errors import RemoteError
 
-REQUEST_BYTES_MAX = 4096  # our own client's longest request is under 600 bytes
+REQUEST_BYTES_MAX = 4096  # our own client's longest request without lineage is under 600 bytes
+ABOUT_REQUEST_BYTES_MAX = 65_536  # 16 KiB of lineage, of which JSON in JSON may make three times as much
+ABOUT_PATHS = (b"/v1/publish", b"/v1/assemble")
 _WRITE_BYTES = 65_536
 _READ_BYTES = 4096
 
@@ -55,8 +57,10 @@ class HttpExchange:
             if not part and not received:
                 return None
             received += len(part)
-            if received > REQUEST_BYTES_MAX:
-                raise StatusRequestError(f"the request has more than {REQUEST_BYTES_MAX} bytes")
+            is_long = request is not None and request.target in ABOUT_PATHS
+            bytes_max = ABOUT_REQUEST_BYTES_MAX if is_long else REQUEST_BYTES_MAX
+            if received > bytes_max:
+                raise StatusRequestError(f"the request has more than {bytes_max} bytes")
             try:
                 parser.receive_data(part)
                 while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):

@@ -140,7 +140,7 @@ class Client:
             keep_last, keep_every: from now on the newest ``keep_last`` versions of the name live, and those whose step
                 ``keep_every`` divides; every host deletes the others when a newer one is complete there, and no host
                 that comes later hears of them. None: ``store.keep_versions`` of each host.
-            about: where it came from, one JSON object of at most 3 KiB that every host is told: ``run``, ``parents``
+            about: where it came from, one JSON object of at most 16 KiB that every host is told: ``run``, ``parents``
                 (ids), ``metrics``, ``mlflow``, ``wandb``. Decides nothing; no secrets (``E_SECRET``).
         Raises:
             NotTrustedError: this user may not publish that name (``publish.users``).

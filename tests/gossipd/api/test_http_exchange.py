@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncGenerator
 
+import pytest
 import trio
 
-from gossipd.api.http_exchange import HttpExchange
+from gossipd.api.http_exchange import ABOUT_REQUEST_BYTES_MAX, HttpExchange, StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
 from gossipd.api.request_guard import App
 
@@ -43,6 +44,21 @@ async def test_an_application_is_given_the_whole_request() -> None:
     head, body = await said(first_lines + b"Content-Length: 2\r\n\r\nhi and more", app)
     assert body == b"POST /p {'a': '& c', 'b': ''} y hi"
     assert b"connection: close" in head
+
+
+async def test_only_a_publication_may_have_a_long_body() -> None:
+    async def app(request: HttpRequest) -> Response:
+        return Response(b"%d" % len(request.body))
+
+    async def sent(path: str, count: int) -> bytes:
+        head = f"POST {path} HTTP/1.1\r\nHost: d\r\nContent-Length: {count}\r\n\r\n".encode()
+        return (await said(head + b"x" * count, app))[1]
+
+    most = ABOUT_REQUEST_BYTES_MAX - 200
+    assert await sent("/v1/publish", most) == await sent("/v1/assemble", most) == b"%d" % most
+    for path, count in (("/v1/publish", ABOUT_REQUEST_BYTES_MAX), ("/v1/deploy", 4096), ("/v1/publish?a=b", 4096)):
+        with pytest.raises(StatusRequestError, match="the request has more than"):
+            await sent(path, count)
 
 
 async def test_a_head_request_is_answered_without_a_body() -> None:

@@ -27,7 +27,7 @@ from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import CLIENTS_MAX
 from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError, patience
 from gossipd.client.aio import AsyncClient
-from gossipd.client.arguments import ABOUT_SENT_MAX
+from gossipd.client.arguments import ABOUT_BYTES_MAX
 from gossipd.client.errors import typed_refusals
 from gossipd.client.holding import held
 from gossipd.core.errors import ExitCode, UsageError
@@ -435,9 +435,12 @@ def test_lineage_goes_with_a_publication_and_is_refused_where_it_is_too_long(tmp
         about = {"run": "r7", "wandb": {"run": "acme/llm/3xy7"}, "notes": "\u00fc" * 200}
         client.publish(tmp_path, name="m", about=about)
         assert json.loads(str(daemon.orders[-1][-1])) == about
-        client.publish(tmp_path, name="m", about={"notes": "x" * (ABOUT_SENT_MAX - 30)})
-        with pytest.raises(UsageError, match="about has more than 3000 characters"):
-            client.publish(tmp_path, name="m", about={"notes": "x" * ABOUT_SENT_MAX})
-        for wrong in (object(), float("nan")):
+        for letter, count in (("x", 1), ("\u00fc", 2), ("\n", 2), ('"', 2), ("\u20ac", 3)):  # bytes as JSON
+            longest = {"notes": letter * ((ABOUT_BYTES_MAX - 12) // count)}
+            client.publish(tmp_path, name="m", about=longest)
+            assert json.loads(str(daemon.orders[-1][-1])) == longest
+        with pytest.raises(UsageError, match="about has 16396 bytes as JSON, at most 16384"):
+            client.publish(tmp_path, name="m", about={"notes": "x" * ABOUT_BYTES_MAX})
+        for wrong in (object(), float("nan"), "\ud800"):
             with pytest.raises(UsageError, match="about is no JSON object"):
                 client.publish(tmp_path, name="m", about={"notes": wrong})
