@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,10 @@ from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
 from gossipd.core.versions import split_version
+
+if TYPE_CHECKING:
+    from gossipd.publish.step_listing import StepLister
+    from gossipd.publish.step_watch import StepListing
 
 LOOK_S = 0.5
 
@@ -44,7 +49,8 @@ def watch(
 
     A step is finished when its writer's last file is there, nothing is newer, no shard is missing, and two looks a
     second apart agree. What was there before and is not above the last version is left alone; a directory that is
-    written over is published again. Prints a line for each version. A daemon that does not run yet is waited for.
+    written over is published again. Prints a line for each version. A daemon that does not run yet is waited for, and
+    so is DIR where it cannot be read for a while.
     """
     from gossipd.core.versions import show_step
     from gossipd.publish.step_listing import StepLister
@@ -54,21 +60,15 @@ def watch(
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
     last = _last_version(client, name, waits=not once)
-    lister = StepLister(directory, pattern)
-    try:
-        present = {listing.step for listing in lister.look().values()}
-    except OSError:
-        present = set()  # the loop tells of it
+    looks = _Looks(directory, StepLister(directory, pattern))
+    present = {listing.step for listing in looks.look(waits=False).values()}
     path, questions = find_sockets(socket, config)
     made_s = _made_s(StatusClient(path, questions=questions), name, present)
     known = KnownSteps(last, made_s, time.time())
     steps = StepWatch(marker=marker, known=known, keep_last=keep_last, keep_every=keep_every)
     begun = time.monotonic()
     while True:
-        try:
-            steps.looked(lister.look(), time.monotonic())
-        except OSError as error:
-            raise UsageError(f"{directory}: {error.strerror}") from None
+        steps.looked(looks.look(waits=not once), time.monotonic())
         while commands := steps.drain():
             for command in commands:
                 if isinstance(command, PublishStepDirectory):
@@ -88,6 +88,29 @@ def watch(
         if once and time.monotonic() - begun > 2 * SETTLED_S:
             return 0
         time.sleep(LOOK_S)
+
+
+class _Looks:
+    """At the steps. A directory that cannot be read at the start is an error; later it is told once, and waited for."""
+
+    def __init__(self, directory: Path, lister: StepLister) -> None:
+        self._directory = directory
+        self._lister = lister
+
+    def look(self, *, waits: bool) -> dict[str, StepListing]:
+        """Raises UsageError where it does not wait."""
+        told = None
+        while True:
+            try:
+                return self._lister.look()
+            except OSError as error:
+                words = f"{self._directory}: {error.strerror}"
+                if not waits:
+                    raise UsageError(words) from None
+                if words != told:
+                    told = words
+                    show_lines([f"{words}; waiting for it"], err=True)
+            time.sleep(LOOK_S)
 
 
 def _last_version(client: Client, name: str, *, waits: bool) -> int | None:

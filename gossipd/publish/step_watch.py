@@ -13,9 +13,10 @@ A step is finished when its writer says so and its files agree:
 * two looks, at least ``SETTLED_S`` apart, see the same sizes, times and inodes.
 
 A directory whose sign is newer than when it was published was overwritten, and is published again; one that only loses
-files is being cleared away. Steps are published one at a time, the one finished first goes first; those that newer ones
-which wait too would delete at once are left out, or a job that saves faster than its steps are published would never
-see its newest.
+files is being cleared away, and one that was out of sight for a while, as all are while their file system is not
+mounted, was published before. Steps are published one at a time, the one finished first goes first; those that newer
+ones which wait too would delete at once are left out, or a job that saves faster than its steps are published would
+never see its newest.
 
 At the start the versions known tell what was done before: each directory that is no newer than the version of its step
 (both times are of one moment, so that a clock that is set later decides nothing) or than the last version's directory;
@@ -139,13 +140,15 @@ class StepWatch:
         self._is_first = True
         self._last_ns: int | None = None
         self._steps: dict[str, _Step] = {}
+        self._gone: dict[str, int] = {}
+        """The sign's time of steps that were published and are out of sight."""
         self._publishing: str | None = None
         self._said: dict[str, str] = {}
         self._commands: list[StepCommand] = []
 
     def looked(self, listings: Mapping[str, StepListing], now: float) -> None:
         """A look has seen these directories, by name."""
-        self._steps = {name: step for name, step in self._steps.items() if name in listings}
+        self._forget_all_but(listings)
         self._said = {name: words for name, words in self._said.items() if name in listings}
         if self._is_first:
             last = self._known.last
@@ -160,7 +163,7 @@ class StepWatch:
     def _seen(self, name: str, listing: StepListing, now: float) -> None:
         step = self._steps.get(name)
         if step is None:
-            step = self._steps[name] = _Step(listing, now)
+            step = self._steps[name] = _Step(listing, now, published_ns=self._gone.pop(name, None))
             if self._is_first and self._was_done(listing):
                 step.published_ns = signed_ns(listing, self._marker)
         elif step.listing != listing:
@@ -181,6 +184,14 @@ class StepWatch:
             and (reason is not None or now - step.since_s < SETTLED_S)
         ):
             self._say(name, f"{reason or 'changes'} for {UNSETTLED_S:g} s after its sign: has it two writers?")
+
+    def _forget_all_but(self, listings: Mapping[str, StepListing]) -> None:
+        for name in [name for name in self._steps if name not in listings]:
+            published_ns = self._steps.pop(name).published_ns
+            if published_ns is not None:
+                self._gone[name] = published_ns
+        for name in list(self._gone)[:-STEPS_MAX]:
+            del self._gone[name]
 
     def _was_done(self, listing: StepListing) -> bool:
         if self._known.last is None:

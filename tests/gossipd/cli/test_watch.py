@@ -26,3 +26,31 @@ def test_a_daemon_that_starts_later_is_told_of_and_waited_for(tmp_path: Path) ->
             process.kill()
     once = subprocess.run([*command, "--once"], capture_output=True, text=True, check=False)
     assert once.returncode == 4, once.stderr
+
+
+def test_a_directory_that_is_away_for_a_while_is_told_of_and_waited_for(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def save(step: int) -> None:
+        (run / f"step-{step}").mkdir(parents=True)
+        (run / f"step-{step}" / ".metadata").write_bytes(b"m")
+
+    save(7)
+    command = [sys.executable, "-m", "gossipd", "watch", str(run), "--name", "m", "--socket", str(tmp_path / "s")]
+    with (
+        guarded(tmp_path / "s", FakeDaemon()),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().split()[1] == "step-7"
+            run.rename(tmp_path / "aside")
+            assert process.stderr.readline() == f"{run}: No such file or directory; waiting for it\n"
+            (tmp_path / "aside").rename(run)
+            save(8)
+            assert process.stdout.readline().split()[1] == "step-8"
+        finally:
+            process.kill()
+    gone = subprocess.run([*command[:4], str(tmp_path / "typo"), *command[5:]], capture_output=True, text=True)
+    assert gone.returncode == 3, gone.stderr

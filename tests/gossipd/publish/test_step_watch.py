@@ -127,6 +127,24 @@ def test_a_directory_that_is_written_over_is_published_again_and_one_that_is_cle
     assert watch.drain() == [PublishStepDirectory("last-1", 1)]
 
 
+def test_steps_that_were_out_of_sight_are_not_published_again() -> None:
+    watch = StepWatch()
+    steps = {f"step-{number}": dcp(number) for number in (1, 2)}
+    for now in (0.0, 1.0):
+        watch.looked(steps, now)
+    for number in (1, 2):
+        assert watch.drain() == [PublishStepDirectory(f"step-{number}", number)]
+        watch.published(f"step-{number}", 1.5)
+    watch.looked({}, 2.0)  # nothing is mounted there
+    for now in (3.0, 4.0):
+        watch.looked(steps, now)
+    assert watch.drain() == []
+    watch.looked({}, 5.0)  # deleted, and saved again by a run that was resumed
+    for now in (6.0, 7.0):
+        watch.looked({"step-2": dcp(2, 9, 10)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-2", 2)]
+
+
 def test_what_lies_there_at_the_start_is_not_published_again() -> None:
     watch = StepWatch(known=KnownSteps(200))
     listings = {"step-100": dcp(100), "step-200": dcp(200, 3, 4), "step-300": dcp(300, 5, 6)}
