@@ -21,7 +21,8 @@ never see its newest.
 At the start the versions known tell what was done before: each directory that is no newer than the version of its step
 (both times are of one moment, so that a clock that is set later decides nothing) or than the last version's directory;
 where that one is gone, or a sign is of a time to come, all steps that are not above it. A step above the last version
-of a first attempt was never done.
+of a first attempt was never done. Where nothing is there at the start, as before a file system is mounted, this is so
+of what is found first, but for what was signed since the start.
 """
 
 from __future__ import annotations
@@ -137,7 +138,8 @@ class StepWatch:
         self._marker = marker
         self._keep_last, self._keep_every = keep_last, keep_every
         self._known = known or KnownSteps()
-        self._is_first = True
+        self._is_first = True  # until a look finds something
+        self._was_empty = False
         self._last_ns: int | None = None
         self._steps: dict[str, _Step] = {}
         self._gone: dict[str, int] = {}
@@ -157,15 +159,17 @@ class StepWatch:
             self._last_ns = max(signs, default=None)
         for name in sorted(listings)[:STEPS_MAX]:
             self._seen(name, listings[name], now)
-        self._is_first = False
+        self._is_first, self._was_empty = self._is_first and not listings, not listings
         self._choose(now)
 
     def _seen(self, name: str, listing: StepListing, now: float) -> None:
         step = self._steps.get(name)
         if step is None:
             step = self._steps[name] = _Step(listing, now, published_ns=self._gone.pop(name, None))
-            if self._is_first and self._was_done(listing):
-                step.published_ns = signed_ns(listing, self._marker)
+            sign_ns = signed_ns(listing, self._marker)
+            is_since_start = self._was_empty and sign_ns > self._known.clock_s * 1e9
+            if self._is_first and not is_since_start and self._was_done(listing):
+                step.published_ns = sign_ns
         elif step.listing != listing:
             step = self._steps[name] = _Step(listing, now, step.signed_s, published_ns=step.published_ns)
         reason = unfinished(listing, self._marker)

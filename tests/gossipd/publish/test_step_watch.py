@@ -157,6 +157,30 @@ def test_what_lies_there_at_the_start_is_not_published_again() -> None:
     assert watch.drain() == [PublishStepDirectory("step-50", 50)]
 
 
+def test_what_is_mounted_after_the_start_is_not_published_again() -> None:
+    second = 10**9
+    watch = StepWatch(known=KnownSteps(30, {20: 20.0, 30: 30.0}, clock_s=100.0))
+    mounted = {f"step-{step}": dcp(step, step * second, step * second) for step in (10, 20, 30)}
+    for now in (0.0, 1.0):
+        watch.looked({}, now)
+    for now in (2.0, 3.0):
+        watch.looked(mounted, now)
+    assert watch.drain() == []
+    for now in (4.0, 5.0):
+        watch.looked(mounted | {"step-40": dcp(40, 104 * second, 104 * second)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-40", 40)]
+
+
+def test_a_resumed_run_in_an_empty_directory_publishes_its_first_step() -> None:
+    saved_ns = 104 * 10**9
+    watch = StepWatch(known=KnownSteps(30, {20: 20.0, 30: 30.0}, clock_s=100.0))
+    for now in (0.0, 1.0):
+        watch.looked({}, now)
+    for now in (4.0, 5.0):
+        watch.looked({"step-20": dcp(20, saved_ns, saved_ns)}, now)
+    assert watch.drain() == [PublishStepDirectory("step-20", 20)]
+
+
 def test_a_step_that_a_resumed_run_has_left_behind_is_not_the_newest_after_a_restart() -> None:
     watch = StepWatch(known=KnownSteps(step_version(20, 1)))
     listings = {"step-10": dcp(10, 1, 2), "step-30": dcp(30, 3, 4), "step-20": dcp(20, 5, 6), "step-40": dcp(40, 7, 8)}
