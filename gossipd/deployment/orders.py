@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from gossipd.core.errors import GossipdError, LocalError, NotFoundError, QueueFullError
+from gossipd.core.units import show_bytes
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -38,6 +39,7 @@ _T = TypeVar("_T")
 Steps: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, _T]
 Script: TypeAlias = Steps[Done]
 _UNKNOWN = "no deployment {} is known here; see: gossipd status"
+_NOT_DEPLOYED = "{} is not deployed; see: gossipd status"
 _ANY_VERSION = "the next manifest of {} may have any version, also one below {}"
 _REMOVED_BEFORE = "{} was removed from this host before"
 _DONE = {
@@ -221,7 +223,7 @@ class Orders:
         assert record.manifest is not None
         was_removed = statements.is_removed(record.id)
         if order.is_dry_run:
-            words = f"would remove {record.label}, {record.manifest.bytes_total} bytes, from this host"
+            words = f"would remove {record.label}, {show_bytes(record.manifest.bytes_total)}, from this host"
             return _REMOVED_BEFORE.format(record.label) if was_removed else words, False
         statements.mark_removed(record.id)
         is_marked = yield from running.try_to_keep_statements()
@@ -254,7 +256,7 @@ class Orders:
         deployed = [one for one in self._lifecycle.find(order.name) if one.statement.verb not in STOPS]
         record = found[0] if order.version is not None and found else next(iter(deployed), None)
         if record is None or record.manifest is None or not found:
-            raise NotFoundError(f"no version of {order.name} is deployed")
+            raise NotFoundError(_NOT_DEPLOYED.format(self._lifecycle.label(order.name, order.version)))
         if record.statement.verb in (Verb.ROLL_BACK, Verb.REMOVE):
             return f"{record.label} is {_DONE[record.statement.verb]} already", False
         version, told = record.manifest.version, record.manifest.version_label

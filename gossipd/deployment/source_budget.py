@@ -77,7 +77,10 @@ def parse_budget(text: str, money_per_gb: float) -> int:
             raise ValueError(f"{text!r} without a unit is money, and this host has no sources.money_per_gb")
         limit = int(float(text) / money_per_gb * GB)
     else:
-        limit = parse_bytes(text)
+        try:
+            limit = parse_bytes(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, nor an amount of money such as 50, nor none") from None
     if not 1 <= limit <= BUDGET_BYTES_MAX:
         raise ValueError(f"{text!r} is not between 1 byte and 256 TiB; none takes the budget away")
     return limit

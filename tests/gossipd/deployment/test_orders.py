@@ -9,6 +9,7 @@ import pytest
 from gossipd.core.errors import LocalError, QueueFullError
 from gossipd.core.events import FinishModel
 from gossipd.core.reasons import HostReason
+from gossipd.core.units import show_bytes
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.deployer import Deployer, Evidence
@@ -67,6 +68,10 @@ def test_orders_for_steps_name_them_as_status_does(host: ScriptedHost) -> None:
     assert host.request(events.OverrideOrdered, name).sentence.endswith("also one below 400.2")
     unknown = host.request(events.CancelOrdered, name, (3 << 32) + 500)
     assert "no deployment org/model@500.3 is known here" in str(unknown.error)
+    back = host.request(events.RollbackOrdered, name, (3 << 32) + 500)
+    assert "org/model@500.3 is not deployed; see: gossipd status" in str(back.error)
+    dry = host.request(events.RemoveOrdered, name, steps[1].version, True).sentence
+    assert dry == f"would remove org/model@400.2, {show_bytes(steps[1].bytes_total)}, from this host"
     assert host.brain.lifecycle.label(name, None) == name
     assert host.brain.lifecycle.label("other", 3 << 32) == f"other@{3 << 32}"
 

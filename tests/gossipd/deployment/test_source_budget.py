@@ -65,7 +65,8 @@ def test_a_budget_is_bytes_with_a_unit_and_money_without(text: str, price: float
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("50", "no sources.money_per_gb"), ("much", "is not a size"), ("0GB", "not between"), ("900TiB", "not between"),
+        ("50", "no sources.money_per_gb"), ("much", "nor an amount of money such as 50, nor none"),
+        ("0GB", "not between"), ("900TiB", "not between"),
         ("", "is not a size"), ("-5", "is not a size"), ("\u0665", "is not a size"),
     ],
 )  # fmt: skip
