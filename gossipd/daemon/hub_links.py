@@ -18,6 +18,7 @@ from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.hub_cache import REVISION_DIGITS, HubEntry, settle_cache
 
 LOOK_S = 0.5
@@ -43,14 +44,17 @@ class HubLinks:
             delay_s = 0.0
             caches = self._live.config.hf.caches
             if caches or self._served:
-                wanted = self._wanted()
-                if (caches, wanted) != self._settled:
-                    try:
+                try:
+                    wanted = self._wanted()
+                    if (caches, wanted) != self._settled:
                         await run_blocking(self._settle, caches, wanted)
                         self._settled = (caches, wanted)
-                    except OSError as error:
-                        delay_s = RETRY_S
-                        self._say((f"{error.filename}: {error.strerror}",))
+                except StoreUnreadableError as error:
+                    delay_s = RETRY_S
+                    self._say((str(error),))
+                except OSError as error:
+                    delay_s = RETRY_S
+                    self._say((f"{error.filename}: {error.strerror}",))
             await trio.sleep(delay_s)
             await until_next_look(LOOK_S if caches else RESTING_LOOK_S)
 

@@ -15,6 +15,7 @@ has every other's records to verify, and these took a third of the CPU.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -50,6 +51,7 @@ from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.quotas import Quotas
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import StoreUnreadableError
 from membership.member import NodeId
 
 TICK_S = 1.0
@@ -170,7 +172,8 @@ class ProgressPublisher:
         own, short_key = self.directory.own, progress_key(deployment.id)
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
         if progress.state is HostState.COMPLETE and deployment.manifest is not None:
-            progress = replace(progress, current=self.store.current(deployment.manifest.name))
+            with suppress(StoreUnreadableError):  # none is told, as of a name without one
+                progress = replace(progress, current=self.store.current(deployment.manifest.name))
         progress = replace(progress, budget=self.budgets.told(short_key))
         self.table.take_back(own, short_key, int((wall_s + CLOCKS_APART_MAX_S) * 1000))
         version = next_record_version(self.table.version(own, short_key), wall_s)

@@ -21,6 +21,7 @@ from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress, sign_progress
 from gossipd.identity.keys import SecretKey
+from gossipd.store.errors import StoreUnreadableError
 from membership.member import NodeId, node_id
 from tests.gossipd.deployment.scripted_host import ONE, said
 
@@ -115,6 +116,25 @@ async def test_a_host_with_many_deployments_tells_all_of_them_in_turn(
     await parts.run(60.0)
     assert len({key.deployment for key, _ in parts.told}) == 600
     assert len(parts.told) <= 0.75 * (PROGRESS_BURST + 62 * PROGRESS_PER_S)
+
+
+async def test_a_store_that_cannot_be_read_for_a_while_is_told_without_current(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    is_closed = True
+
+    def current(name: str) -> int:
+        if is_closed:
+            raise StoreUnreadableError(f"{name} cannot be read by the daemon: Permission denied")
+        return 3
+
+    record = DeploymentRecord(ONE.id, said(), ONE, state=HostState.COMPLETE)
+    parts = Parts(record)
+    parts.publisher.store.current = current  # type: ignore[method-assign]
+    await parts.run(1.1)
+    is_closed, record.changed = False, True
+    await parts.run(1.1)
+    assert [(one.state, one.current) for _, one in parts.told] == [(HostState.COMPLETE, None), (HostState.COMPLETE, 3)]
 
 
 async def test_who_lacks_cpu_tells_numbers_seldom_and_states_at_once(
