@@ -36,24 +36,32 @@ class HubEntry:
 def settle_cache(cache: Path, store: Path, wanted: Mapping[str, HubEntry], served: frozenset[str]) -> list[str]:
     """Make a cache right for ``wanted``, by repository; those of ``served`` that are not wanted lose our links.
 
-    Returns the entries that were left alone because they are somebody else's. Raises OSError.
+    Returns the entries that were left alone because they are somebody else's. Raises OSError, of the first entry that
+    has one, when all others are right.
     """
-    foreign = []
+    foreign, troubles = [], []
     for repository in sorted({*wanted, *served}):
         place = cache / f"models--{repository.replace('/', '--')}"
-        if not _is_ours(place, store):
-            if repository in wanted:
+        try:
+            if _is_ours(place, store):
+                _settle(place, wanted.get(repository, HubEntry()))
+            elif repository in wanted:
                 foreign.append(place.name)
-            continue
-        entry = wanted.get(repository, HubEntry())
-        if entry.main is not None:
-            _add(place, entry)
-        _remove(place, entry)
+        except OSError as error:
+            troubles.append(error)
+    if troubles:
+        raise troubles[0]
     return foreign
 
 
+def _settle(place: Path, entry: HubEntry) -> None:
+    if entry.main is not None:
+        _add(place, entry)
+    _remove(place, entry)
+
+
 def _is_ours(place: Path, store: Path) -> bool:
-    if place.is_symlink():
+    if any(one.is_symlink() for one in (place, place / "snapshots", place / "refs")):
         return False
     with suppress(FileNotFoundError):
         if os.listdir(place / "blobs"):
@@ -77,10 +85,11 @@ def _add(place: Path, entry: HubEntry) -> None:
             (place / _NEXT).rename(link)
     main = place / "refs" / "main"
     assert entry.main is not None
-    if not main.exists() or main.read_text() != entry.main:
+    if not main.exists() or main.read_bytes() != entry.main.encode():
         (place / _NEXT).unlink(missing_ok=True)
-        (place / _NEXT).write_text(entry.main)
-        (place / _NEXT).chmod(0o644)
+        with (place / _NEXT).open("x") as file:  # never through a link that the cache's owner has put there meanwhile
+            file.write(entry.main)
+            os.fchmod(file.fileno(), 0o644)
         (place / _NEXT).rename(main)
 
 

@@ -92,6 +92,34 @@ def test_the_hubs_command_lists_versions_and_removes_their_links_only(store: Pat
     assert [(store / "m" / version / "config.json").is_file() for version in "12"] == [True, True]
 
 
+def test_a_ref_that_is_no_text_is_written_again(store: Path) -> None:
+    settle(store, ONE, ONE)
+    ref = store.parent / "cache" / "models--acme--tiny" / "refs" / "main"
+    ref.write_bytes(b"\xff\xfe")
+    assert settle(store, ONE, ONE) == []
+    assert ref.read_text() == ONE
+
+
+def test_one_entry_that_cannot_be_written_holds_up_no_other(store: Path) -> None:
+    cache = store.parent / "cache"
+    (cache / "models--a").mkdir()
+    (cache / "models--a" / "refs").write_text("no directory")
+    wanted = {name: HubEntry({ONE: store / "m" / "1"}, ONE) for name in ("a", "b")}
+    with pytest.raises(OSError, match="refs"):
+        settle_cache(cache, store, wanted, frozenset())
+    assert (cache / "models--b" / "refs" / "main").read_text() == ONE
+
+
+@pytest.mark.parametrize("name", ["refs", "snapshots"])
+def test_nothing_is_written_through_a_link_within_an_entry(store: Path, name: str) -> None:
+    (store.parent / "elsewhere").mkdir()
+    place = store.parent / "cache" / "models--acme--tiny"
+    place.mkdir()
+    (place / name).symlink_to(store.parent / "elsewhere")
+    assert settle(store, ONE, ONE) == ["models--acme--tiny"]
+    assert list((store.parent / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize("kind", ["blobs", "directory", "foreign link", "linked entry", "ref alone"])
 def test_a_real_download_is_left_alone(store: Path, kind: str) -> None:
     place = store.parent / "cache" / "models--acme--tiny"
