@@ -1,6 +1,7 @@
 """Looks whether the store has models of which no statement tells, and tells the operator.
 
-What lives here: the alarm ``E_REGISTER_LOST``. What does not: what a start deletes (``leftovers``).
+What lives here: the alarm ``E_REGISTER_LOST``, and ``E_STORE_READ``, which begins where the store cannot be looked into
+and ends with the first look that succeeds. What does not: what a start deletes (``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -22,6 +23,7 @@ from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models import layout
 from gossipd.store.models.catalogue import StoredModel
 
@@ -47,10 +49,17 @@ class UntoldModels:
         """Never returns."""
         while True:
             await until_next_look(LOOK_S)
-            try:
-                self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
-            except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
-                log.debug("the store's models cannot be listed", reason=str(error))
+            await self.list_and_look()
+
+    async def list_and_look(self) -> None:
+        """Begin or end both alarms."""
+        try:
+            self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
+            self.alarms.cured(StoreUnreadableError.code)
+        except StoreUnreadableError as error:
+            self.alarms.ring_as(error.code, str(error.args[0]))
+        except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
+            log.debug("the store's models cannot be listed", reason=str(error))
 
     def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> None:
         """Begin or end the alarm. Only what was untold at the look before counts: other hosts may be about to tell."""

@@ -202,8 +202,9 @@ class ChunkStore:
         return replica is not None and replica.is_published
 
     def versions(self, name: str) -> list[int]:
-        """Complete versions on this host, ascending."""
-        return publishing.complete_versions(self._disk, name)
+        """Complete versions on this host, ascending. Raises StoreUnreadableError."""
+        with self._looking():
+            return publishing.complete_versions(self._disk, name)
 
     def current(self, name: str) -> int | None:
         """The version that ``current`` points to. Raises StoreUnreadableError."""
@@ -245,8 +246,10 @@ class ChunkStore:
             raise self._context.refused(error, 0) from error
 
     def uses(self) -> list[ModelUse]:
-        """Every complete version, how lately it was used and what keeps it. Looks at every file."""
-        return self._models.evictions.uses()
+        """Every complete version, how lately it was used and what keeps it. Looks at every file. Raises
+        StoreUnreadableError."""
+        with self._looking():
+            return self._models.evictions.uses()
 
     def make_room(self, deployment: DeploymentId, cause: str) -> str:
         """Delete a complete version to make room, unless something keeps it: that is returned in a word, else an empty

@@ -16,6 +16,7 @@ from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models.catalogue import StoredModel
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.small_models import small
@@ -81,3 +82,20 @@ def test_some_models_are_named_and_others_counted() -> None:
     many = [StoredModel(DeploymentId(bytes([n]) * 32), "org/m", n) for n in range(5, 0, -1)]
     assert "the store has org/m@1, org/m@2, org/m@3 and 2 more, of" in sentence(many, Path("/models"))
     assert "the store has 010101010101, of" in sentence([StoredModel(DeploymentId(b"\1" * 32))], Path("/models"))
+
+
+async def test_a_store_that_cannot_be_looked_into_is_an_alarm_until_it_can(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def alarms() -> list[str]:
+        await host.watch.list_and_look()
+        return [row.sentence for row in host.alarms.rows.values() if row.code == "E_STORE_READ"]
+
+    def closed() -> list[StoredModel]:
+        raise StoreUnreadableError("models cannot be read by the daemon: Permission denied")
+
+    assert await alarms() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(host.store, "models", closed)
+        assert await alarms() == ["models cannot be read by the daemon: Permission denied"]
+    assert await alarms() == []

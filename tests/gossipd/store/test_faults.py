@@ -221,14 +221,17 @@ def test_a_directory_that_cannot_be_looked_into_is_named_and_read_again() -> Non
 
     daemon = Daemon(ClosedDisk())
     daemon.deliver(ONE)
-    for path, look in ((".manifests", daemon.store.models), (ONE.manifest.name, current_of(daemon.store))):
+    name = ONE.manifest.name
+    looks: list[tuple[str, Callable[[], object]]] = [
+        (".manifests", daemon.store.models),
+        (name, lambda: daemon.store.current(name)),
+        (name, lambda: daemon.store.versions(name)),
+        (name, daemon.store.uses),
+    ]
+    for path, look in looks:
         before = look()
         closed.append(path)
         with pytest.raises(StoreUnreadableError, match=f"/{path} cannot be read by the daemon: Permission denied"):
             look()
         closed.clear()
         assert look() == before
-
-
-def current_of(store: ChunkStore) -> Callable[[], object]:
-    return lambda: store.current(ONE.manifest.name)
