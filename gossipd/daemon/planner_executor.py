@@ -17,7 +17,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
-from gossipd.core.ids import DeploymentId, short
+from gossipd.core.ids import COPIED, LOCAL, DeploymentId, short
 from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
@@ -63,9 +63,11 @@ class CommandExecutor:
             pool.close()
 
     def note(self, event: Event) -> None:
-        """See PlannerPort: the deployment brain counts chunks."""
+        """See PlannerPort: the deployment brain counts chunks, and upload slots have a rate to compare with."""
         if isinstance(event, events.ChunkStored | events.ChunkLost):
             self.deployments.post(event)
+        if isinstance(event, events.ChunkStored) and event.supplier not in (LOCAL, COPIED):
+            self.data_plane.server.note_received(event.length, event.elapsed_s)
 
     def perform(self, command: Command) -> None:
         """See PlannerPort."""

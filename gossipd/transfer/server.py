@@ -114,6 +114,10 @@ class BulkServer:
         """Serve this many chunks at once, at most the setting; uploads in progress continue."""
         self._slots.resize(max(1, min(slots, self._bulk_settings.slots)))
 
+    def note_received(self, byte_count: int, elapsed_s: float) -> None:
+        """A chunk has come here from elsewhere in that time."""
+        self._slots.note_received(byte_count, elapsed_s)
+
     def close(self) -> None:
         """Cut every connection and wait for the threads, less than a second in all."""
         deadline = time.monotonic() + CLOSE_S

@@ -24,7 +24,11 @@ from membership.member import NodeId
 # while, so that few slow readers cannot hold every slot. Relative, because on a slow network every upload is slow; the
 # median, because each peer has one vote in it.
 SLOW_S, SLOW_SHARE, SLOW_MEMORY_S = 3.0, 1 / 8, 60.0
-# An upload this long is slow while no rate is known. So many slots are lent then as there are; then one at a time, when
+# Its slot is lent sooner, because that says nothing against the peer: soonest that of a peer which has not yet read an
+# upload to its end, as each slow reader is at first.
+LENT_S, UNPROVEN_SHARE = 1.0, 1 / 2
+# Before a host has sent anything, the rate at which it receives stands for the median. While that is not known, either,
+# an upload this long is slow. So many slots are lent then as there are; then one at a time, when
 # all uploads are that long, until one ends: more slow readers than slots would else close a host that has sent nothing.
 UNKNOWN_S = 10.0
 RATES_MAX = 1024
@@ -52,6 +56,7 @@ class UploadSlots:
         self._lent = 0
         self._upload_s = 0.0
         self._rates: OrderedDict[NodeId, float] = OrderedDict()
+        self._receiving_rate = 0.0  # bytes/s of one chunk that comes here; 0 while unknown
         self._slow: dict[NodeId, float] = {}
 
     @property
@@ -76,8 +81,12 @@ class UploadSlots:
         with self._lock:
             own = self._by_peer.get(node, [])
             self._lent = self._slow_count(now)
-            is_slow = bool(own) and (self._is_slow(node) or self._slow_of(own, now) > 0)
-            if not self.free or len(own) >= self._slots_per_peer or is_slow:
+            is_slow = bool(own) and (self._is_slow(node) or self._slow_of(node, now) > 0)
+            # Of the last half, a peer that has not yet read an upload to its end may have one: else slow readers would
+            # hold every slot until each of them is known.
+            is_ample = node in self._rates or 2 * self.free >= self._slots
+            most = self._slots_per_peer if is_ample else 1
+            if not self.free or len(own) >= most or is_slow:
                 return False
             self.busy += 1
             self._by_peer[node] = [*own, _Upload(length, now)]
@@ -112,21 +121,28 @@ class UploadSlots:
             if len(self._rates) > RATES_MAX:
                 self._slow.pop(self._rates.popitem(last=False)[0], None)
 
+    def note_received(self, byte_count: int, elapsed_s: float) -> None:
+        """A chunk has come here. Only the latest counts, and only before this host has sent one."""
+        self._receiving_rate = byte_count / max(elapsed_s, 1e-6)
+
+    def _usual_rate(self) -> float:
+        return median(self._rates.values()) if self._rates else self._receiving_rate
+
     def _slow_count(self, now: float) -> int:
         """Uploads whose slots are lent."""
-        count = self._slow_of([one for own in self._by_peer.values() for one in own], now)
-        if self._rates or count < self._slots:
+        count = sum(self._slow_of(node, now) for node in self._by_peer)
+        if self._usual_rate() or count < self._slots:
             return count
         return max(self._slots, count - self._slots + 1) if count == self.busy else self._slots
 
-    def _slow_of(self, uploads: list[_Upload], now: float) -> int:
-        """How many of them take far longer than others' do."""
-        old = [(one.length, now - one.started) for one in uploads if now - one.started >= SLOW_S]
+    def _slow_of(self, node: NodeId, now: float) -> int:
+        """How many of a peer's uploads take far longer than others' do."""
+        old = [(one.length, now - one.started) for one in self._by_peer[node] if now - one.started >= LENT_S]
         if not old:
             return 0
-        if not self._rates:
+        if not (usual_rate := self._usual_rate()):
             return sum(length is not None and elapsed >= UNKNOWN_S for length, elapsed in old)
-        least = SLOW_SHARE * median(self._rates.values())
+        least = (SLOW_SHARE if node in self._rates else UNPROVEN_SHARE) * usual_rate
         return sum(length is not None and length < least * elapsed for length, elapsed in old)
 
     def _is_slow(self, node: NodeId) -> bool:

@@ -30,6 +30,41 @@ def test_one_peer_cannot_take_them_all() -> None:
     assert slots.acquire(B)
 
 
+def test_slow_readers_that_nothing_is_known_of_share_half_of_the_slots() -> None:
+    slots = UploadSlots(8, 4)
+    readers = [NodeId(bytes([number]) * 16) for number in range(4)]
+    taken = [sum(slots.acquire(reader, 1 << 20) for _ in range(4)) for reader in readers]
+    assert taken == [4, 1, 1, 1], "one slot is left for a fifth"
+    assert slots.acquire(A)
+
+
+def test_a_slow_upload_lends_its_slot_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: now)
+    slots = UploadSlots(1, 1)
+    assert slots.acquire(A, 1 << 20)
+    slots.note_upload(A, 1 << 20, now - 0.01)
+    slots.release(A, now)
+    assert slots.acquire(B, 1 << 20)
+    now += 0.9
+    assert not slots.acquire(A, 1 << 20)
+    now += 0.2
+    assert slots.acquire(A, 1 << 20)
+
+
+def test_of_a_peer_that_has_read_nothing_to_its_end_half_of_the_usual_rate_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    for is_known in (True, False):
+        slots = UploadSlots(1, 1)
+        for peer in (A, B) if is_known else (A,):
+            slots.note_upload(peer, 1000, started=clock.now - 1.0)
+        assert slots.acquire(B, 1000)
+        clock.now += 2.5
+        assert slots.acquire(A, 1000) is not is_known
+
+
 def test_the_hint_follows_how_long_uploads_take(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1.0
     monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: now)
@@ -95,9 +130,11 @@ class Clock:
 
 def test_the_slot_of_an_upload_far_slower_than_others_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, slots = Clock(monkeypatch), UploadSlots(2, 2)
-    slots.note_upload(B, 1000, started=clock.now - 1.0)
+    other = NodeId(b"c" * 16)
+    for peer in (A, B, other):
+        slots.note_upload(peer, 1000, started=clock.now - 1.0)
     assert slots.acquire(A, 1000)
-    assert slots.acquire(NodeId(b"c" * 16), 1000)
+    assert slots.acquire(other, 1000)
     assert not slots.acquire(B, 1000)
     clock.now += SLOW_S
     assert not slots.acquire(B, 1000), "a third of the usual rate"
@@ -120,6 +157,17 @@ def test_while_no_rate_is_known_as_many_slots_are_lent_and_then_one_at_a_time(mo
     slots.note_upload(peers[6], 1000, started=clock.now)
     slots.release(peers[6], clock.now)
     assert slots.acquire(peers[8], 1000), "one that was quick shows that the others are slow"
+
+
+def test_before_its_first_upload_a_host_compares_with_what_it_receives(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, slots = Clock(monkeypatch), UploadSlots(4, 2)
+    peers = [NodeId(bytes([number]) * 16) for number in range(40)]
+    slots.note_received(1000, 0.5)
+    for begin in range(0, 36, 4):
+        assert [slots.acquire(peer, 1000) for peer in peers[begin : begin + 5]] == [True] * 4 + [False]
+        clock.now += 1.1
+    assert slots.free == 0, "it is told when the next change comes"
+    assert slots.acquire(peers[36], 1000)
 
 
 def test_a_peer_whose_upload_takes_long_has_no_second_before_rates_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

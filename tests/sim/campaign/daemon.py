@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gossipd.core import events
 from gossipd.core.errors import GossipdError, RemoteError
 from gossipd.core.events import Command, Event, FailReason
-from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.events import DiskConditionChanged, SourceTroubled
@@ -213,6 +213,8 @@ class Daemon:
         for event in heard:
             if type(event) is events.ChunkStored or type(event) is events.ChunkLost:
                 self.deployments.post(event)
+            if type(event) is events.ChunkStored and event.supplier not in (LOCAL, COPIED):
+                self.bulk.slots.note_received(event.length, event.elapsed_s)
             if type(event) is events.FetchFailed and event.reason is FailReason.CORRUPT:
                 oracle.hear_corrupt(self, event)
             else:
