@@ -23,7 +23,7 @@ from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
-from gossipd.swarm.doubt import counted_delta, counted_holdings
+from gossipd.swarm.doubt import FirstClaims, counted_delta, counted_holdings
 from gossipd.swarm.extra_reader import ExtraReader
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
@@ -62,6 +62,7 @@ class DeploymentSwarm:
         self.own = own
         self.peers, self.doubted = peers, frozenset[NodeId]()  # ``maintenance`` looks who is doubted
         size = event.shape.chunk_count
+        self.first_claims, self.uncounted = FirstClaims(size), frozenset[NodeId]()
         self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now, wanted=event.wanted)
         self.interests = Interests(size, self.replica.wanted.as_int())
         self.availability = Availability(size, event.held.bits)
@@ -78,7 +79,7 @@ class DeploymentSwarm:
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
-        self.reader.rebuild(self._present())
+        self.reader.rebuild(self.present())
         self.stand_in, self.extra_reader = StandIn(event.deployment, now), ExtraReader(event.deployment, now)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
@@ -103,20 +104,9 @@ class DeploymentSwarm:
         if not self.replica.missing_count:
             self.commands.append(events.FinishModel(self.deployment))
 
-    def _present(self) -> int:
+    def present(self) -> int:
         """Bits of the chunks that need not leave storage for this host."""
-        return self.replica.held.as_int() | self.availability.union(but=self.doubted) | self.copies | self._unwanted
-
-    def want_copies(self, now: float) -> None:
-        """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
-        waited_s = self.settings.stall_s * (1 if self.copies.bit_count() == self.replica.missing_count else 10)
-        if not self.copies or self.is_paused or now - self.replica.progress_s < waited_s:
-            return
-        copies = ChunkSet(self.replica.shape.chunk_count, self.copies)
-        self.copies = 0
-        self.demand.want(copies)
-        self.reader.rebuild(self._present())
-        self._consider(copies, now)
+        return self.replica.held.as_int() | self.availability.union(but=self.uncounted) | self.copies | self._unwanted
 
     def pause(self, now: float, *, is_paused: bool) -> None:
         """Begin no fetch and no read from now on, or begin them again. What is under way ends by itself."""
@@ -165,6 +155,7 @@ class DeploymentSwarm:
         """Enough of a chunk is here for others to be sent it while the rest comes."""
         chunk, supplier = event.chunk, event.supplier
         is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
+        is_help = is_help and (isinstance(supplier, Origin) or not self.peers.has_lied(supplier))
         if self.replica.arrives(chunk, supplier) and is_help and not self.replica.holds(chunk):
             # When a second flight of the chunk begins to come, peers of the first one may have been refused.
             self._promised[chunk] = None if chunk in self._promised else supplier
@@ -207,7 +198,7 @@ class DeploymentSwarm:
         if not self.replica.wants(chunk):
             return
         self.demand.want([chunk])
-        self.reader.rebuild(self._present())
+        self.reader.rebuild(self.present())
         self.demand.consider(chunk, now, self.times.late_wait_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
@@ -229,7 +220,10 @@ class DeploymentSwarm:
             return
         if reason is events.FailReason.SLOW and peer not in self.roles.rack_peers:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
-        self.peers.failed(peer, reason, now, idle_s=now - self.replica.progress_s, chunk_s=self.times.chunk_time_s)
+        self.peers.failed(
+            peer, reason, now, idle_s=now - self.replica.progress_s, chunk_s=self.times.chunk_time_s,
+            was_silent=not flight.is_arriving,
+        )  # fmt: skip
         self.stall.fetch_failed(reason, now)
         if chunk in self._promised:
             self._promised[chunk] = None
@@ -249,7 +243,7 @@ class DeploymentSwarm:
         if event.reason is events.FailReason.DISK:
             self._is_writable = False
         if event.reason is events.FailReason.WHOLE_ONLY:
-            self.reader.read_from_start(self._present(), now)
+            self.reader.read_from_start(self.present(), now)
         elif event.reason is not events.FailReason.CANCELLED:
             self.reader.read_failed(now)
         for chunk in event.chunks:
@@ -261,7 +255,7 @@ class DeploymentSwarm:
         """A probe has ended."""
         self.reader.readable = event.readable
         if event.is_whole_only:
-            self.reader.read_from_start(self._present(), now)
+            self.reader.read_from_start(self.present(), now)
 
     # ---- what peers say ------------------------------------------------------------------------
 
@@ -273,6 +267,7 @@ class DeploymentSwarm:
         before = self.availability.bits_of(event.peer)
         if event.peer in self.doubted:
             event = counted_holdings(event, self.replica.missing().bits, before, self._rng)
+        self.first_claims.heard(event.peer, len(event.chunks), is_first=not before)
         self.origins.heard(event.peer, is_full=event.chunks.is_full, is_first=not before)
         if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
             self.claims_released(self.reader.forget(event.peer))
@@ -280,8 +275,8 @@ class DeploymentSwarm:
         announcements = self.availability.replace(event.peer, event.chunks, near=self._is_near(event.peer))
         self._heard(event.peer, announcements, now)
         if lost := before & ~event.chunks.bits:
-            self.reader.rebuild(self._present())
-            self._consider(ChunkSet(event.chunks.size, lost), now)
+            self.reader.rebuild(self.present())
+            self.consider(ChunkSet(event.chunks.size, lost), now)
 
     def delta_heard(self, event: events.DeltaHeard, now: float) -> None:
         """A peer's changes since its last message, and what it is reading from storage."""
@@ -292,7 +287,7 @@ class DeploymentSwarm:
         self.arrival_rates.heard(peer, len(event.added), now)
         if event.dropped:
             self._dropped(peer, event.dropped)
-            self._consider(event.dropped, now)
+            self.consider(event.dropped, now)
         if peer in self.doubted:
             event = counted_delta(event, self.replica.missing(), self.availability.bits_of(peer), self._rng)
         if event.reading or self.reader.claims(peer):
@@ -309,25 +304,26 @@ class DeploymentSwarm:
         chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
         availability.drop(peer, chunks)
         if not all(map(self._is_there, chunks)):
-            self.reader.rebuild(self._present())
+            self.reader.rebuild(self.present())
 
-    def _consider(self, chunks: Iterable[int], now: float) -> None:
+    def consider(self, chunks: Iterable[int], now: float) -> None:
+        """Judge again when these chunks may be asked for."""
         late_wait_s, wanted, consider = self.times.late_wait_s, self.demand.wanted, self.demand.consider
         for chunk in chunks:
             if chunk in wanted:
                 consider(chunk, now, late_wait_s)
 
     def _heard(self, peer: NodeId, announcements: tuple[int, ...], now: float) -> None:
-        if peer not in self.doubted:
+        if peer not in self.uncounted:
             self.reader.seen(announcements)
-        self._consider(announcements, now)
+        self.consider(announcements, now)
 
     def claims_released(self, chunks: Collection[int]) -> None:
         """No peer says any more that it is reading these chunks: a chunk that has a holder has been read."""
         self.reader.seen(filter(self._is_there, chunks))
 
     def _is_there(self, chunk: int) -> bool:
-        return self.replica.holds(chunk) or self.availability.has_holder(chunk, but=self.doubted)
+        return self.replica.holds(chunk) or self.availability.has_holder(chunk, but=self.uncounted)
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer subscribes: answer with all that is held or promised, unless there is no room."""
@@ -350,8 +346,8 @@ class DeploymentSwarm:
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
         if held_something:
-            self.reader.rebuild(self._present())
-            self._consider([*self.demand.near, *self.demand.imports, *self.demand.own_imports], now)
+            self.reader.rebuild(self.present())
+            self.consider([*self.demand.near, *self.demand.imports, *self.demand.own_imports], now)
 
     # ---- deciding ------------------------------------------------------------------------------
 
@@ -371,13 +367,16 @@ class DeploymentSwarm:
         return _SPARE_WAITS * self.times.late_wait_s if idles and self.arrival_rates.behind else 0.0
 
     def plan_fetches(self, room: int, now: float) -> int:
-        """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
+        """Start fetches; returns how many. One that is about to end does not count, unless reads need the link. One
+        that has brought nothing for long takes nothing of the link: peers that send nothing are tried side by side."""
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         window = self.fetch_window()
         if self.arrival_rates.is_own_behind:
             window = min(window, self.times.window_behind(self.arrival_rates, self.replica))
         count = min(room, window - under_way)
+        if count <= 0 and room > 0:
+            count = min(room, window - under_way + replica.silent_fetches(now - self.times.silent_s))
         if count <= 0 or not replica.missing_count:
             return 0
         imports_max = self.imports_room() if self.demand.imports or self.demand.own_imports else 0
@@ -432,7 +431,7 @@ class DeploymentSwarm:
             self.availability.forget(node)
             self.availability.replace(node, held, near=node in after)
         if before != after:
-            self._consider(list(self.demand.wanted), now)
+            self.consider(list(self.demand.wanted), now)
         return behind
 
     def _is_near(self, node: NodeId) -> bool:

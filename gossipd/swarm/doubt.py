@@ -9,17 +9,23 @@ no more, because nobody would hear that a broken switch has been mended; longer 
 up all that they claim. So one chunk counts, by which the peer can show that it sends. Each host draws its own.
 
 Storage is read as if that chunk had no holder, and what a doubted peer says that it reads does not count: a second copy
-costs bytes, and a chunk that nobody reads costs the model.
+costs bytes, and a chunk that nobody reads costs the model. Of the peers that had much when they were first heard of,
+none counts for that once one is doubted, until one of them delivers: else a rack waits for each of them in turn.
+Rejected: the same of all peers that have delivered nothing, because one that hangs would make readers read twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from random import Random
 
 from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard
+from membership.member import NodeId
+
+_FIRST_SHARE = 0.25  # of the model; a host that has it from others has less when it is first heard of
 
 
 def counted(claimed: ChunkSet, missing: int, before: int, rng: Random) -> ChunkSet:
@@ -38,3 +44,22 @@ def counted_delta(event: DeltaHeard, missing: ChunkSet, before: int, rng: Random
     added = ChunkSet.of(missing.size, [chunk for chunk in event.added if chunk < missing.size])
     chunks = () if before & missing.bits else tuple(counted(added, missing.bits, 0, rng))
     return replace(event, added=chunks, reading=())
+
+
+class FirstClaims:
+    """The peers that said they had much of a deployment when they were first heard of."""
+
+    def __init__(self, size: int) -> None:
+        self._least = max(1, int(_FIRST_SHARE * size))
+        self._nodes: set[NodeId] = set()
+
+    def heard(self, node: NodeId, count: int, *, is_first: bool) -> None:
+        """A peer's complete holdings, of that many chunks. ``is_first``: nothing was known of it before."""
+        if is_first and count >= self._least:
+            self._nodes.add(node)
+
+    def uncounted(self, doubted: Set[NodeId], has_delivered: Callable[[NodeId], bool]) -> frozenset[NodeId]:
+        """Those whose claims do not count for what is read from storage."""
+        if self._nodes.isdisjoint(doubted) or any(map(has_delivered, self._nodes)):
+            return frozenset()
+        return frozenset(self._nodes)

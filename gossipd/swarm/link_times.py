@@ -18,6 +18,7 @@ from gossipd.swarm.settings import PlannerSettings
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
 _TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
+_SILENT_S_MIN, _SILENT_USUALS = 1.0, 2.0  # a relay is silent while what it relays has not begun to come
 # Beside ``window_min``; simulated: with fewer hosts at half the rate need more than 1.1 of what their links need.
 _BEHIND_FILLED, _BEHIND_UNFILLED = -1, 3
 _UNCERTAIN_SHARE = 0.25
@@ -75,6 +76,11 @@ class LinkTimes:
         its rack then needs far longer than its link does."""
         is_few = rates.is_own_filled and replica.held_count >= _UNCERTAIN_SHARE * self._shape.chunk_count
         return max(1, self.window_min + (_BEHIND_FILLED if is_few else _BEHIND_UNFILLED))
+
+    @property
+    def silent_s(self) -> float:
+        """How long a fetch may bring nothing until it is taken not to use the link."""
+        return max(_SILENT_S_MIN, _SILENT_USUALS * (self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s))
 
     def fetch_timeout_s(self) -> float:
         """How long a fetch that begins now may take."""

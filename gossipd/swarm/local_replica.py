@@ -10,7 +10,7 @@ from enum import Enum
 
 from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.core.ids import SOURCE, DeploymentId, Origin, Supplier
 from gossipd.core.model import Shape
 
 
@@ -119,6 +119,11 @@ class LocalReplica:
                     self.ending_fetches -= flight.is_ending
                 return flight
         return None
+
+    def silent_fetches(self, since_s: float) -> int:
+        """How many fetches have brought nothing that began by ``since_s``."""
+        flights = [flight for flights in self.flights.values() for flight in flights if flight.started_s <= since_s]
+        return sum(not isinstance(flight.supplier, Origin) and not flight.is_arriving for flight in flights)
 
     def store(self, chunk: int, now: float) -> bool:
         """A chunk is held now; False when it was held before (the slower of two fetches)."""

@@ -5,6 +5,7 @@ What lives here: functions over one ``DeploymentSwarm``. What does not: any reac
 
 from __future__ import annotations
 
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStall
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
@@ -61,6 +62,10 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
 def _look_at_doubted(swarm: DeploymentSwarm, now: float) -> None:
     """What a peer has said counts no longer when it comes to be doubted. When it delivers it is asked once more."""
     before, swarm.doubted = swarm.doubted, swarm.peers.doubted
+    uncounted = swarm.doubted | swarm.first_claims.uncounted(swarm.doubted, swarm.peers.has_delivered)
+    if uncounted != swarm.uncounted:
+        swarm.uncounted = uncounted
+        swarm.reader.rebuild(swarm.present())
     for node in sorted(swarm.doubted - before):
         swarm.drop_holdings(node, now)
     for node in sorted(before - swarm.doubted):
@@ -121,6 +126,19 @@ def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
             elif age_s > limit_s:
                 swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
                 swarm.fetch_failed(chunk, flight.supplier, FailReason.SLOW, now)
+
+
+def want_copies(swarm: DeploymentSwarm, now: float) -> None:
+    """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
+    replica = swarm.replica
+    waited_s = swarm.settings.stall_s * (1 if swarm.copies.bit_count() == replica.missing_count else 10)
+    if not swarm.copies or swarm.is_paused or now - replica.progress_s < waited_s:
+        return
+    copies = ChunkSet(replica.shape.chunk_count, swarm.copies)
+    swarm.copies = 0
+    swarm.demand.want(copies)
+    swarm.reader.rebuild(swarm.present())
+    swarm.consider(copies, now)
 
 
 def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:

@@ -45,8 +45,8 @@ class Peer:
     """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
     __slots__ = (
-        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_lied", "is_rotten", "member",
-        "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
+        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_delivered", "has_lied", "is_rotten",
+        "member", "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
     )  # fmt: skip
 
     def __init__(self, view: PeerView, free: int) -> None:
@@ -59,6 +59,7 @@ class Peer:
         self.elapsed_s = 0.0  # seconds that a fetch from the peer takes, smoothed; 0 when unknown
         self.failures = 0
         self.shunned_until = 0.0
+        self.has_delivered = False  # one of our fetches from it has brought its chunk
         self.has_lied = False  # it sent wrong bytes or none; a new connection changes nothing of that
         self.is_rotten = False  # it is shunned for the first bad chunk since its last delivery, as a rotten disk sends
         self.slow = self.refused = 0  # fetches from it since its last delivery that were too slow, or refused
@@ -227,7 +228,7 @@ class Peers:
         peer.asked = max(0, peer.asked - 1)
         peer.free += 1
         self._delivered_s = now
-        peer.failures, peer.has_lied = 0, False
+        peer.failures, peer.has_lied, peer.has_delivered = 0, False, True
         peer.slow = peer.refused = 0
         if node in self.doubted:
             self.doubted -= {node}
@@ -236,10 +237,11 @@ class Peers:
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
     def failed(
-        self, node: NodeId, reason: FailReason, now: float, *, idle_s: float = 0.0, chunk_s: float = 0.0
+        self, node: NodeId, reason: FailReason, now: float, *, idle_s: float = 0.0, chunk_s: float = 0.0,
+        was_silent: bool = False,
     ) -> None:  # fmt: skip
         """A fetch from the peer ended without its chunk. ``idle_s``: for how long its deployment has got no chunk.
-        ``chunk_s``: what a chunk takes on this host's link."""
+        ``chunk_s``: what a chunk takes on this host's link. ``was_silent``: not even its beginning has come."""
         peer = self.get(node)
         if peer is None:
             return
@@ -252,14 +254,15 @@ class Peers:
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
         if base is None and self._is_barren(peer, reason, now, idle_s, chunk_s):
             base = _BARREN_S
-        if peer.slow >= _SLOW_MOST:
+        # More trials of a peer that begins with nothing would make a rack wait for storage in proportion to such peers.
+        if peer.slow >= _SLOW_MOST or (reason is FailReason.SLOW and was_silent and not peer.has_delivered):
             self._doubt(node)
         is_same_lie = peer.is_rotten and reason is FailReason.CORRUPT and peer.shunned_until > now
         if base is None or is_same_lie:
             return
         peer.has_lied = peer.has_lied or base != _GONE_S
         peer.failures += 1
-        peer.is_rotten = reason is FailReason.CORRUPT and peer.failures == 1
+        peer.is_rotten = reason is FailReason.CORRUPT and peer.failures == 1 and peer.has_delivered
         if base != _GONE_S and not peer.is_rotten:
             self._doubt(node)
         pause = min(_PENALTY_S_MAX, base * 2 ** min(peer.failures - 1, 6))
@@ -291,6 +294,16 @@ class Peers:
         is_refusing = peer.refused >= _REFUSED_MOST and now - peer.barren_since >= refused_s and is_idle
         others_deliver = self._delivered_s > peer.barren_since
         return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
+
+    def has_delivered(self, node: NodeId) -> bool:
+        """Whether one of this host's fetches from the peer has brought its chunk."""
+        peer = self.records.get(node)
+        return peer is not None and peer.has_delivered
+
+    def has_lied(self, node: NodeId) -> bool:
+        """Whether the peer has sent wrong bytes, or none, and nothing good since."""
+        peer = self.records.get(node)
+        return peer is not None and peer.has_lied
 
     def is_shunned(self, node: NodeId, now: float) -> bool:
         """Whether the peer is left alone for a while."""

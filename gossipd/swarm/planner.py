@@ -56,7 +56,14 @@ from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.hedging import hedge
-from gossipd.swarm.maintenance import give_up_lost, is_outpaced, refresh_roles, report_stall, uploads_likely
+from gossipd.swarm.maintenance import (
+    give_up_lost,
+    is_outpaced,
+    refresh_roles,
+    report_stall,
+    uploads_likely,
+    want_copies,
+)
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -311,7 +318,7 @@ class Planner:
                     left[is_wanting] = max(0, left[is_wanting] - cost)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
-                swarm.want_copies(now)
+                want_copies(swarm, now)
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 is_alone = self._is_alone(around, now) if is_alone is None else is_alone

@@ -34,6 +34,7 @@ _FOLLOW_COST = 0.5  # less than any other cost
 # else is left to do meanwhile.
 _LAST_CHUNKS = 4
 _QUICK_COST = 1.0  # to a host of a slower link, as one more of its fetches there would; 1 to 5 do nearly equally well
+_DOUBTED_COST = 10.0  # to one that sends nothing, which is idle therefore: more than to any other with a free slot
 _GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: a better holder would gain less than a slot
 
 
@@ -146,6 +147,7 @@ class Scheduler:
         rng = self._rng.random
         asked_max, weight, equals = self.asked_max, self._planner_settings.busy_weight, self.equals
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
+        doubted = self._peers.doubted
         known, following = self._peers.records, self._pipelining.chunks if may_follow else ()
         for node in holders:
             peer = known.get(node) or self._peers.get(node)
@@ -170,7 +172,7 @@ class Scheduler:
             cost = peer.asked + 1 + (weight * (slots - free) if free < slots else 0.0)
             if peer.elapsed_s > slow_s:
                 cost *= peer.elapsed_s / self._peers.usual_s
-            cost += more + rng()
+            cost += more + rng() + (_DOUBTED_COST if node in doubted else 0.0)
             if best is None or cost < best_cost:
                 best, best_cost = peer, cost
         return None if best is None else (best_cost, best)

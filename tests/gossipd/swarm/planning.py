@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TypeVar
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import Command, DeploymentOpened, PeerSeen, SourceProbed
@@ -12,6 +13,7 @@ from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
+C = TypeVar("C")
 DEPLOYMENT = DeploymentId(b"d" * 32)
 SETTINGS = PlannerSettings()
 CHUNK_BYTES = 1 << 20
@@ -26,6 +28,11 @@ OWN = node(0)
 
 def view(number: int, rack: str = "a", *, term: int = 0, reads: bool = True, name: str = "") -> PeerView:
     return PeerView(node(number), rack, "", reads, term, name)
+
+
+def of(kind: type[C], commands: list[Command]) -> list[C]:
+    """Those of the commands that are of that kind."""
+    return [command for command in commands if isinstance(command, kind)]
 
 
 def shape(chunks: int, *, extent: int = 1) -> Shape:

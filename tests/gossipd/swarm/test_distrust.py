@@ -27,7 +27,7 @@ from gossipd.core.model import PeerView, Shape
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
-from tests.gossipd.swarm.planning import DEPLOYMENT, Driven, node, opened, view
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, of, opened, view
 
 CHUNKS = 8
 OWN, RACK_PEER, FAR = (NodeId(bytes([number]) * 16) for number in (1, 2, 3))
@@ -96,9 +96,11 @@ def test_chunks_that_a_mate_claims_and_never_sends_are_read_from_storage() -> No
     assert read
 
 
-@pytest.mark.parametrize(("bad_s", "is_left"), [([0.25, 0.5], True), ([0.25, 4.0], False)])
+@pytest.mark.parametrize(
+    ("good", "bad_s", "is_left"), [(1, [0.25, 0.5], True), (1, [0.25, 4.0], False), (0, [0.25, 0.5], False)]
+)
 def test_what_a_reader_with_a_rotten_chunk_reads_is_left_to_it_until_it_sends_another(
-    bad_s: list[float], *, is_left: bool
+    good: int, bad_s: list[float], *, is_left: bool
 ) -> None:
     seed, reader, claimed = Driven(), node(1), tuple(range(3, 11))
     seed.meet(view(1, "b", term=1))
@@ -113,7 +115,11 @@ def test_what_a_reader_with_a_rotten_chunk_reads_is_left_to_it_until_it_sends_an
         if step / 20 in bad_s:
             bad = bad_s.index(step / 20)
             seed.planner.handle(FetchFailed(DEPLOYMENT, bad, reader, FailReason.CORRUPT), seed.now)
-        for command in seed.tell(after=0.05):
+        commands = seed.tell(after=0.05)
+        if good and not step:
+            assert 2 in [fetch.chunk for fetch in of(StartFetch, commands)]
+            seed.planner.handle(ChunkStored(DEPLOYMENT, 2, reader, CHUNK_BYTES, 0.05), seed.now)
+        for command in commands:
             if isinstance(command, StartSourceRead):
                 read.update(command.chunks)
                 for chunk in command.chunks:

@@ -9,21 +9,24 @@ import pytest
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
+    ChunkArriving,
     ChunkStored,
     Command,
     Event,
     FailReason,
     FetchFailed,
     HoldingsHeard,
+    SendDelta,
     SourceProbed,
     StartFetch,
     StartSourceRead,
     StartSubscription,
+    SubscribeHeard,
 )
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.doubt import counted
+from gossipd.swarm.doubt import FirstClaims, counted
 from membership.member import NodeId
-from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, opened, view
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, of, opened, view
 
 CHUNKS = 32
 FULL = ChunkSet.full(CHUNKS)
@@ -95,6 +98,69 @@ def test_peers_that_claim_all_in_turn_hold_up_no_read(peers: int) -> None:
     stalled = Stalled(peers)
     stalled.run(20.0)
     assert len(stalled.read) == CHUNKS
+
+
+def test_more_peers_that_claim_all_hold_up_reads_no_longer() -> None:
+    for peers in (1, 12, 40):
+        stalled = Stalled(peers)
+        stalled.run(16.0)
+        assert min(stalled.read.values()) <= 2 * _STALL_S
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_fetches_that_bring_nothing_leave_room_for_others(*, moves: bool) -> None:
+    driven = Driven(reads=False)
+    driven.meet(*(view(number) for number in range(1, 13)))
+    driven.wait(6.0)
+    driven.tell(opened(CHUNKS))
+    asked = of(StartFetch, driven.tell(*(HoldingsHeard(node(number), DEPLOYMENT, FULL, 8) for number in range(1, 13))))
+    assert 4 <= len(asked) < 12
+    if moves:
+        driven.tell(*(ChunkArriving(DEPLOYMENT, one.chunk, one.peer) for one in asked))
+    more = of(StartFetch, driven.wait(_STALL_S - 0.5))
+    assert {one.peer for one in asked + more} >= {node(number) for number in range(1, 13)} or moves
+    assert not more or not moves
+
+
+def test_a_doubted_peer_is_asked_last_though_it_is_idle() -> None:
+    driven = Driven(reads=False)
+    driven.meet(view(1), view(2))
+    driven.wait(6.0)
+    driven.tell(opened(CHUNKS, tuple(range(1, CHUNKS))))
+    (first,) = of(StartFetch, driven.tell(HoldingsHeard(node(1), DEPLOYMENT, FULL, 8)))
+    driven.planner.handle(FetchFailed(DEPLOYMENT, 0, node(1), FailReason.SLOW), driven.now)
+    heard = [HoldingsHeard(node(1), DEPLOYMENT, FULL, 8), HoldingsHeard(node(2), DEPLOYMENT, FULL, 1)]
+    (again,) = of(StartFetch, driven.tell(*heard))
+    assert (first.peer, again.peer) == (node(1), node(2))
+    assert driven.planner._peers.doubted == {node(1)}
+
+
+def test_of_peers_that_had_much_at_first_one_delivery_makes_the_others_count_again() -> None:
+    claims = FirstClaims(8)
+    claims.heard(node(1), 1, is_first=True)
+    for number in (2, 3):
+        claims.heard(node(number), 2, is_first=True)
+    claims.heard(node(4), 8, is_first=False)
+    assert not claims.uncounted({node(1), node(4)}, lambda _: False), "none of them had much at first"
+    assert claims.uncounted({node(2)}, lambda _: False) == {node(2), node(3)}
+    assert not claims.uncounted({node(2)}, lambda peer: peer == node(3))
+
+
+def test_a_chunk_of_a_peer_that_has_lied_is_passed_on_only_when_it_is_verified() -> None:
+    for sent in (FailReason.CORRUPT, None):
+        driven = Driven()
+        driven.meet(view(1), view(2))
+        driven.wait(6.0)
+        driven.tell(opened(CHUNKS), SubscribeHeard(node(2), DEPLOYMENT))
+        first = of(StartFetch, driven.tell(HoldingsHeard(node(1), DEPLOYMENT, FULL, 8)))[0]
+        if sent is not None:
+            driven.tell(FetchFailed(DEPLOYMENT, first.chunk, node(1), sent))
+        asked = [first]
+        while sent is not None and asked == [first]:
+            heard = driven.tell(HoldingsHeard(node(1), DEPLOYMENT, FULL, 8), after=0.5)
+            asked = of(StartFetch, heard) or asked
+        told = driven.tell(ChunkArriving(DEPLOYMENT, asked[0].chunk, node(1))) + driven.wait(0.5)
+        assert any(asked[0].chunk in one.added for one in of(SendDelta, told)) is (sent is None)
 
 
 def test_a_doubted_peer_that_sends_again_counts_in_full() -> None:

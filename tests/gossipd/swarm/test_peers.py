@@ -115,12 +115,32 @@ def test_a_new_connection_or_life_of_a_liar_changes_nothing() -> None:
 
 def test_bad_chunks_that_were_under_way_together_are_one_lie_and_the_next_is_not_forgiven() -> None:
     peers, peer = peers_with_one()
+    peers.delivered(node(1), 0.1, 9.0)
     fail(peers, FailReason.CORRUPT, 10.0, 10.1, 10.2)
     assert peers.is_rotten(node(1), 10.3)
     assert peer.shunned_until <= 12.5
     fail(peers, FailReason.CORRUPT, 13.0)
     assert peers.is_shunned(node(1), 15.9)
     assert not peers.is_rotten(node(1), 13.1)
+
+
+@pytest.mark.parametrize(("reason", "was_silent"), [(FailReason.CORRUPT, False), (FailReason.SLOW, True)])
+def test_a_peer_that_begins_with_nothing_good_is_doubted_at_once(reason: FailReason, *, was_silent: bool) -> None:
+    for has_delivered in (False, True):
+        peers, peer = peers_with_one()
+        if has_delivered:
+            peers.delivered(node(1), 0.1, 9.0)
+        peers.started(peer)
+        peers.failed(node(1), reason, 10.0, was_silent=was_silent)
+        assert (node(1) in peers.doubted) is not has_delivered
+
+
+def test_a_first_fetch_that_is_slow_but_moves_speaks_little_against_a_peer() -> None:
+    peers, _ = peers_with_one()
+    fail(peers, FailReason.SLOW, 10.0)
+    assert not peers.doubted
+    fail(peers, FailReason.SLOW, 14.0)
+    assert peers.doubted == {node(1)}
 
 
 def test_what_a_peer_says_does_not_count_while_it_is_left_alone() -> None:

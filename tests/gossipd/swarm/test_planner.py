@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -61,20 +60,16 @@ from tests.gossipd.swarm.planning import (
     SETTINGS,
     Driven,
     node,
+    of,
     opened,
     seed_alone,
     shape,
     view,
 )
 
-C = TypeVar("C")
 A, B = node(1), node(2)
 OTHER = DeploymentId(b"o" * 32)
 LAZY_S = SETTINGS.news_lazy_s + 0.5  # by then all that is to be told has been told
-
-
-def of(kind: type[C], commands: list[Command]) -> list[C]:
-    return [command for command in commands if isinstance(command, kind)]
 
 
 def holdings(number: int, *chunks: int, size: int = 8, free: int = 4) -> HoldingsHeard:
@@ -649,6 +644,7 @@ def test_when_another_rack_is_too_slow_half_as_many_chunks_are_asked_of_others()
     heard = [holdings(number, *range(64), size=64) for number in range(1, 9)]
     asked = of(StartFetch, driven.tell(*heard))
     assert len(asked) >= 4
+    driven.tell(*(ChunkArriving(DEPLOYMENT, one.chunk, one.peer) for one in asked))
     cut = [FetchFailed(DEPLOYMENT, one.chunk, one.peer, FailReason.SLOW) for one in asked]
     assert len(of(StartFetch, driven.tell(*cut, after=5.0))) == len(asked) // 2
 
