@@ -15,8 +15,8 @@ from random import Random
 import pytest
 
 from gossipd.api.client import RefusedByDaemonError
-from gossipd.client import Client, NotTrustedError, Publication
-from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, gossipd, publishing_cluster, same_tree, until
+from gossipd.client import Client, NotTrustedError, OutOfSpaceError, Publication
+from tests.e2e.cluster import PATIENCE_S, Cluster, Daemon, gossipd, publishing_cluster, same_tree, until, wait_in_vain
 
 
 def step_directory(path: Path, seed: int, *, bytes_each: int = 700_000) -> Path:
@@ -182,6 +182,33 @@ def test_old_steps_go_where_a_newer_one_is_and_a_newcomer_hears_of_live_ones_onl
     known = [row["version"] for row in third.client.status("run")["deployments"]]
     assert set(known) <= {300, 500, 600}
     assert first.client.status()["alarms"] == []
+
+
+@pytest.mark.needs("root", "mount")
+def test_a_disk_for_one_version_says_so_and_goes_on_with_room(cluster: Cluster, tmp_path: Path) -> None:
+    large = cluster.add("node-1", "rack-1")
+    small = cluster.add("node-2", "rack-1", GOSSIPD_STORE__RESERVE_BYTES="1MB")
+    models = small.home / "models"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=755", "none", models], check=True)
+    try:
+        for daemon in (large, small):
+            daemon.start()
+        cluster.wait_together()
+        job, other = Client(large.home / "gossipd.sock"), Client(small.home / "gossipd.sock")
+        for step in (1, 2):
+            saved = step_directory(tmp_path / f"s{step}", step, bytes_each=6_500_000)
+            job.publish(saved, name="run", step=step, keep_last=1)
+            if step == 1:
+                other.wait("run", 1, timeout=PATIENCE_S)
+        until("it says why", lambda: "no_space" in wait_in_vain(small, "run@2", "--hosts", "here"))
+        assert (other.latest("run", where="here").version, other.latest("run", where="anywhere").version) == (1, 2)
+        with pytest.raises(OutOfSpaceError, match="needs 13005000 bytes"):
+            other.publish(saved, name="run", step=3)
+        small.client.order("rm", name="run", version=1)
+        assert same_tree(saved, small.tree("run", other.wait("run", 2, timeout=PATIENCE_S).version))
+    finally:
+        small.stop()
+        subprocess.run(["umount", models], check=True)
 
 
 def test_a_publisher_on_its_own_key_hands_its_directory_over(cluster: Cluster, tmp_path: Path) -> None:
