@@ -24,7 +24,7 @@ from gossipd.cli.options import (
 )
 from gossipd.cli.simulate_options import RateParam
 from gossipd.core.errors import ExitCode, UsageError
-from gossipd.core.units import show_bytes
+from gossipd.core.units import show_bytes, show_count
 from gossipd.core.versions import label_words
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def plan_lines(row: dict[str, Any], plan: Plan, link: float, external: float) ->
     """The dry run for people: what, who, how long; then the hosts that lack something or may."""
     takers = plan.takers
     lines: list[Part] = [
-        f"{label_words(row)}  {show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks, "
+        f"{label_words(row)}  {show_bytes(row['bytes_total'])} in {show_count(row['chunks_total'], 'chunk')}, "
         f"signed by {row['signed_by']}: accepted here; nothing is deployed",
         f"{len(takers)} of {len(plan.hosts)} targets {_SURE}; {show_bytes(plan.external_bytes)} from storage",
     ]

@@ -222,9 +222,11 @@ class _HashingProgress:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
+        from gossipd.core.units import show_count
+
         columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
         self._bar = Progress("[progress.description]{task.description}", *columns, console=Console(stderr=True))
-        self._task = self._bar.add_task(f"hashing {file_count} files", total=bytes_total)
+        self._task = self._bar.add_task(f"hashing {show_count(file_count, 'file')}", total=bytes_total)
         self._bar.start()
 
     def hashed(self, count: int) -> None:
@@ -391,11 +393,12 @@ def _as_json(published: Published, seconds: float) -> dict[str, object]:
 
 def _print(published: Published, seconds: float) -> None:
     from gossipd.core.ids import short
-    from gossipd.core.units import show_bytes
+    from gossipd.core.units import show_bytes, show_count
 
-    chunks = f"{published.chunk_count} chunks of {show_bytes(published.chunk_bytes)}"
+    chunks = f"{show_count(published.chunk_count, 'chunk')} of {show_bytes(published.chunk_bytes)}"
     words = (
-        f"{published.name}@{published.version_label}  id {short(published.deployment)}  {published.file_count} files, "
+        f"{published.name}@{published.version_label}  id {short(published.deployment)}  "
+        f"{show_count(published.file_count, 'file')}, "
         f"{show_bytes(published.bytes_total)} in {chunks}, "
         f"hashed in {seconds:.1f} s ({show_bytes(published.bytes_total / seconds)}/s)"
     )

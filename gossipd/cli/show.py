@@ -19,7 +19,7 @@ from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, NameVersion, daemon_options, echo_json, examples
 from gossipd.client.lineage import ancestors
 from gossipd.core.errors import UsageError
-from gossipd.core.units import show_bytes
+from gossipd.core.units import show_bytes, show_count
 from gossipd.core.versions import label_words
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -132,11 +132,12 @@ def _row_of_name(text: str, client: StatusClient) -> dict[str, Any]:
 
 
 def _lines(row: dict[str, Any]) -> list[str]:
-    chunks = f"{row['chunks_total']} chunks of {show_bytes(row['chunk_bytes'])}"
+    chunks = f"{show_count(row['chunks_total'], 'chunk')} of {show_bytes(row['chunk_bytes'])}"
+    files = show_count(row["files"], "file")
     borders = ", which begin at tensors" if row["borders"] == "tensors" else ""
     index = "no index of tensors"
     if row["has_index"]:
-        index = "an index of tensors" if row["tensors"] is None else f"an index of {row['tensors']} tensors"
+        index = "an index of " + ("tensors" if row["tensors"] is None else show_count(row["tensors"], "tensor"))
     targets = [*(f"rack={rack}" for rack in row["racks"]), *(f"name={name}" for name in row["names"])]
     number = f" (version {row['version']})" if row["version_label"] != str(row["version"]) else ""
     pairs = [
@@ -146,7 +147,7 @@ def _lines(row: dict[str, Any]) -> list[str]:
         ("signed", f"by {row['signed_by']}" if row["signed_by"] else "not checked"),
         ("created", row["created_at"] or "-"),
         ("expires", row["expires_at"] or "never"),
-        ("content", f"{row['files']} files, {show_bytes(row['bytes_total'])} in {chunks}{borders}; {index}"),
+        ("content", f"{files}, {show_bytes(row['bytes_total'])} in {chunks}{borders}; {index}"),
         ("root", row["root"]),
         ("sources", ", ".join(row["sources"])),
         ("targets", ", ".join(targets) or "every host"),

@@ -12,6 +12,7 @@ from typing import Any
 from gossipd.cli.layout import Part, TextTable
 from gossipd.cli.options import time_words
 from gossipd.core.sketch import BINS, NOTHING_WANTED, SHARE_MAX
+from gossipd.core.units import show_count
 from gossipd.core.versions import label_words
 
 _PARTLY = "░▒▓"
@@ -25,7 +26,8 @@ def sketch_lines(answer: dict[str, Any]) -> list[Part]:
     columns = shutil.get_terminal_size().columns
     widest = max((len(row["name"]) + len(row["rack"]) for row in rows), default=0)
     is_narrow = widest + len("  " * 4) + len("100m 10s") + len(str(answer["chunks_total"])) + BINS > columns
-    title = f"{label_words(answer)}  {answer['chunks_total']} chunks, from the first to the last; {_LEGEND}"
+    chunks = show_count(answer["chunks_total"], "chunk")
+    title = f"{label_words(answer)}  {chunks}, from the first to the last; {_LEGEND}"
     cells = [
         (row["name"], row["rack"], str(row["chunks_held"]), time_words(row["age_s"]), drawn(row["shares"], is_narrow))
         for row in rows

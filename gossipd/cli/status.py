@@ -29,7 +29,7 @@ from gossipd.cli.options import (
 )
 from gossipd.core.errors import UsageError
 from gossipd.core.reasons import TAKEN_BACK
-from gossipd.core.units import part_words, percent_words, show_bytes
+from gossipd.core.units import part_words, percent_words, show_bytes, show_count
 from gossipd.core.versions import label_words
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
@@ -182,7 +182,7 @@ def _title(row: dict[str, Any], colour: bool) -> list[str]:
         _painted(row["state"], colour),
         percent_words(row["bytes_verified"], row["bytes_total"]),
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
-        f"{show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks",
+        f"{show_bytes(row['bytes_total'])} in {show_count(row['chunks_total'], 'chunk')}",
     ]
     if taken_back := TAKEN_BACK.get(row.get("word", "")):
         words.append(taken_back)
@@ -247,7 +247,7 @@ def _rack_table(row: dict[str, Any]) -> list[Part]:
     ]
     lines: list[Part] = [TextTable(("RACK", "COMPLETE", "DONE", "PROBLEMS"), cells, "  ")]
     if len(counts) > RACKS_MAX:
-        lines.append(f"  ... and {len(counts) - RACKS_MAX} racks that are further")
+        lines.append(f"  ... and {show_count(len(counts) - RACKS_MAX, 'rack')} further on")
     return lines
 
 

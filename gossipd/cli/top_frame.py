@@ -13,7 +13,7 @@ from typing import Any
 
 from gossipd.cli.layout import TextTable, cut_in_the_middle, laid_out
 from gossipd.cli.options import time_words
-from gossipd.core.units import show_bytes
+from gossipd.core.units import show_bytes, show_count
 
 SORTS = ("in", "out", "name", "rack")
 RACKS_SHOWN = 4
@@ -139,7 +139,7 @@ def _head(page: Mapping[str, Any], now: Look) -> list[str]:
     live = [row for row in page["deployments"] if row["state"] in ("init", "downloading", "distributing", "verifying")]
     return [
         f"{node['name']}  rack {node['rack']}  up {time_words(node['uptime_s'])}  "
-        f"loop late {1000 * page['loop_lag_p99_s']:.1f} ms (p99)  {len(live)} deployments under way",
+        f"loop late {1000 * page['loop_lag_p99_s']:.1f} ms (p99)  {show_count(len(live), 'deployment')} under way",
         f"in   {_rate(sum(now.received.values()))}: {sources}",
         f"out  {_rate(sent)}  uploads {gauges.get('uploads_busy', 0):.0f} of {gauges.get('uploads_max', 0):.0f}  "
         f"buffers {show_bytes(int(gauges.get('buffers_busy_bytes', 0)))} of "

@@ -41,6 +41,11 @@ def show_bytes(count: float) -> str:
     return f"{count:.0f} {_BINARY[unit]}" if whole else f"{count:.1f} {_BINARY[unit]}"
 
 
+def show_count(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``, ``0 files``; for nouns whose plural has an s."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def parse_seconds(text: str) -> float:
     """Raises ValueError, with a sentence that names the forms."""
     match = _DURATION.fullmatch(text.strip())

@@ -15,7 +15,7 @@ from gossipd.api.ports import Done, Pruned
 from gossipd.api.schema import PrunedRow, WatermarkRow
 from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
-from gossipd.core.units import show_bytes, timestamp
+from gossipd.core.units import show_bytes, show_count, timestamp
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.rack_copies import RackCopies
@@ -86,7 +86,9 @@ class Watermarks:
                 plan = await self._plan(is_prune=True)
         total = show_bytes(sum(one.byte_count for one in done))
         words = (
-            f"{'would evict' if dry_run else 'evicted'} {len(done)} versions, {total}" if done else "nothing to evict"
+            f"{'would evict' if dry_run else 'evicted'} {show_count(len(done), 'version')}, {total}"
+            if done
+            else "nothing to evict"
         )
         rows = [_row(one) for one in done]
         return Pruned(

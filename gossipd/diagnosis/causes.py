@@ -12,6 +12,7 @@ from typing import Any
 
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import CuredBy, Heals, HostReason, reason_of_word
+from gossipd.core.units import show_count
 from gossipd.core.versions import label_words
 
 OLD_S = 30.0  # a host that is heard of less often than this is said to be so
@@ -145,16 +146,16 @@ def _evidence(
     chunks = [each["chunks_verified"] for each in hosts]
     least, most = min(chunks), max(chunks)
     held = str(least) if least == most else f"{least} to {most}"
-    of = f"{row['chunks_total']} chunks"
+    of = show_count(row["chunks_total"], "chunk")
     if any(each.get("chunks_wanted") for each in hosts):
         wanted = [each.get("chunks_wanted") or row["chunks_total"] for each in hosts]
         of = f"the {min(wanted)} to {max(wanted)} chunks that they want"
     told = [f"{len(hosts)} of {row['hosts_total']} hosts hold {held} of {of}"]
     if waiting:
-        told.append(f"{waiting} of them wait for the host that reads storage")
+        told.append(f"{waiting} of them wait{'s' if waiting == 1 else ''} for the host that reads storage")
     ages = [each["age_s"] for each in hosts if each["age_s"] is not None]
     if len(ages) < len(hosts):
-        told.append(f"{len(hosts) - len(ages)} of them have never been heard of in this deployment")
+        told.append(f"of {len(hosts) - len(ages)} of them nothing has been heard in this deployment")
     if ages and max(ages) > OLD_S:
         told.append(f"the oldest record is {max(ages):.0f} s old")
     states = sorted({str(members[each["name"]]["state"]) for each in hosts if each["name"] in members} - {"alive"})

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from gossipd.core.reasons import HostReason, reason_of_code
-from gossipd.core.units import percent_words, show_bytes
+from gossipd.core.units import percent_words, show_bytes, show_count
 from gossipd.core.versions import label_words
 from gossipd.diagnosis.drift import compare
 
@@ -425,7 +425,7 @@ CHECKS = (
           "run chrony or systemd-timesyncd"),
     Check("clock", _clock, "this host's clock agrees with the others'", "set it: run chrony or systemd-timesyncd"),
     Check("publishers", lambda r: None if r.publishers is None else
-          CheckFinding(CheckVerdict.OK if r.publishers else CheckVerdict.FAIL, f"{r.publishers} keys"),
+          CheckFinding(CheckVerdict.OK if r.publishers else CheckVerdict.FAIL, show_count(r.publishers, "key")),
           "some publisher is trusted", "add its key to `security.trust`, then reload"),
     Check("trust", _trust, "no deployment is signed by a key that is missing here",
           "add the publisher's key to `security.trust`, then reload"),

@@ -22,6 +22,7 @@ from enum import Enum
 from threading import Lock
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.units import show_count
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.disk.disk import Disk, NotAFileError, Space
 from gossipd.store.errors import NoSpaceError
@@ -129,7 +130,7 @@ class ConditionTracker:
         with self._lock:
             self._interval_s = min(self._interval_s * 2, PROBE_INTERVAL_S_MAX)
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
-        sentence = f"{words} ({error.strerror or error} at a sync); {chunk_count} chunks are fetched again"
+        sentence = f"{words} ({error.strerror or error} at a sync); fetched again: {show_count(chunk_count, 'chunk')}"
         self._set(StoreCondition(health, code, sentence, 0, self.free_bytes()), now)
 
     def sync_succeeded(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.core.units import parse_bytes, parse_seconds, show_bytes
+from gossipd.core.units import parse_bytes, parse_seconds, show_bytes, show_count
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,8 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 )  # fmt: skip
 def test_sizes_are_shown_short(count: float, text: str) -> None:
     assert show_bytes(count) == text
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
+def test_one_thing_is_told_in_the_singular(count: int, words: str) -> None:
+    assert show_count(count, "file") == words
