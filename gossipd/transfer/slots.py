@@ -28,8 +28,8 @@ SLOW_S, SLOW_SHARE, SLOW_MEMORY_S = 3.0, 1 / 8, 60.0
 # upload to its end, as each slow reader is at first.
 LENT_S, UNPROVEN_SHARE = 1.0, 1 / 2
 # Before a host has sent anything, the rate at which it receives stands for the median. While that is not known, either,
-# an upload this long is slow. So many slots are lent then as there are; then one at a time, when
-# all uploads are that long, until one ends: more slow readers than slots would else close a host that has sent nothing.
+# an upload this long is slow. So many slots are lent then as there are; then one at a time, when all uploads are that
+# long, until one ends: more slow readers than slots would else close a host that has sent nothing.
 UNKNOWN_S = 10.0
 RATES_MAX = 1024
 _SMOOTHING = 0.2  # weight of the newest upload's duration: some ten uploads are remembered

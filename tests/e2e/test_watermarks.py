@@ -120,7 +120,7 @@ def test_prune_evicts_what_is_not_current_and_says_what_is_kept(tmp_path: Path) 
         assert [(one["model"], one["kept"]) for one in said["kept"]] == [("m@2", "pinned")]
         assert made[1].tree("m", 1).exists()
         text = gossipd("prune", "--config", made[1].config).stdout
-        assert text.startswith("evicted 1 versions") and "m@1" in text and "pinned" in text
+        assert text.startswith("evicted 1 version,") and "m@1" in text and "pinned" in text
         assert not made[1].tree("m", 1).exists() and made[1].tree("m", 2).exists()
         assert "nothing to evict" in gossipd("prune", "--config", made[1].config).stdout
         assert made[1].client.status()["watermark"] | {"used_percent": 0} == {

@@ -113,9 +113,9 @@ def test_a_host_that_asks_for_what_it_holds_is_found(monkeypatch: pytest.MonkeyP
 def test_blame_that_falls_on_somebody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = Peers.failed
 
-    def blame_all(self: Peers, node: NodeId, reason: FailReason, now: float, *, idle_s: float) -> None:
+    def blame_all(self: Peers, node: NodeId, reason: FailReason, now: float, **evidence: Any) -> None:
         for peer in [view.node for view in self.members()] if reason is FailReason.CORRUPT else [node]:
-            failed(self, peer, reason, now, idle_s=idle_s)
+            failed(self, peer, reason, now, **evidence)
 
     monkeypatch.setattr(Peers, "failed", blame_all)
     monkeypatch.setattr(Daemon, "said", lambda self, body: bytes(len(body)) if self.index % 2 else body)

@@ -172,7 +172,7 @@ async def test_prune_needs_no_marks_and_a_dry_run_changes_nothing() -> None:
     watched = Watched(use(1), use(9), use(2, kept="open"), used_bytes=50, high=0)
     dry = await watched.watch.prune(dry_run=True)
     assert ([one.model for one in dry.evicted], dry.changed, watched.store.evicted) == (["m@1"], False, [])
-    assert dry.sentence == "would evict 1 versions, 10 B"
+    assert dry.sentence == "would evict 1 version, 10 B"
     done = await watched.watch.prune(dry_run=False)
     assert ([one.model for one in done.evicted], done.changed) == (["m@1"], True)
     assert [(one.model, one.kept) for one in done.kept] == [("m@2", "open")]
