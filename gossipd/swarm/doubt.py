@@ -10,19 +10,21 @@ up all that they claim. So one chunk counts, by which the peer can show that it 
 
 Storage is read as if that chunk had no holder, and what a doubted peer says that it reads does not count: a second copy
 costs bytes, and a chunk that nobody reads costs the model. Of the peers that had much when they were first heard of,
-none counts for that once one is doubted, until one of them delivers: else a rack waits for each of them in turn.
+none counts for that once one is doubted, until one of them delivers: else a rack waits for each of them in turn. The
+same when nothing has come for long, because a reader whose turn to ask is late would doubt none of them before.
 Rejected: the same of all peers that have delivered nothing, because one that hangs would make readers read twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Mapping, Set
 from random import Random
 
 from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard
+from gossipd.swarm.peers import Peer
 from membership.member import NodeId
 
 _FIRST_SHARE = 0.25  # of the model; a host that has it from others has less when it is first heard of
@@ -52,14 +54,23 @@ class FirstClaims:
     def __init__(self, size: int) -> None:
         self._least = max(1, int(_FIRST_SHARE * size))
         self._nodes: set[NodeId] = set()
+        self._are_in_vain = False
 
     def heard(self, node: NodeId, count: int, *, is_first: bool) -> None:
         """A peer's complete holdings, of that many chunks. ``is_first``: nothing was known of it before."""
         if is_first and count >= self._least:
             self._nodes.add(node)
 
-    def uncounted(self, doubted: Set[NodeId], has_delivered: Callable[[NodeId], bool]) -> frozenset[NodeId]:
-        """Those whose claims do not count for what is read from storage."""
-        if self._nodes.isdisjoint(doubted) or any(map(has_delivered, self._nodes)):
-            return frozenset()
-        return frozenset(self._nodes)
+    def uncounted(self, doubted: Set[NodeId], known: Mapping[NodeId, Peer], *, is_late: bool) -> frozenset[NodeId]:
+        """Those whose claims do not count for what is read from storage.
+
+        Args:
+            known: what is known of peers, by node.
+            is_late: nothing has come for longer than a fetch may take; a peer that refuses may be honest and busy.
+        """
+        peers = [known[node] for node in self._nodes if node in known]
+        if any(peer.has_delivered for peer in peers):
+            self._are_in_vain = False
+        elif not self._nodes.isdisjoint(doubted) or (is_late and not any(peer.refused for peer in peers)):
+            self._are_in_vain = True
+        return frozenset(self._nodes) if self._are_in_vain else frozenset()

@@ -51,6 +51,7 @@ class LocalReplica:
         self.ending_fetches = 0  # fetches that are about to end
         self.ending_reads = 0
         self.progress_s = now  # when the last chunk came
+        self._opened_s, self._has_come = now, False
         self.duplicate_chunks = 0
 
     def holds(self, chunk: int) -> bool:
@@ -131,8 +132,12 @@ class LocalReplica:
             self.duplicate_chunks += 1
             return False
         self.missing_count -= chunk in self.wanted
-        self.progress_s = now
+        self.progress_s, self._has_come = now, True
         return True
+
+    def nothing_s(self, now: float) -> float:
+        """For how long the deployment is open and not a chunk of it has come; 0 when one has."""
+        return 0.0 if self._has_come else now - self._opened_s
 
     def lose(self, chunk: int) -> bool:
         """A held chunk has rotted; False when it was not held."""

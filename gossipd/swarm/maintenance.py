@@ -62,7 +62,9 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
 def _look_at_doubted(swarm: DeploymentSwarm, now: float) -> None:
     """What a peer has said counts no longer when it comes to be doubted. When it delivers it is asked once more."""
     before, swarm.doubted = swarm.doubted, swarm.peers.doubted
-    uncounted = swarm.doubted | swarm.first_claims.uncounted(swarm.doubted, swarm.peers.has_delivered)
+    is_late = swarm.replica.nothing_s(now) >= swarm.times.fetch_timeout_s()
+    in_vain = swarm.first_claims.uncounted(swarm.doubted, swarm.peers.records, is_late=is_late)
+    uncounted = swarm.doubted | in_vain
     if uncounted != swarm.uncounted:
         swarm.uncounted = uncounted
         swarm.reader.rebuild(swarm.present())

@@ -295,11 +295,6 @@ class Peers:
         others_deliver = self._delivered_s > peer.barren_since
         return peer.slow >= (_SLOW_MOST if others_deliver else _SLOW_MOST_ALL) or is_refusing
 
-    def has_delivered(self, node: NodeId) -> bool:
-        """Whether one of this host's fetches from the peer has brought its chunk."""
-        peer = self.records.get(node)
-        return peer is not None and peer.has_delivered
-
     def has_lied(self, node: NodeId) -> bool:
         """Whether the peer has sent wrong bytes, or none, and nothing good since."""
         peer = self.records.get(node)

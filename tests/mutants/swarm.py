@@ -325,8 +325,16 @@ MUTANTS = (
         "waits-for-each-peer-that-had-all-at-first",
         "Storage is left unread until each peer that claimed all at first has been tried, while none has delivered.",
         "gossipd/swarm/maintenance.py",
-        "swarm.doubted | swarm.first_claims.uncounted(swarm.doubted, swarm.peers.has_delivered)",
+        "swarm.doubted | in_vain",
         "swarm.doubted",
+        ("tests/gossipd/swarm/test_doubt.py",),
+    ),
+    Mutant(
+        "a-reader-whose-turn-to-ask-is-late-reads-late",
+        "A reader that has not had its turn to ask believes for long what peers claim that send nothing.",
+        "gossipd/swarm/doubt.py",
+        " or (is_late and not any(peer.refused for peer in peers)):",
+        ":",
         ("tests/gossipd/swarm/test_doubt.py",),
     ),
     Mutant(

@@ -25,8 +25,9 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.doubt import FirstClaims, counted
+from gossipd.swarm.peers import Peers
 from membership.member import NodeId
-from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, of, opened, view
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, SETTINGS, Driven, node, of, opened, view
 
 CHUNKS = 32
 FULL = ChunkSet.full(CHUNKS)
@@ -135,15 +136,42 @@ def test_a_doubted_peer_is_asked_last_though_it_is_idle() -> None:
     assert driven.planner._peers.doubted == {node(1)}
 
 
+def first_claims() -> tuple[FirstClaims, Peers]:
+    """Of hosts 1 to 3, which a host knows; the last two had much at first."""
+    claims, peers = FirstClaims(8), Peers(SETTINGS, Random(1))
+    for number in (1, 2, 3):
+        peers.seen(view(number))
+        peers.get(node(number))
+        claims.heard(node(number), min(number, 2), is_first=True)
+    claims.heard(node(1), 8, is_first=False)
+    return claims, peers
+
+
 def test_of_peers_that_had_much_at_first_one_delivery_makes_the_others_count_again() -> None:
-    claims = FirstClaims(8)
-    claims.heard(node(1), 1, is_first=True)
-    for number in (2, 3):
-        claims.heard(node(number), 2, is_first=True)
-    claims.heard(node(4), 8, is_first=False)
-    assert not claims.uncounted({node(1), node(4)}, lambda _: False), "none of them had much at first"
-    assert claims.uncounted({node(2)}, lambda _: False) == {node(2), node(3)}
-    assert not claims.uncounted({node(2)}, lambda peer: peer == node(3))
+    claims, peers = first_claims()
+    assert not claims.uncounted({node(1)}, peers.records, is_late=False), "it had not much at first"
+    assert claims.uncounted({node(2)}, peers.records, is_late=False) == {node(2), node(3)}
+    peers.delivered(node(3), 0.1, 9.0)
+    assert not claims.uncounted({node(2)}, peers.records, is_late=False)
+
+
+def test_where_nothing_comes_for_long_what_peers_had_at_first_counts_only_if_they_answer() -> None:
+    claims, peers = first_claims()
+    assert claims.uncounted(set(), peers.records, is_late=True) == {node(2), node(3)}
+    assert claims.uncounted(set(), peers.records, is_late=False) == {node(2), node(3)}, "a chunk came from elsewhere"
+    claims, peers = first_claims()
+    peers.failed(node(2), FailReason.BUSY, 9.0)
+    assert not claims.uncounted(set(), peers.records, is_late=True)
+
+
+def test_a_reader_that_may_not_ask_yet_reads_what_is_only_claimed() -> None:
+    reader = Driven()
+    reader.meet(*(view(number, f"rack-{number}") for number in range(1, 60)))
+    reader.wait(6.0)
+    reader.meet(view(0, term=1))
+    reader.tell(opened(CHUNKS), SourceProbed(DEPLOYMENT, True), HoldingsHeard(node(1), DEPLOYMENT, FULL, 8))
+    assert not of(StartSourceRead, reader.wait(5.0))
+    assert of(StartSourceRead, reader.wait(5.0))
 
 
 def test_a_chunk_of_a_peer_that_has_lied_is_passed_on_only_when_it_is_verified() -> None:
