@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ class UploadSlots:
         with self._lock:
             own = self._by_peer.get(node, [])
             self._lent = self._slow_count(now)
-            is_slow = bool(own) and (self._is_slow(node) or self._slow_of(node, now) > 0)
+            is_slow = bool(own) and (self._is_slow(node) or self._slow_of((node,), now) > 0)
             # Of the last half, a peer that has not yet read an upload to its end may have one: else slow readers would
             # hold every slot until each of them is known.
             is_ample = node in self._rates or 2 * self.free >= self._slots
@@ -130,20 +130,24 @@ class UploadSlots:
 
     def _slow_count(self, now: float) -> int:
         """Uploads whose slots are lent."""
-        count = sum(self._slow_of(node, now) for node in self._by_peer)
-        if self._usual_rate() or count < self._slots:
+        count = self._slow_of(self._by_peer, now)
+        if count < self._slots or self._rates or self._receiving_rate:
             return count
         return max(self._slots, count - self._slots + 1) if count == self.busy else self._slots
 
-    def _slow_of(self, node: NodeId, now: float) -> int:
-        """How many of a peer's uploads take far longer than others' do."""
-        old = [(one.length, now - one.started) for one in self._by_peer[node] if now - one.started >= LENT_S]
+    def _slow_of(self, nodes: Iterable[NodeId], now: float) -> int:
+        """How many uploads of these peers take far longer than others' do."""
+        old = [
+            (SLOW_SHARE if node in self._rates else UNPROVEN_SHARE, one.length, now - one.started)
+            for node in nodes
+            for one in self._by_peer[node]
+            if now - one.started >= LENT_S
+        ]
         if not old:
             return 0
         if not (usual_rate := self._usual_rate()):
-            return sum(length is not None and elapsed >= UNKNOWN_S for length, elapsed in old)
-        least = (SLOW_SHARE if node in self._rates else UNPROVEN_SHARE) * usual_rate
-        return sum(length is not None and length < least * elapsed for length, elapsed in old)
+            return sum(length is not None and elapsed >= UNKNOWN_S for _, length, elapsed in old)
+        return sum(length is not None and length < share * usual_rate * elapsed for share, length, elapsed in old)
 
     def _is_slow(self, node: NodeId) -> bool:
         return self._slow.get(node, 0.0) > time.monotonic()

@@ -373,8 +373,8 @@ MUTANTS = (
         "lends-the-slot-of-a-new-slow-reader-late",
         "A slow reader that nothing is known of holds its slot as long as a peer that was quick before.",
         "gossipd/transfer/slots.py",
-        "(SLOW_SHARE if node in self._rates else UNPROVEN_SHARE)",
-        "SLOW_SHARE",
+        "(SLOW_SHARE if node in self._rates else UNPROVEN_SHARE, ",
+        "(SLOW_SHARE, ",
         ("tests/gossipd/transfer/test_slots.py",),
     ),
     Mutant(
