@@ -182,9 +182,13 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
     return AuditReport(records, first_at, last_at, found, end)
 
 
-def verify_rotated(path: Path) -> str | None:
+def verify_rotated(path: Path, *, files_max: int = FILES_MAX) -> str | None:
     """What is wrong with the files that a log was rotated from; None when nothing is. Raises AuditError when one cannot
-    be read."""
+    be read.
+
+    Rotation deletes nothing before there are ``files_max`` files: fewer of them begin with the first record ever. Of
+    ``files_max`` files it is not known how many came before.
+    """
     older = rotated(path)
     for at, file in enumerate(older, start=1):
         if file != _numbered(path, at):
@@ -193,6 +197,9 @@ def verify_rotated(path: Path) -> str | None:
         problem = report.problem or (None if report.records else "no record is in it: its content was removed")
         if problem is not None:
             return f"{file}: {problem}"
+    oldest = older[-1] if older else path
+    if len(older) < files_max - 1 and not _is_numbered(path) and (first := _first_number(oldest)):
+        return f"{oldest}: it begins with record {first}; the files before it were removed, or not copied with it"
     return None
 
 
@@ -259,6 +266,14 @@ def _last_record(content: bytes) -> dict[str, Any] | None:
         raise AuditError(f"the last record of the audit log is damaged ({error}); move the file away") from None
 
 
+def _first_number(path: Path) -> int:
+    """The number of the first record; 0 of a file without records, and of one that ``verify_audit`` refuses."""
+    with suppress(ValueError):
+        for line in _lines(path):
+            return int(_opened(line)["seq"])
+    return 0
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     try:
         with open_regular(path) as lines:
@@ -279,8 +294,12 @@ def _content(path: Path) -> bytes:
 def _before(path: Path) -> Path:
     """The file that was rotated before this one."""
     name, _, number = path.name.rpartition(".")
-    is_numbered = number.isascii() and number.isdigit() and len(number) == 1
-    return path.with_name(f"{name}.{int(number) + 1}") if is_numbered else _numbered(path, 1)
+    return path.with_name(f"{name}.{int(number) + 1}") if _is_numbered(path) else _numbered(path, 1)
+
+
+def _is_numbered(path: Path) -> bool:
+    number = path.name.rpartition(".")[2]
+    return number.isascii() and number.isdigit() and len(number) == 1
 
 
 def _numbered(path: Path, number: int) -> Path:

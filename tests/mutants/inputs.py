@@ -459,9 +459,17 @@ MUTANTS = (
         "rotated-audit-files-need-not-join",
         "A rotated file of the audit log is checked without the one before it.",
         "gossipd/audit/chain_file.py",
-        '    return path.with_name(f"{name}.{int(number) + 1}") if is_numbered else _numbered(path, 1)',
+        '    return path.with_name(f"{name}.{int(number) + 1}") if _is_numbered(path) else _numbered(path, 1)',
         "    return _numbered(path, 1)",
         (f"{_AUDIT}::test_a_record_or_file_that_is_missing_between_rotated_files_is_seen",),
+    ),
+    Mutant(
+        "removed-oldest-audit-files-are-not-missed",
+        "A log that begins in the middle, with fewer files than are kept, counts as whole.",
+        "gossipd/audit/chain_file.py",
+        "if len(older) < files_max - 1 and",
+        "if len(older) < 0 and",
+        (f"{_AUDIT}::test_the_oldest_files_that_are_removed_are_missed",),
     ),
     Mutant(
         "the-audit-chain-is-not-linked",

@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gossipd.audit.chain_file import GENESIS, AuditError, AuditFile, verify_audit, verify_rotated
+from gossipd.audit.chain_file import GENESIS, AuditError, AuditFile, rotated, verify_audit, verify_rotated
 from gossipd.audit.log import QUEUE_MAX, SUBJECT_BURST, AuditLog
 
 AT = "2027-01-15T08:00:00Z"
@@ -169,9 +169,31 @@ def test_a_record_or_file_that_is_missing_between_rotated_files_is_seen(
     path: Path, harm: Callable[[Callable[[int], Path]], object], said: str
 ) -> None:
     write(path, 60, file_bytes_max=1000, files_max=4)
-    assert verify_rotated(path) is None
+    assert verify_rotated(path, files_max=4) is None
     harm(lambda number: path.with_name(f"audit.jsonl.{number}"))
-    assert said in str(verify_rotated(path))
+    assert said in str(verify_rotated(path, files_max=4))
+
+
+@pytest.mark.parametrize("removed", [1, 2, 3])
+def test_the_oldest_files_that_are_removed_are_missed(path: Path, removed: int) -> None:
+    write(path, 20, file_bytes_max=1000)
+    older = rotated(path)
+    assert len(older) >= 3
+    assert verify_rotated(path) is None
+    for file in older[-removed:]:
+        file.unlink()
+    assert "it begins with record" in str(verify_rotated(path))
+
+
+def test_of_as_many_files_as_are_kept_none_is_missed(path: Path) -> None:
+    write(path, 60, file_bytes_max=1000, files_max=4)
+    assert verify_rotated(path, files_max=4) is None
+    assert "it begins with record" in str(verify_rotated(path, files_max=5))
+
+
+def test_a_rotated_file_is_checked_for_itself(path: Path) -> None:
+    write(path, 60, file_bytes_max=1000, files_max=4)
+    assert verify_rotated(path.with_name("audit.jsonl.2")) is None
 
 
 def test_a_restart_right_after_rotation_goes_on_with_the_chain(path: Path) -> None:
