@@ -49,9 +49,9 @@ class _Allowance:
 
 
 class RecordListener(Protocol):
-    """Hears of records when they are taken, before they are written; from any thread."""
+    """Hears of records when they are taken, before they are written; from any thread. ``label``: as of ``record``."""
 
-    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None: ...
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar], label: str) -> None: ...
 
 
 class AuditLog:
@@ -85,9 +85,12 @@ class AuditLog:
         """How many records are on the disk, and the last one's hash; None until the file was first written."""
         return (self._file.records, self._file.head) if self._file.is_opened else None
 
-    def record(self, event: str, *, subject: str | None = None, by: Scalar = None, **fields: Scalar) -> None:
+    def record(
+        self, event: str, *, subject: str | None = None, by: Scalar = None, label: str = "", **fields: Scalar
+    ) -> None:  # fmt: skip
         """Record one decision; never waits, never raises. ``subject`` is the remote host that caused it; ``by``: what
-        stands for that host in the count of its records, where its subject is a name, which it can change."""
+        stands for that host in the count of its records, where its subject is a name, which it can change. ``label``:
+        the deployment as ``status`` calls it, which is not recorded: the listener's alone."""
         with self._lock:
             suppressed = 0
             if subject is not None:
@@ -110,7 +113,7 @@ class AuditLog:
                 token.run_sync_soon(self._wake, idempotent=True)
         if self._listener is not None:
             told = {key: value for key, value in entry.items() if key not in ("event", "at", "subject", "suppressed")}
-            self._listener.recorded(event, subject, told)
+            self._listener.recorded(event, subject, told, label)
 
     def _wake(self) -> None:
         self._recorded.set()

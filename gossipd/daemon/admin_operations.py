@@ -128,9 +128,9 @@ class AdminOperations:
         if not self.store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
         version = await run_blocking(self.store.rollback, name)
-        self.audit.record("rolled back", name=name, version=version)
-        self.lifecycle.currents.has_moved(name)
         label = self.lifecycle.version_label(name, version)
+        self.audit.record("rolled back", label=f"{name}@{label}", name=name, version=version)
+        self.lifecycle.currents.has_moved(name)
         return Done(changed=True, sentence=f"{name}/current leads to version {label} until a newer one is complete")
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:

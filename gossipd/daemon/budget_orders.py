@@ -104,8 +104,8 @@ class BudgetOrders:
             ordered.restore(key, before)
             raise
         self.audit.record(
-            "budget ordered", name=manifest.name, version=manifest.version, bytes_max=budget.bytes_max,
-            signer=short(key_id(budget.signer)) if budget.signer else "this host",
+            "budget ordered", label=manifest.label, name=manifest.name, version=manifest.version,
+            bytes_max=budget.bytes_max, signer=short(key_id(budget.signer)) if budget.signer else "this host",
         )  # fmt: skip
         record = self.check.lifecycle.get(manifest.id)
         if record is not None:

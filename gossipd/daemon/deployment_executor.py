@@ -109,8 +109,8 @@ class DeploymentExecutor:
                 self.swarm.tell_statement(statement)
             case commands.ForgetStatement(deployment):
                 self.swarm.forget_statement(deployment)
-            case commands.RecordAudit(kind, fields):
-                self.audit.record(kind, **fields)  # type: ignore[arg-type]  # a subject is among the fields
+            case commands.RecordAudit(kind, fields, label):
+                self.audit.record(kind, label=label, **fields)  # type: ignore[arg-type]  # a subject is among the fields
             case commands.RecordLog(level, sentence, fields):
                 (log.warning if level == "warning" else log.info)(sentence, **fields)
             case ProbeSource():

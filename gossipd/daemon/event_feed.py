@@ -39,6 +39,7 @@ TYPE_OF_RECORD = {
 # Of one other host: the states of all deployments that it remembers, then twice those of a job that publishes a step
 # every ten seconds. More would push the events of all others out of the ring.
 HOST_EVENTS_BURST, HOST_EVENTS_PER_S = 1024.0, 1.0
+_ID_DIGITS = 12  # of what has no name here yet, as the status calls it
 _PER_CHUNK = ("chunk lost", "chunk repaired", "quarantined")  # a rotten disk or a bad sender must not fill the ring
 
 
@@ -51,9 +52,9 @@ class EventFeed:
         self._of_hosts: Quotas[NodeId] = Quotas(burst=HOST_EVENTS_BURST, per_s=HOST_EVENTS_PER_S)
         self._states = PacedStates()
 
-    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None:
-        """What the audit log was told."""
-        body = _of_record(kind, subject or "", {key: str(value) for key, value in fields.items()})
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar], label: str = "") -> None:
+        """What the audit log was told, of the deployment that ``status`` calls ``label``."""
+        body = _of_record(kind, subject or "", {key: str(value) for key, value in fields.items()}, label)
         if body is not None:
             self._append(body)
 
@@ -112,10 +113,11 @@ def _told(progress: Progress) -> tuple[str, str]:
     return progress.state.value, "" if reason.cured_by is CuredBy.NOBODY else reason.value
 
 
-def _of_record(kind: str, subject: str, fields: Mapping[str, str]) -> events.Body | None:
-    label = f"{fields['name']}@{fields['version']}" if {"name", "version"} <= fields.keys() else ""
-    deployment, reason = label or fields.get("deployment", subject)[:64], fields.get("reason", "")
-    code = fields.get("code", "")
+def _of_record(kind: str, subject: str, fields: Mapping[str, str], label: str) -> events.Body | None:
+    if not label and {"name", "version"} <= fields.keys():
+        label = f"{fields['name']}@{fields['version']}"
+    deployment, code = label or fields.get("deployment", subject)[:_ID_DIGITS], fields.get("code", "")
+    reason = ": ".join(filter(None, (fields.get("file"), fields.get("reason") or fields.get("verb"))))
     body: events.Body | None
     match TYPE_OF_RECORD.get(kind):
         case _ if kind in _PER_CHUNK:
@@ -125,16 +127,18 @@ def _of_record(kind: str, subject: str, fields: Mapping[str, str]) -> events.Bod
         case "source":
             body = events.SourceEvent(deployment=subject, code=code, reason=reason)
         case "store":
-            told = label or subject or f"{fields.get('condition', '')} {reason}"
+            told = ": ".join(filter(None, (label or subject or fields.get("condition"), reason)))
             body = events.StoreStateEvent(what=kind, reason=told)
         case "seed":
             body = events.SeedEvent(what=kind, term=int(fields.get("term", "0")))
         case "alarm":
             body = events.AlarmEvent(code=code, state="begun", reason=reason)
         case "security":
-            who = subject or fields.get("what", "") or label
-            body = events.SecurityEvent(what=kind, subject=who, reason=code or reason)
+            word = "undone" if fields.get("undone") == str(True) else ""
+            who = subject or label or fields.get("what") or fields.get("name", "")
+            body = events.SecurityEvent(what=kind, subject=who, reason=code or reason or word)
         case _:
-            changed = " ".join(filter(None, (subject, *(f"{key}={value}" for key, value in fields.items()))))
+            others = {key: value for key, value in fields.items() if not label or key not in ("name", "version")}
+            changed = " ".join(filter(None, (label or subject, *(f"{key}={value}" for key, value in others.items()))))
             body = events.ConfigEvent(what=kind, reason=changed[:500])
     return body

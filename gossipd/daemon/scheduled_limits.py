@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gossipd.api.schema import LimitsRow
-from gossipd.audit.chain_file import Scalar
 from gossipd.audit.log import AuditLog
 from gossipd.config.kinds import time_zone
 from gossipd.config.model_sections import LimitsSection
@@ -64,8 +64,8 @@ class LimitsSchedule:
         if self.now.bytes_per_s != before.bytes_per_s:
             self._apply()
             entry = self.now.timetable.entry
-            told: dict[str, Scalar] = {"entry": "" if entry is None else entry.text, **self.now.bytes_per_s}
-            self._audit.record("limits changed", subject=None, **told)
+            limits: dict[str, Any] = dict(self.now.bytes_per_s)
+            self._audit.record("limits changed", entry="" if entry is None else entry.text, **limits)
 
     def row(self) -> LimitsRow:
         """The limits in force, for the status."""

@@ -10,7 +10,7 @@ it within seconds, a host that is alone would never say why its models are no de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.manifest.manifest import label_for_people
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
@@ -44,6 +45,8 @@ class UntoldModels:
     models: Path
     """The store's directory, for the sentence."""
     _seen: set[DeploymentId] = field(default_factory=set, init=False)
+    _labels: dict[DeploymentId, str] = field(default_factory=dict, init=False)
+    """Of those that the alarm names: a manifest may have 50 MiB, and is read once."""
 
     async def run(self) -> None:
         """Never returns."""
@@ -54,22 +57,38 @@ class UntoldModels:
     async def list_and_look(self) -> None:
         """Begin or end both alarms."""
         try:
-            self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
+            lasting = self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
+            await run_blocking(self._read_labels, lasting[:MODELS_NAMED])
+            self.tell(lasting)
             self.alarms.cured(StoreUnreadableError.code)
         except StoreUnreadableError as error:
             self.alarms.ring_as(error.code, str(error.args[0]))
         except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
             log.debug("the store's models cannot be listed", reason=str(error))
 
-    def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> None:
-        """Begin or end the alarm. Only what was untold at the look before counts: other hosts may be about to tell."""
+    def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> list[StoredModel]:
+        """What is untold, in the order of the alarm. Only what was so at the look before, too: other hosts may be about
+        to tell."""
         untold = [one for one in models if one.deployment not in publications and not self._is_told(one.deployment)]
         lasting = [one for one in untold if one.deployment in self._seen]
         self._seen = {one.deployment for one in untold}
+        return sorted(lasting, key=lambda one: (one.name, one.version))
+
+    def tell(self, lasting: Sequence[StoredModel]) -> None:
+        """Begin or end the alarm."""
         if lasting:
-            self.alarms.ring_as(ALARM, sentence(lasting, self.models))
+            self.alarms.ring_as(ALARM, sentence(lasting, self.models, self._labels))
         else:
             self.alarms.cured(ALARM)
+
+    def _read_labels(self, models: Sequence[StoredModel]) -> None:
+        known, self._labels = self._labels, {}
+        for one in models:
+            try:
+                told = known.get(one.deployment) or label_for_people(self.store.manifest_bytes(one.deployment))
+            except GossipdError:  # lost or damaged
+                told = f"{one.name}@{one.version}" if one.name else short(one.deployment)
+            self._labels[one.deployment] = told
 
     def _is_told(self, deployment: DeploymentId) -> bool:
         known = self.statements
@@ -78,13 +97,12 @@ class UntoldModels:
         )
 
 
-def sentence(models: Sequence[StoredModel], directory: Path) -> str:
-    """What lies there, and how it becomes a deployment again."""
-    ordered = sorted(models, key=lambda one: (one.name, one.version))
-    named = ", ".join(f"{one.name}@{one.version}" if one.name else short(one.deployment) for one in ordered)
-    if len(ordered) > MODELS_NAMED:
-        named = f"{', '.join(named.split(', ')[:MODELS_NAMED])} and {len(ordered) - MODELS_NAMED} more"
-    manifest = directory / layout.envelope(ordered[0].deployment)
+def sentence(models: Sequence[StoredModel], directory: Path, labels: Mapping[DeploymentId, str]) -> str:
+    """What lies there, and how it becomes a deployment again. ``labels``: of the first ``MODELS_NAMED``."""
+    named = ", ".join(labels[one.deployment] for one in models[:MODELS_NAMED])
+    if len(models) > MODELS_NAMED:
+        named = f"{named} and {len(models) - MODELS_NAMED} more"
+    manifest = directory / layout.envelope(models[0].deployment)
     return (
         f"the store has {named}, of which state/register does not tell: it was lost, and with it what is deployed here "
         "and which versions were trusted; hosts that have the model tell this one; else, lowest version first: "

@@ -106,7 +106,7 @@ class Watermarks:
         word = "unpinned" if undo else "pinned"
         if not is_changed:
             return Done(changed=False, sentence=f"{label} is {'not pinned' if undo else 'pinned already'}")
-        self._audit.record(word, subject=pin)
+        self._audit.record(word, subject=pin, label=label)
         return Done(changed=True, sentence=f"{label} is {word} on this host")
 
     def row(self) -> WatermarkRow:

@@ -50,7 +50,10 @@ class DeploymentBrain:
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():
                 self.lifecycle.evicted(event.deployment)
-                self._context.audit("evicted", name=event.name, version=event.version, reason=event.cause)
+                label = self.lifecycle.label(event.name, event.version)
+                self._context.audit(
+                    "evicted", label=label, name=event.name, version=event.version, reason=event.cause
+                )  # fmt: skip
             case events.CopyWanted():
                 self.lifecycle.take_again(event.deployment, wall_s)
             case _ if isinstance(event, events.WorkEnded):

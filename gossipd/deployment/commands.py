@@ -181,10 +181,12 @@ class ForgetStatement(Struct, frozen=True):
 
 
 class RecordAudit(Struct, frozen=True):
-    """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded."""
+    """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded. ``label``: the
+    deployment as ``status`` calls it, for events; files keep the number."""
 
     kind: str
     fields: dict[str, Scalar]
+    label: str = ""
 
 
 class RecordLog(Struct, frozen=True):

@@ -197,15 +197,16 @@ class BrainContext:
         """Queue a command."""
         self.commands.append(command)
 
-    def audit(self, kind: str, **fields: Scalar) -> None:
-        """Queue a record for the audit log."""
-        self.commands.append(RecordAudit(kind, fields))
+    def audit(self, kind: str, *, label: str = "", **fields: Scalar) -> None:
+        """Queue a record for the audit log. ``label``: of the deployment, for events."""
+        self.commands.append(RecordAudit(kind, fields, label))
 
     def audit_manifest(self, kind: str, manifest: Manifest, **fields: Scalar) -> None:
         """The same of a version, with the run and step that its publisher names."""
         lineage: dict[str, Scalar] = {"lineage": manifest.lineage} if manifest.lineage else {}
         self.audit(
-            kind, deployment=manifest.id.hex(), name=manifest.name, version=manifest.version, **fields, **lineage
+            kind, label=manifest.label, deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
+            **fields, **lineage,
         )  # fmt: skip
 
     def info(self, sentence: str, **fields: Scalar) -> None:

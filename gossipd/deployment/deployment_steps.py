@@ -217,11 +217,11 @@ class DeploymentSteps:
         self.step = step
 
     def _fail(self, error: GossipdError, otherwise: HostReason | None = None) -> None:
-        state = HostState.EXPIRED if error.code in _TOO_OLD else HostState.FAILED
         reason = reason_of_code(error.code, otherwise) if otherwise else reason_of_refusal(error.code)
         self._context.unproven.take(self.id)
-        self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
-        self.close(state, reason, error.sentence)
+        label, why = self.record.label, str(error.args[0])
+        self._context.audit("refused", label=label, deployment=self.id.hex(), code=error.code, reason=why)
+        self.close(HostState.EXPIRED if error.code in _TOO_OLD else HostState.FAILED, reason, error.sentence)
         if isinstance(error, ManifestError):
             self.record.subject = error.subject[:SUBJECT_BYTES]
 

@@ -164,8 +164,8 @@ class Orders:
         except _KnownAlready:
             is_news = False
         context.audit(
-            "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
-            signer=key_id(statement.signer).hex(), new=is_news,
+            "trigger accepted", label=manifest.label, verb=verb, deployment=statement.deployment.hex(),
+            epoch=statement.epoch, signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
         words = f"{_DONE[statement.verb]}{kept}" if is_news else "is known already"
         return f"{manifest.label} {words}", is_news
@@ -184,7 +184,7 @@ class Orders:
             return f"{record.label} is {_DONE[record.statement.verb]} already", False
         kept = _what_is_kept(self._lifecycle, record, is_forced=order.is_forced)
         yield from self._say(record, Verb.CANCEL, running)
-        self._context.audit("cancelled", name=order.name, version=order.version)
+        self._context.audit("cancelled", label=record.label, name=order.name, version=order.version)
         return f"{record.label} is cancelled{kept}", True
 
     def _pause(self, order: events.PauseOrdered, running: _Order) -> Script:
@@ -199,7 +199,7 @@ class Orders:
         if complete + removed == hosts:
             return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
         yield from self._say(record, Verb.PAUSE, running)
-        self._context.audit("paused", name=order.name, version=order.version)
+        self._context.audit("paused", label=record.label, name=order.name, version=order.version)
         return f"{record.label} is paused: hosts begin no fetch and serve what they have", True
 
     def _resume(self, order: events.PauseOrdered, running: _Order) -> Script:
@@ -207,7 +207,7 @@ class Orders:
         if record.statement.verb is not Verb.PAUSE:
             return f"{record.label} is not paused", False
         yield from self._say(record, Verb.DEPLOY, running)
-        self._context.audit("resumed", name=order.name, version=order.version)
+        self._context.audit("resumed", label=record.label, name=order.name, version=order.version)
         return f"{record.label} goes on", True
 
     def _say(self, record: DeploymentRecord, verb: Verb, running: _Order) -> Steps[None]:
@@ -236,7 +236,7 @@ class Orders:
                 return _REMOVED_BEFORE.format(record.label), False
         if not is_marked:
             yield from running.keep_statements()
-        self._context.audit("removed", name=order.name, version=order.version)
+        self._context.audit("removed", label=record.label, name=order.name, version=order.version)
         return f"{record.label} is removed from this host and stays removed", True
 
     def _remove_everywhere(self, order: events.RemoveOrdered, running: _Order) -> Script:
@@ -248,7 +248,7 @@ class Orders:
         if order.is_dry_run:
             return f"would remove {record.label} everywhere: {complete} of {hosts} hosts have it complete", False
         yield from self._say(record, Verb.REMOVE, running)
-        self._context.audit("removed everywhere", name=order.name, version=order.version)
+        self._context.audit("removed everywhere", label=record.label, name=order.name, version=order.version)
         return f"{record.label} is removed from every host, from those too that hear of it later", True
 
     def _roll_back(self, order: events.RollbackOrdered, running: _Order) -> Script:
@@ -267,7 +267,7 @@ class Orders:
         if not complete:
             raise NotFoundError(f"no host is known to have a version of {order.name} before {told} complete")
         yield from self._say(record, Verb.ROLL_BACK, running)
-        self._context.audit("rolled back everywhere", name=order.name, version=version)
+        self._context.audit("rolled back everywhere", label=record.label, name=order.name, version=version)
         return (
             f"{record.label} is rolled back: current leads to {older[0].label} on hosts that have it, {complete} of "
             f"{hosts}, and no host goes on to fetch {record.label}"
@@ -282,7 +282,7 @@ class Orders:
         if not self._context.statements.untrust(order.key, record.id if record else None, is_undone=order.is_undone):
             return f"{label} is {words} already", False
         self._lifecycle.trust_changed(running.wall_s)
-        self._context.audit("untrust", what=what, undone=order.is_undone)
+        self._context.audit("untrust", label=label, what=what, undone=order.is_undone)
         yield from running.keep_statements()
         return f"{label} is {words} on this host", True
 

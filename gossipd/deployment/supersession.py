@@ -123,7 +123,7 @@ class Supersession:
             if any(other > manifest.version for other in complete):
                 context.statements.supersede(manifest.id)
                 context.put(ForgetStatement(manifest.id))
-                context.audit("superseded", deployment=manifest.id.hex(), name=name, version=manifest.version)
+                context.audit_manifest("superseded", manifest)
                 context.info("superseded", deployment=record.label)
             else:
                 self._look_by(now + LOOK_AGAIN_S)
@@ -210,5 +210,7 @@ class Supersession:
             return
         assert record.manifest is not None
         self._table.remove(record.id)
-        self._context.audit("evicted", name=record.manifest.name, version=record.manifest.version)
+        self._context.audit(
+            "evicted", label=record.label, name=record.manifest.name, version=record.manifest.version
+        )  # fmt: skip
         self._look_by(now)

@@ -71,7 +71,8 @@ class ToldDeployers:
         if record is not None:
             record.changed = True
         if deployer.is_contested:
-            self._context.audit("deployed by several", deployment=deployment.hex())
+            label = "" if record is None else record.label
+            self._context.audit("deployed by several", label=label, deployment=deployment.hex())
         last = self._context.statements.statement(deployment)
         if last is not None and last.verb is not Verb.DEPLOY and self._is_undone(last, wall_s):
             try:

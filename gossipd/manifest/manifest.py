@@ -292,3 +292,9 @@ def label_of(envelope: bytes) -> tuple[str, int]:
     Raises ManifestError when it has none."""
     payload = parse_payload(payload_of(ENVELOPE_TYPE, envelope))
     return payload.name, payload.version
+
+
+def label_for_people(envelope: bytes) -> str:
+    """``NAME@VERSION`` that ``envelope`` would have, as ``Manifest.label``, under the same terms as ``label_of``."""
+    payload = parse_payload(payload_of(ENVELOPE_TYPE, envelope))
+    return f"{payload.name}@{step_label(payload.version, read_about(payload.about))}"

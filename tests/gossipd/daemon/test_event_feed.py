@@ -10,6 +10,7 @@ from gossipd.api import events
 from gossipd.api.events import EventRing
 from gossipd.audit.log import AuditLog
 from gossipd.core.reasons import HostReason
+from gossipd.core.versions import step_version
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.event_feed import HOST_EVENTS_BURST, HOST_EVENTS_PER_S, TYPE_OF_RECORD, EventFeed
 from gossipd.deployment.progress_record import HostState, Progress
@@ -70,6 +71,43 @@ def test_a_changed_setting_says_which_model_it_is_about(tmp_path: Path) -> None:
     audit.record("started", version="0.2.0")
     told = [one.reason for one in bodies(feed) if isinstance(one, events.ConfigEvent)]
     assert told == ["org/toy want=everything", "version=0.2.0"]
+
+
+def test_events_of_records_call_a_deployment_as_the_status_does(tmp_path: Path) -> None:
+    feed = EventFeed(EventRing(7))
+    audit = AuditLog(tmp_path / "audit.jsonl", listener=feed)
+    step = step_version(300, 2)
+    audit.record("published", label="run@300.2", deployment="ab" * 32, name="run", version=step)
+    audit.record("evicted", label="run@300.2", reason="keep_versions", name="run", version=step)
+    audit.record("pinned", subject=f"run@{step}", label="run@300.2")
+    audit.record("budget ordered", label="run@300.2", bytes_max=9, name="run", version=step)
+    audit.record("untrust", label="run@300.2", what=f"run@{step}", undone=True)
+    audit.record("trust override", name="run", highest=step)
+    audit.record("deployed by several", label="run@300.2", deployment="ab" * 32)
+    audit.record("refused", deployment="ab" * 32, code="E_KEY_UNKNOWN", reason="signed by another")
+    assert bodies(feed) == [
+        events.DeploymentEvent(what="published", deployment="run@300.2"),
+        events.StoreStateEvent(what="evicted", reason="run@300.2: keep_versions"),
+        events.StoreStateEvent(what="pinned", reason="run@300.2"),
+        events.ConfigEvent(what="budget ordered", reason="run@300.2 bytes_max=9"),
+        events.SecurityEvent(what="untrust", subject="run@300.2", reason="undone"),
+        events.SecurityEvent(what="trust override", subject="run"),
+        events.SecurityEvent(what="deployed by several", subject="run@300.2"),
+        events.DeploymentEvent(
+            what="refused", deployment="ab" * 6, code="E_KEY_UNKNOWN", reason="signed by another"
+        ),
+    ]  # fmt: skip
+    assert "300.2" not in str(audit._waiting), "files keep the number"
+
+
+def test_a_file_that_is_no_manifest_and_a_word_are_told_in_events(tmp_path: Path) -> None:
+    feed = EventFeed(EventRing(7))
+    audit = AuditLog(tmp_path / "audit.jsonl", listener=feed)
+    audit.record("manifest refused", file="m.manifest", code="E_DECODE", reason="the envelope is empty")
+    audit.record("statement", subject="cd" * 6, verb="cancel", deployment="ab" * 32)
+    refused, heard = cast(Any, bodies(feed))
+    assert refused.reason == "m.manifest: the envelope is empty"
+    assert (heard.deployment, heard.reason) == ("ab" * 6, "cancel")
 
 
 def test_progress_is_an_event_only_when_state_or_cause_change() -> None:

@@ -9,17 +9,20 @@ import pytest
 
 from gossipd.audit.log import AuditLog
 from gossipd.core.ids import DeploymentId
+from gossipd.core.versions import step_version
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_models import ALARM, UntoldModels, sentence
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import pack_about
+from gossipd.runtime.ports import NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models.catalogue import StoredModel
 from gossipd.store.settings import StoreSettings
-from tests.gossipd.store.small_models import small
+from tests.gossipd.store.small_models import build, small
 
 KEY = SecretKey(b"k" * 32)
 ONE = small()
@@ -39,8 +42,8 @@ class Host:
         self.watch = UntoldModels(self.store, self.state, self.statements, self.alarms, tmp_path / "store")
         self.store.open(ONE.manifest)
 
-    def look(self) -> list[str]:
-        self.watch.look(self.store.models(), self.state.publications())
+    async def look(self) -> list[str]:
+        await self.watch.list_and_look()
         return [row.sentence for row in self.alarms.rows.values() if row.code == ALARM]
 
 
@@ -52,36 +55,60 @@ def host(tmp_path: Path) -> Iterator[Host]:
     host.store.close()
 
 
-def test_a_lost_register_is_an_alarm_with_the_manifest_to_deploy(host: Host, tmp_path: Path) -> None:
-    assert host.look() == [], "others may be about to tell"
-    [words] = host.look()
+async def test_a_lost_register_is_an_alarm_with_the_manifest_to_deploy(host: Host, tmp_path: Path) -> None:
+    assert await host.look() == [], "others may be about to tell"
+    [words] = await host.look()
     assert "m@1, of which state/register does not tell" in words
     assert Path(words.rpartition("gossipd deploy ")[2]).read_bytes() == ONE.manifest.envelope
 
 
-def test_the_alarm_ends_when_something_tells_of_the_model(host: Host) -> None:
-    host.look()
-    assert host.look()
+async def test_the_alarm_ends_when_something_tells_of_the_model(host: Host) -> None:
+    await host.look()
+    assert await host.look()
     said = sign_statement(KEY, ONE.manifest.id, epoch=1, verb=Verb.DEPLOY, manifest_bytes=9, now_s=7)
     host.statements.hear(said, [KEY.public.ed25519])
-    assert host.look() == []
+    assert await host.look() == []
 
 
 @pytest.mark.parametrize("kind", ["removed", "superseded", "being published"])
-def test_what_is_about_to_go_or_to_be_published_is_no_alarm(host: Host, kind: str) -> None:
+async def test_what_is_about_to_go_or_to_be_published_is_no_alarm(host: Host, kind: str) -> None:
     if kind == "removed":
         host.statements.mark_removed(ONE.manifest.id)
     elif kind == "superseded":
         host.statements.supersede(ONE.manifest.id)
     else:
         host.state.note_publication(ONE.manifest.id)
-    assert host.look() == host.look() == []
+    assert await host.look() == await host.look() == []
 
 
 def test_some_models_are_named_and_others_counted() -> None:
-    many = [StoredModel(DeploymentId(bytes([n]) * 32), "org/m", n) for n in range(5, 0, -1)]
-    assert "the store has org/m@1, org/m@2, org/m@3 and 2 more, of" in sentence(many, Path("/models"))
-    assert "the store has 010101010101, of" in sentence([StoredModel(DeploymentId(b"\1" * 32))], Path("/models"))
+    many = [StoredModel(DeploymentId(bytes([n]) * 32), "org/m", n) for n in range(1, 6)]
+    labels = {one.deployment: f"org/m@{one.version}.2" for one in many}
+    assert "the store has org/m@1.2, org/m@2.2, org/m@3.2 and 2 more, of" in sentence(many, Path("/models"), labels)
+
+
+async def test_an_untold_step_is_named_as_a_step(host: Host) -> None:
+    about = pack_about({"step": 300, "attempt": 2})
+    step = build({"weights.bin": b"w" * 10}, name="run", version=step_version(300, 2), about=about)
+    host.store.open(step.manifest)
+    await host.look()
+    [words] = await host.look()
+    assert "the store has m@1, run@300.2, of which" in words
+
+
+@pytest.mark.parametrize("found", [None, b"", b"damaged"])
+async def test_a_model_whose_manifest_is_lost_is_named_by_its_books(
+    host: Host, monkeypatch: pytest.MonkeyPatch, found: bytes | None
+) -> None:
+    def manifest_bytes(deployment: DeploymentId) -> bytes:
+        if found is None:
+            raise NotHeldError("no manifest here")
+        return found
+
+    monkeypatch.setattr(host.store, "manifest_bytes", manifest_bytes)
+    await host.look()
+    [words] = await host.look()
+    assert "the store has m@1, of which" in words
 
 
 async def test_a_store_that_cannot_be_looked_into_is_an_alarm_until_it_can(

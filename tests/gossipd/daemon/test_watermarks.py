@@ -96,7 +96,7 @@ class Watched:
         self.unshown: set[int] = set()
         self.settings = SimpleNamespace(high_watermark_percent=high, low_watermark_percent=low)
         live = SimpleNamespace(config=SimpleNamespace(store=self.settings))
-        audit = SimpleNamespace(record=lambda event, subject: self.records.append((event, subject)))
+        audit = SimpleNamespace(record=lambda event, subject, label: self.records.append((event, subject)))
         self.watch = Watermarks(
             cast(Any, live), cast(Any, self.store), cast(Any, self.lifecycle), cast(Any, self.alarms), cast(Any, audit),
             copies=cast(Any, SimpleNamespace(keeps=self._keeps, is_spare=self._is_spare)),

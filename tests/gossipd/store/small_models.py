@@ -36,6 +36,7 @@ def build(
     cuts: Cuts | None = None,
     case_matters: bool = False,
     keep: Retention | None = None,
+    about: bytes = b"",
 ) -> Model:
     """A model of these files. ``cuts``: of each, as in a manifest of schema 2."""
     bodies = list(files.values())
@@ -55,6 +56,7 @@ def build(
         cuts=cuts,
         case_matters=case_matters,
         keep=keep,
+        about=about,
     )
     manifest = open_manifest(seal_manifest(draft, SECRET), [SECRET.public.ed25519])
     return Model(manifest, tuple(memoryview(body) for body in chunks), files)
