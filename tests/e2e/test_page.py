@@ -338,6 +338,25 @@ def test_a_replay_shows_which_chunks_came_when(tmp_path: Path, browser: Browser)
         picture(page, "replay-chunks")
 
 
+def test_the_chart_of_rates_has_a_line_at_what_the_links_carry(tmp_path: Path, browser: Browser) -> None:
+    report = report_of_many(2, 1)
+    report["deployment"]["bytes_total"] = 10**10
+    report["timeline"]["moved"] = [[10**7, 5 * 10**7, 0]] * COLUMNS
+    write(tmp_path / "report.html", as_object(report))
+    bound = fluid_bound(report)
+    assert bound is not None
+    with watched(browser, f"file://{tmp_path}/") as page:
+        page.goto(f"file://{tmp_path}/report.html")
+        page.get_by_text(re.compile(r"The line: 2 links of [0-9.]+ MiB/s$")).wait_for()
+        found = """() => { const chart = document.querySelector('canvas.chart'), red = String([0xa3, 0x2a, 0]);
+            const is = (x, y) => String([...chart.getContext('2d').getImageData(x, y, 1, 1).data].slice(0, 3)) === red;
+            return Array.from({ length: chart.height }, (_, y) => y).filter((y) => is(3, y) && is(99, y)) }"""
+        red = page.evaluate(found)
+        assert 2 * bound.link_bytes_per_s > 6 * 10**7, "above all bars"
+        assert red == [6, 7]
+        picture(page, "links")
+
+
 def test_a_replay_without_sketches_has_one_mode(tmp_path: Path, browser: Browser) -> None:
     write(tmp_path / "report.html", as_object(report_of_many(2, 1)))
     with watched(browser, f"file://{tmp_path}/") as page:

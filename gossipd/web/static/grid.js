@@ -1,7 +1,7 @@
 // The grid of hosts over time or over the chunks of a model, and the chart of rates. Only the rows in sight are drawn.
 
 import { COLUMNS, NOTHING } from "./samples.js";
-import { byRack, isBad, isOld, percent, shape, wanted } from "./dom.js";
+import { byRack, el, isBad, isOld, percent, shape, wanted } from "./dom.js";
 
 export const RACKS_ONLY_ABOVE = 400;
 export const COLOURS = { storage: "#d55e00", same: "#0072b2", cross: "#101820" };
@@ -53,17 +53,9 @@ function mean(all, isTime) {
 export class Grid {
   // onOpen(row) is told of each row that a click or Enter opens.
   constructor(box, said, onOpen) {
-    this.box = box;
-    this.said = said;
-    this.onOpen = onOpen;
-    this.rows = [];
-    this.used = 0;
-    this.chosen = -1;
-    this.canvas = document.createElement("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "application");
-    this.canvas.setAttribute("aria-label", "Hosts by rack. Arrow keys choose a row, Enter opens it. The table below says the same.");
-    this.spacer = document.createElement("div");
+    Object.assign(this, { box, said, onOpen, rows: [], used: 0, chosen: -1, spacer: el("div") });
+    this.canvas = el("canvas", { tabindex: "0", role: "application",
+      "aria-label": "Hosts by rack. Arrow keys choose a row, Enter opens it. The table below says the same." });
     box.append(this.canvas, this.spacer);
     box.addEventListener("scroll", () => this.draw());
     this.canvas.addEventListener("keydown", (event) => this.key(event));
@@ -85,8 +77,7 @@ export class Grid {
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${height}px`;
     const pen = penOf(this.canvas, width, height);
-    pen.fillStyle = "#fff";
-    pen.fillRect(0, 0, width, height);
+    solid(pen, "#fff", 0, 0, width, height);
     pen.font = FONT;
     pen.textBaseline = "middle";
     const from = this.box.scrollTop;
@@ -99,10 +90,7 @@ export class Grid {
   row(pen, row, top, width, isChosen) {
     const name = Math.min(190, Math.floor(width * 0.3)), word = width > 800 ? 250 : 0;
     const left = name + 82, right = width - word - 6, middle = top + ROW / 2 + 1;
-    if (row.isRack) {
-      pen.fillStyle = "#e3e9f0";
-      pen.fillRect(0, top, width, ROW);
-    }
+    if (row.isRack) solid(pen, "#e3e9f0", 0, top, width, ROW);
     pen.fillStyle = row.failed ? ALARM : INK;
     cut(pen, row.isRack ? `${row.isOpen ? "▾" : "▸"} ${row.name}` : row.name, row.isRack ? 6 : 20, middle, name - 24);
     pen.fillText(shape(row.state), name + 4, middle);
@@ -129,8 +117,7 @@ export class Grid {
     for (let at = 0; at < used; at += 1) {
       if (cells[at] === NOTHING) continue;
       const x = Math.round(left + at * width / used), end = Math.round(left + (at + 1) * width / used);
-      pen.fillStyle = SHADES[cells[at]];
-      pen.fillRect(x, top + 1, end - x, ROW - 2);
+      solid(pen, SHADES[cells[at]], x, top + 1, end - x, ROW - 2);
     }
   }
 
@@ -161,11 +148,14 @@ export class Grid {
   }
 }
 
+function solid(pen, colour, left, top, width, height) {
+  pen.fillStyle = colour;
+  pen.fillRect(left, top, width, height);
+}
+
 function bar(pen, share, left, top, width) {
-  pen.fillStyle = SHADES[0];
-  pen.fillRect(left, top + 1, width, ROW - 2);
-  pen.fillStyle = SHADES[190];
-  pen.fillRect(left, top + 4, Math.floor(width * Math.min(1, share)), ROW - 8);
+  solid(pen, SHADES[0], left, top + 1, width, ROW - 2);
+  solid(pen, SHADES[190], left, top + 4, Math.floor(width * Math.min(1, share)), ROW - 8);
 }
 
 function hatch(pen, left, top, width, height) {
@@ -203,21 +193,23 @@ function penOf(canvas, width, height) {
   return pen;
 }
 
-export function drawRates(canvas, rates, used) {
+// With a line at what links carry; 0: unknown.
+export function drawRates(canvas, rates, used, capacity) {
   const width = canvas.clientWidth, height = canvas.clientHeight;
   if (width === 0) return 0;
   const pen = penOf(canvas, width, height);
   const most = Math.max(1, ...rates.map((rate) => (rate ? rate[0] + rate[1] + rate[2] : 0)));
+  const tallOf = (rate) => rate / Math.max(most, capacity) * (height - 8);
   rates.forEach((rate, at) => {
     if (rate === null) return;
     const x = Math.round(at * width / used), end = Math.round((at + 1) * width / used);
     let y = height;
     [COLOURS.storage, COLOURS.same, COLOURS.cross].forEach((colour, part) => {
-      const tall = rate[part] / most * (height - 8);
-      pen.fillStyle = colour;
-      pen.fillRect(x, y - tall, Math.max(1, end - x - 1), Math.max(0, tall - (tall > 3 ? 1 : 0)));
+      const tall = tallOf(rate[part]);
+      solid(pen, colour, x, y - tall, Math.max(1, end - x - 1), Math.max(0, tall - (tall > 3 ? 1 : 0)));
       y -= tall;
     });
   });
+  if (capacity) solid(pen, ALARM, 0, height - tallOf(capacity) - 2, width, 2);
   return most;
 }

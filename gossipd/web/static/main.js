@@ -6,8 +6,7 @@ import { ReportPage } from "./report.js";
 import { sample } from "./samples.js";
 
 const EVERY_MS = 1000, EVERY_SLOW_MS = 5000, TIMEOUT_MS = 12000;
-const main = document.getElementById("main"), heard = document.getElementById("heard");
-const trouble = document.getElementById("trouble"), form = document.getElementById("token");
+const [main, heard, trouble, form, trail] = ["main", "heard", "trouble", "token", "trail"].map((id) => document.getElementById(id));
 let page = null, words = null, status = null, heardAt = 0, token = null;
 
 class Refused extends Error {
@@ -29,15 +28,15 @@ function route() {
     history.replaceState(null, "", "#/");
   }
   const parts = location.hash.replace(/^#\/?/, "").split("/").map((one) => { try { return decodeURIComponent(one); } catch { return one; } });
-  const trail = [el("a", { href: "#/" }, "gossipd")];
+  const steps = [el("a", { href: "#/" }, "gossipd")];
   const [kind, name, version] = parts, Page = own({ deployment: DeploymentPage, report: ReportPage, host: HostPage }, kind);
   if (Page && parts.length === (kind === "host" ? 2 : 3)) {
     page = new Page(main, name, Number(version));
-    trail.push("›", el("span", {}, kind === "report" ? `Report of ${name}` : name));
+    steps.push("›", el("span", {}, kind === "report" ? `Report of ${name}` : name));
   } else {
     page = new ClusterPage(main);
   }
-  document.getElementById("trail").replaceChildren(...trail);
+  trail.replaceChildren(...steps);
   document.title = kind && name ? `${name} – gossipd` : "gossipd";
   window.scrollTo(0, 0);
 }

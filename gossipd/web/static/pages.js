@@ -15,11 +15,8 @@ export const part = (title, ...children) => el("section", {}, el("h2", {}, title
 
 export class ClusterPage {
   constructor(root) {
-    this.figures = el("dl", { class: "figures" });
-    this.problems = el("ul", { class: "problems" });
-    this.deployments = el("div");
-    this.members = el("div");
-    this.opened = new Map();
+    Object.assign(this, { figures: el("dl", { class: "figures" }), problems: el("ul", { class: "problems" }),
+      deployments: el("div"), members: el("div"), opened: new Map() });
     root.replaceChildren(el("h1", {}, "Cluster"), this.figures, this.problems,
       part("Deployments", this.deployments), part("Hosts by rack", this.members));
   }
@@ -116,21 +113,16 @@ const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total
 export class DeploymentPage {
   constructor(root, name, version) {
     Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: sketchesOf([]), bound: null,
-      title: el("h1", {}, `${name}@${version}`), state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div") });
-    this.figures = el("dl", { class: "figures" });
-    this.said = el("p", { class: "note", role: "status" }, "Choose a row to read it here.");
-    this.box = el("div", { class: "grid" });
+      title: el("h1", {}, `${name}@${version}`), state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div"),
+      figures: el("dl", { class: "figures" }), egress: el("dl", { class: "figures" }), legend: el("ul", { class: "legend" }), box: el("div", { class: "grid" }),
+      chart: el("canvas", { class: "chart", role: "img" }), said: el("p", { class: "note", role: "status" }, "Choose a row to read it here.") });
     this.modes = ["Over time", "By chunk", "Time it came"].map((name, mode) => {
       const made = el("button", { type: "button", "aria-pressed": String(mode === 0) }, name);
       made.addEventListener("click", () => this.draw(mode));
       return made;
     });
     this.chooser = el("p", { class: "player", role: "group", "aria-label": "What the columns are" }, this.modes);
-    this.chart = el("canvas", { class: "chart", role: "img" });
-    this.legend = el("ul", { class: "legend" });
-    this.egress = el("dl", { class: "figures" });
-    this.all = el("details", {}, el("summary", {}, "All hosts as a table"));
-    this.all.append(this.allRows);
+    this.all = el("details", {}, el("summary", {}, "All hosts as a table"), this.allRows);
     this.all.addEventListener("toggle", () => this.showAll());
     root.replaceChildren(this.title, this.state, this.report, this.figures,
       part("Not complete: the slowest", this.slowest),
@@ -226,12 +218,14 @@ export class DeploymentPage {
     if (samples === undefined) return;
     const rates = samples.rates();
     this.chart.hidden = !rates.some((rate) => rate && rate[0] + rate[1] + rate[2] > 0);
-    const most = drawRates(this.chart, rates, samples.used);
+    const link = this.bound?.link_bytes_per_s || 0, count = row.hosts.length;
+    const most = drawRates(this.chart, rates, samples.used, count * link);
     const last = rates.filter((one) => one).pop() || [0, 0, 0];
     const now = row.hosts_complete < row.hosts_total ? last : [0, 0, 0];
     const parts = [["From storage", COLOURS.storage], ["Inside racks", COLOURS.same], ["Between racks", COLOURS.cross]];
     const words = parts.map(([name], at) => `${name} ${bytes(now[at])}/s`);
-    const top = this.chart.hidden ? `Nothing has come since ${this.since}.` : `Highest of all: ${bytes(most)}/s`;
+    const line = link ? `. The line: ${count} links of ${bytes(link)}/s` : "";
+    const top = this.chart.hidden ? `Nothing has come since ${this.since}.` : `Highest of all: ${bytes(most)}/s${line}`;
     fill(this.legend, [words, top], () => {
       this.chart.setAttribute("aria-label", `Bytes a second by source. ${words.join(", ")}. ${top}`);
       return [...parts.map(([, colour], at) => {
@@ -266,7 +260,7 @@ export class DeploymentPage {
 
 export class HostPage {
   constructor(root, name) {
-    const [member, deployments, peers, reasons] = ["div", "div", "div", "div"].map((tag) => el(tag));
+    const [member, deployments, peers, reasons] = Array.from({ length: 4 }, () => el("div"));
     Object.assign(this, { name, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
     this.about = el("p", { class: "note", role: "status" });
     const box = el("div", { class: "grid" });

@@ -64,8 +64,7 @@ export class ReportView {
     this.button = el("button", { type: "button" }, "Play");
     const box = el("div");
     this.page = new DeploymentPage(box, this.report.deployment.name, this.report.deployment.version);
-    this.page.isReplay = true;
-    this.page.since = "the deployment began";
+    Object.assign(this.page, { isReplay: true, since: "the deployment began", bound: sum.bound });
     this.slider.addEventListener("input", () => this.at(Number(this.slider.value) - 1));
     this.button.addEventListener("click", () => this.play());
     return [el("section", { class: "replay" }, el("h2", {}, `Replay of ${sum.label}`),

@@ -12,14 +12,8 @@ const DEPLOYMENTS_MAX = 16;
 
 class Samples {
   constructor(now, columns = COLUMNS) {
-    this.columns = columns;
-    this.began = now;
-    this.step = 1;
-    this.used = 0;
-    this.hosts = new Map();
-    this.sums = new Array(columns).fill(null);
-    this.before = null;
-    this.came = new Map();
+    Object.assign(this, { columns, began: now, step: 1, used: 0, hosts: new Map(), before: null, came: new Map(),
+      sums: new Array(columns).fill(null) });
   }
 
   // Successive looks at the chunks of hosts. A record of all or none, as of a host that is no neighbour, tells no time.
