@@ -16,7 +16,8 @@ When the disk refuses step 3 the statement is withdrawn: nothing was told yet, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from gossipd.core.errors import GossipdError, LocalError, NotFoundError, QueueFullError
@@ -28,7 +29,8 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.events import Failure
 from gossipd.deployment.statement import STOPS, Statement, Verb
-from gossipd.deployment.statement_store import Acceptance, Heard
+from gossipd.deployment.statement_rules import why_not
+from gossipd.deployment.statement_store import Acceptance, Heard, StatementStore
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -41,6 +43,10 @@ Script: TypeAlias = Steps[Done]
 _UNKNOWN = "no deployment {} is known here; see: gossipd status"
 _NOT_DEPLOYED = "{} is not deployed; see: gossipd status"
 _ANY_VERSION = "the next manifest of {} may have any version, also one below {}"
+_NOT_HERE = (
+    "this host may not cancel, pause, roll back or remove {}: security.may_cancel allows none of its roles{}; by "
+    "default those may: the host or client that alone has deployed it, and every client (gossipd trigger --cancel)"
+)
 _REMOVED_BEFORE = "{} was removed from this host before"
 _DONE = {
     Verb.DEPLOY: "accepted", Verb.CANCEL: "cancelled", Verb.PAUSE: "paused", Verb.ROLL_BACK: "rolled back",
@@ -190,7 +196,6 @@ class Orders:
     def _pause(self, order: events.PauseOrdered, running: _Order) -> Script:
         """Told at once, as a cancel is."""
         record = self._one(order.name, order.version)
-        assert record.manifest is not None
         if record.statement.verb is Verb.PAUSE:
             return f"{record.label} is paused already", False
         if record.statement.verb in STOPS:
@@ -213,7 +218,8 @@ class Orders:
     def _say(self, record: DeploymentRecord, verb: Verb, running: _Order) -> Steps[None]:
         """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
         assert record.manifest is not None
-        statement = self._dissemination.sign(record.id, verb, len(record.manifest.envelope), running.wall_s)
+        with _told_for_people(record, self._context.statements):
+            statement = self._dissemination.sign(record.id, verb, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
 
@@ -375,6 +381,18 @@ def _deploying_word(
             raise
         context.statements.note_order(manifest.id, context.identity.secret.public.ed25519)
         return last
+
+
+@contextmanager
+def _told_for_people(record: DeploymentRecord, statements: StatementStore) -> Iterator[None]:
+    """What this host may not say is refused by the deployment's name, and with who may."""
+    try:
+        yield
+    except ManifestError as error:
+        if error.code != "E_MAY_NOT_CANCEL":
+            raise
+        sentence = _NOT_HERE.format(record.label, why_not(record.id, statements))
+        raise ManifestError(sentence, code=error.code) from error
 
 
 def _what_is_kept(lifecycle: DeploymentTable, record: DeploymentRecord | None, *, is_forced: bool) -> str:

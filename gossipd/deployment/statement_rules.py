@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Protocol
 
-from gossipd.core.ids import short
+from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, ISSUED_MAX_S, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
 from gossipd.identity.cancel_rights import NOBODY, Authors
@@ -60,14 +60,16 @@ def judge_statement(
     if is_judged and is_limited and not rights.may_cancel(statement.signer, authors):
         raise ManifestError(
             f"key={short(key_id(statement.signer))} may not cancel, pause, roll back or remove "
-            f"{short(statement.deployment)}: security.may_cancel allows none of its roles{_why(statement, statements)}",
+            f"{short(statement.deployment)}: security.may_cancel allows none of its roles"
+            f"{why_not(statement.deployment, statements)}",
             code="E_MAY_NOT_CANCEL",
         )
     return heard
 
 
-def _why(statement: Statement, statements: StatementStore) -> str:
-    deployer = statements.deployer(statement.deployment)
+def why_not(deployment: DeploymentId, statements: StatementStore) -> str:
+    """The end of the sentence that refuses a statement, where there is more to say."""
+    deployer = statements.deployer(deployment)
     if deployer is None or not deployer.is_contested:
         return ""
     return "; more than one host or client has deployed it, so none of them may alone"

@@ -691,7 +691,11 @@ def test_who_deployed_it_who_published_it_and_clients_may_cancel() -> None:
 def test_a_cancel_that_its_signer_may_not_give_is_refused_where_it_is_ordered(host: ScriptedHost) -> None:
     host.roster.roles = DEFAULT_ROLES
     host.hear(said())
-    assert error_of(host.request(events.CancelOrdered, ONE.name, 1)) == "E_MAY_NOT_CANCEL"
+    refused = host.request(events.CancelOrdered, ONE.name, 1)
+    assert error_of(refused) == "E_MAY_NOT_CANCEL"
+    told = str(refused.error)
+    assert "this host may not cancel, pause, roll back or remove org/model@1: security.may_cancel allows none" in told
+    assert "the host or client that alone has deployed it" in told
     assert host.all_of(commands.TellStatement) == []
 
 
