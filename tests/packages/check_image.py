@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.packages.hosts import Host, hosts, make_model, package, run, until
+from tests.packages.conftest import manifest_digest
+from tests.packages.hosts import BASE, ROOT, Host, hosts, make_model, package, run, until
 
 IMAGE_BYTES_MAX = 120_000_000
 HOME = "/var/lib/gossipd"
@@ -21,6 +22,11 @@ def test_the_image_is_small_and_names_an_unprivileged_user(image: tuple[Path, di
     assert config["Entrypoint"] == ["/usr/bin/gossipd"]
     assert config["Cmd"] == ["run", "--config", f"{HOME}/gossipd.toml"]
     assert (root / HOME.lstrip("/")).stat().st_uid == USER
+
+
+def test_an_image_that_is_built_again_has_the_same_digest(tmp_path: Path) -> None:
+    run(ROOT / "config" / "packages" / "image", tmp_path / "again.tar", package("deb"), BASE)
+    assert manifest_digest(tmp_path / "again.tar") == manifest_digest(package("tar"))
 
 
 def test_three_containers_with_a_read_only_root_deliver_a_model(

@@ -22,14 +22,20 @@ def load(image: Path, digest: str) -> dict[str, Any]:
     return found
 
 
+def manifest_digest(archive: Path) -> str:
+    """What an image is pulled by."""
+    index = json.loads(run("tar", "-xOf", archive, "index.json").stdout)
+    found: str = index["manifests"][0]["digest"]
+    return found
+
+
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The unpacked root, and the image's configuration."""
     place = tmp_path_factory.mktemp("image")
     (place / "oci").mkdir()
     run("tar", "-C", place / "oci", "-xf", package("tar"))
-    index = json.loads((place / "oci" / "index.json").read_text())
-    manifest = load(place / "oci", index["manifests"][0]["digest"])
+    manifest = load(place / "oci", manifest_digest(package("tar")))
     (place / "root").mkdir()
     for layer in manifest["layers"]:
         run("tar", "--same-owner", "-C", place / "root", "-xf", blob(place / "oci", layer["digest"]))
