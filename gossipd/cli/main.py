@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import click
@@ -21,6 +22,7 @@ import click
 from gossipd import __version__
 from gossipd.cli.layout import show_lines
 from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.versions import parse_version
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -143,13 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = cli.main(args=given, prog_name="gossipd", standalone_mode=False)
     except (click.ClickException, GossipdError, OSError) as error:
-        return _end(error, as_json="--json" in given)
+        return _end(error, given)
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     return int(result) if isinstance(result, int) else int(ExitCode.DONE)
 
 
-def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool) -> int:
+def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[str]) -> int:
     exit_code: int = ExitCode.OTHER
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -165,11 +167,22 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
     else:
         name = f"{error.filename}: " if error.filename else ""
         code, message = "E_OS", f"{name}{error.strerror or error}"
+    message = _as_typed(message, given)
     show_lines([f"{code}: {_harmless(message)}"], err=True)
-    if as_json:
+    if "--json" in given:
         refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         click.echo(json.dumps({"schema_version": 1, "error": refusal}))
     return int(exit_code)
+
+
+def _as_typed(message: str, given: Sequence[str]) -> str:
+    """With ``NAME@STEP.ATTEMPT`` as it was given: where nothing of the name is known, the version is but a number."""
+    for text in given:
+        name, _, version = text.rpartition("@")
+        if name and "." in version:
+            with suppress(ValueError):
+                message = message.replace(f"{name}@{parse_version(version)}", text)
+    return message
 
 
 def _harmless(message: str) -> str:

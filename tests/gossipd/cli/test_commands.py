@@ -114,6 +114,12 @@ def test_status_shows_what_an_operator_must_act_upon(shell: Shell) -> None:
     assert "stalled here: disk" in out
 
 
+def test_a_step_of_a_name_that_is_not_known_is_told_as_it_was_typed(shell: Shell) -> None:
+    assert "no deployment run-7@300.2 is known here" in shell("why", "run-7@300.2").err
+    assert "no deployment run-7@300.2 became known" in shell("wait", "run-7@300.2", "--timeout", "0").err
+    assert "no deployment run-7@8589934892 is known here" in shell("why", "run-7@8589934892").err
+
+
 def test_what_is_not_here_is_named_as_the_steps_that_are(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     step, other = (2 << 32) + 300, (3 << 32) + 400
     known = shell.daemon.models()[1]
