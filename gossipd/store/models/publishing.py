@@ -230,7 +230,7 @@ def roll_back(disk: Disk, name: str) -> int:
         now = settle_current(disk, name)
     lower = [version for version in complete if now is not None and version < now]
     if not lower:
-        raise NotFoundError(f"{name} has no complete version before {now} on this host")
+        raise NotFoundError(f"{name} has no complete version before its current one on this host")
     before = rolled_back_to(disk, name)
     try:
         _write_note(disk, name, lower[-1], complete[-1])

@@ -612,7 +612,7 @@ def test_a_rollback_that_has_ended_does_not_come_back_when_the_newer_version_is_
 
 def test_rolling_back_the_only_version_is_refused(opened: Opened) -> None:
     opened.deliver(ONE)
-    with pytest.raises(NotFoundError, match="no complete version before 1"):
+    with pytest.raises(NotFoundError, match="m has no complete version before its current one"):
         opened.store.rollback("m")
 
 
