@@ -60,8 +60,9 @@ class _Held:
 class KeyDirectory(Protocol):
     """Whose key a CURVE key is. Quick lookups on the trio loop."""
 
-    def member_of(self, curve_key: bytes) -> NodeId | None:
-        """The member whose record carries this CURVE key; ourselves included."""
+    def member_of(self, curve_key: bytes, address: str = "") -> NodeId | None:
+        """The member whose record carries this CURVE key; ourselves included. ``address``: from where it is shown, for
+        a key that several members name."""
 
     def client_of(self, curve_key: bytes) -> bytes | None:
         """The Ed25519 key of the configured client with this CURVE key."""
@@ -123,14 +124,14 @@ class ZapAuthenticator:
             self._refuse(head, b"", address, "mechanism")
             return
         key = frames[8]
-        if not self._accept(head, key):
+        if not self._accept(head, key, address):
             if len(self._held) < self._control_settings.zap_held_max and not self.refusals_of(key):
                 self._held.append(_Held(head, key, address, trio.current_time() + self._control_settings.zap_hold_s))
             else:
                 self._refuse(head, key, address, "unknown_key")
 
-    def _accept(self, head: list[bytes], key: bytes) -> bool:
-        node = self._keys.member_of(key)
+    def _accept(self, head: list[bytes], key: bytes, address: str) -> bool:
+        node = self._keys.member_of(key, address.removeprefix("::ffff:"))
         client = None if node is not None else self._keys.client_of(key)
         if node is not None:
             user_id = _MEMBER + node.hex()
@@ -147,7 +148,7 @@ class ZapAuthenticator:
         now = trio.current_time()
         waiting = []
         for held in self._held:
-            if self._accept(held.head, held.key):
+            if self._accept(held.head, held.key, held.address):
                 continue
             if held.until <= now:
                 self._refuse(held.head, held.key, held.address, "unknown_key")

@@ -65,8 +65,8 @@ class ControlDelegate:
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
     _probes: Quotas[str] = field(default_factory=lambda: Quotas(burst=PROBES, per_s=1 / PROBE_S), init=False)
 
-    def member_of(self, curve_key: bytes) -> NodeId | None:
-        return self.directory.member_of(curve_key)
+    def member_of(self, curve_key: bytes, address: str = "") -> NodeId | None:
+        return self.directory.member_of(curve_key, address)
 
     def client_of(self, curve_key: bytes) -> bytes | None:
         return next((key.ed25519 for key in self.live.clients if key.curve25519 == curve_key), None)

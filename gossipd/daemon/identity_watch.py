@@ -1,5 +1,5 @@
-"""Finds identities that are seen twice, and says what to correct: a key at two addresses, a name or an address with two
-keys. Pure.
+"""Finds identities that are seen twice, and says what to correct: a key at two addresses; a name, an address or a
+transport key of two members. Pure.
 
 What lives here: what is noted of members' records, and when it is worth an alarm. What does not: the alarm, and which
 record of a member counts (``membership.record_merger``: the higher boot, on every host).
@@ -7,6 +7,8 @@ record of a member counts (``membership.record_merger``: the higher boot, on eve
 A machine that was cloned after ``gossipd init`` has its original's key. Each of the two outdoes the other's record, so
 the member goes to and fro between two addresses, on every host. A host that moves goes once; one that comes back within
 ten minutes is taken for two. The records are signed by the key itself, so no other member can bring this about.
+
+Every node key has its own transport key, so two members that name one are never an accident: one of them lies.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from membership.member import NodeId, Record
 
@@ -90,10 +93,13 @@ class IdentityWatch:
         findings = [_one_key(records[node], twice) for node, twice in islice(self._twice.items(), FINDINGS_MAX)]
         here = [records[node] for node in live if node in records]
         names, addresses = defaultdict[str, list[Record]](list), defaultdict[str, list[Record]](list)
+        transport_keys = defaultdict[bytes, list[Record]](list)
         for record in here:
             names[record.name].append(record)
             addresses[f"{record.host}:{record.port}"].append(record)
-        shared = [("E_NAME_CONFLICT", pair) for pair in _pairs(names)]
+            transport_keys[record.transport_key].append(record)
+        shared = [("E_IDENTITY_TWICE", pair) for pair in _pairs(transport_keys)]
+        shared += [("E_NAME_CONFLICT", pair) for pair in _pairs(names)]
         shared += [("E_ADDRESS_CONFLICT", pair) for pair in _pairs(addresses)]
         self._wanted = {other: one for other, one in self._wanted.items() if one[2] > now}
         for other, (name, address, _) in islice(self._wanted.items(), FINDINGS_MAX):
@@ -109,7 +115,7 @@ class IdentityWatch:
         return list(dict.fromkeys(findings))
 
 
-def _pairs(groups: Mapping[str, list[Record]]) -> list[tuple[Record, Record]]:
+def _pairs(groups: Mapping[Any, list[Record]]) -> list[tuple[Record, Record]]:
     pairs = [sorted(group, key=lambda record: record.node)[:2] for group in groups.values() if len(group) > 1]
     return [(one, other) for one, other in islice(pairs, FINDINGS_MAX)]
 
@@ -126,6 +132,12 @@ def _two_keys(code: str, one: Record, other: Record) -> IdentityFinding:
     first, second = f"{one.host}:{one.port}", f"{other.host}:{other.port}"
     if code == "E_NAME_CONFLICT":
         return _one_name(one.name, first, second)
+    if code == "E_IDENTITY_TWICE":
+        sentence = (
+            f"two members, {one.name} at {first} and {other.name} at {second}, name one transport key, which only one "
+            "of them can have: the other wants to be taken for it; stop that one, and rotate the cluster key"
+        )
+        return IdentityFinding(code, sentence, one.name)
     sentence = f"two living hosts, {one.name} and {other.name}, name the address {first}: correct net.advertise of one"
     return IdentityFinding(code, sentence, one.name)
 

@@ -2,6 +2,9 @@
 
 What lives here: the answers to "who is that, where is it, may it come in", kept so that worker threads can read
 them, and the translation from membership's events to the planner's. What does not: the verdicts (``membership``).
+
+A record names the CURVE key of its host, and nothing in it proves that the host has the secret half: a member can name
+another's. So a key has claimants, and who shows it is the one that speaks from where it connects.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class MemberDirectory:
         """Grows when a record, or who lives, may have changed."""
         self._live: set[NodeId] = set()
         self._answered: set[NodeId] = set()
-        self._by_curve: dict[bytes, NodeId] = {}
+        self._by_curve: dict[bytes, tuple[NodeId, ...]] = {}  # the claimants of each key, the first one first
         self._addresses: Counter[str] = Counter()
 
     def begin(self, own: Record, others: list[Record]) -> None:
@@ -74,9 +77,20 @@ class MemberDirectory:
         """Whether it is on the roster. A host that counts as dead and dials us is plainly alive, so it is let in."""
         return node in self.records
 
-    def member_of(self, curve_key: bytes) -> NodeId | None:
-        """Whose CURVE key that is."""
-        return self._by_curve.get(curve_key)
+    def member_of(self, curve_key: bytes, address: str = "") -> NodeId | None:
+        """Whose CURVE key that is, shown by a connection from that IP address. Of several members that name it: this
+        host; one that speaks from that address; one that names it; the first."""
+        claimants = self._by_curve.get(curve_key, ())
+        if len(claimants) < 2:
+            return claimants[0] if claimants else None
+        return max(claimants, key=lambda node: self._nearness(node, address))
+
+    def _nearness(self, node: NodeId, address: str) -> int:
+        if node == self.own:
+            return 3
+        record = self.records.get(node)
+        is_from_there = record is not None and record.host == address
+        return is_from_there + (is_from_there and node in self._answered)
 
     def bulk_endpoint(self, node: NodeId) -> tuple[str, int] | None:
         """Where its chunks are served."""
@@ -169,22 +183,30 @@ class MemberDirectory:
     def _put(self, record: Record) -> None:
         old = self.records.get(record.node)
         if old is not None and old.transport_key != record.transport_key:
-            self._by_curve.pop(old.transport_key, None)
+            self._forget_key(old)
         if old is not None:
             self._forget_address(old)
             if (old.host, old.port) != (record.host, record.port):
                 self._answered.discard(record.node)
         self._addresses[record.host] += 1
         self.records[record.node] = record
-        self._by_curve[record.transport_key] = record.node
+        claimants = self._by_curve.get(record.transport_key, ())
+        if record.node not in claimants:
+            self._by_curve[record.transport_key] = (*claimants, record.node)
 
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
         self._answered.discard(node)
         if record is not None:
             self._forget_address(record)
-            if self._by_curve.get(record.transport_key) == node:
-                del self._by_curve[record.transport_key]
+            self._forget_key(record)
+
+    def _forget_key(self, record: Record) -> None:
+        claimants = self._by_curve.get(record.transport_key, ())
+        if left := tuple(node for node in claimants if node != record.node):
+            self._by_curve[record.transport_key] = left
+        else:
+            self._by_curve.pop(record.transport_key, None)
 
     def _forget_address(self, record: Record) -> None:
         self._addresses[record.host] -= 1

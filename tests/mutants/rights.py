@@ -14,6 +14,7 @@ _WATCH = "tests/gossipd/daemon/test_identity_watch.py"
 
 _WITNESS = "tests/gossipd/audit/test_witness.py"
 _ALARMS = "tests/gossipd/daemon/test_alarms.py"
+_KEYS = f"{_ALARMS}::test_a_key_that_another_member_names_stays_its_owners"
 _HEADS = "tests/gossipd/daemon/test_audit_gossip.py"
 
 _ATTACKS = "tests/membership/test_attacks.py"
@@ -226,6 +227,38 @@ MUTANTS = (
         "or self._record_merger.was_at(known.handle, address)",
         "or self._record_merger.was_at(known.handle, known.address)",
         (_CLONES,),
+    ),
+    Mutant(
+        "who-names-anothers-key-is-taken-for-it",
+        "A member that names another's transport key has that host's control connections count as its own.",
+        "gossipd/daemon/member_directory.py",
+        "        return max(claimants, key=lambda node: self._nearness(node, address))\n",
+        "        return claimants[-1]\n",
+        (_KEYS,),
+    ),
+    Mutant(
+        "who-named-anothers-key-takes-it-along",
+        "A member that names another's transport key and then one of its own makes that host a stranger.",
+        "gossipd/daemon/member_directory.py",
+        "        if left := tuple(node for node in claimants if node != record.node):\n",
+        "        if left := ():\n",
+        (_KEYS,),
+    ),
+    Mutant(
+        "a-key-counts-wherever-it-is-shown",
+        "Whose key that is, is asked without the address that it comes from.",
+        "gossipd/control/authenticator.py",
+        'self._keys.member_of(key, address.removeprefix("::ffff:"))',
+        "self._keys.member_of(key)",
+        ("tests/gossipd/control/test_admission.py::test_a_key_is_asked_for_with_the_address_that_shows_it",),
+    ),
+    Mutant(
+        "two-members-with-one-transport-key-are-no-alarm",
+        "Nobody hears that a member wants to be taken for another.",
+        "gossipd/daemon/identity_watch.py",
+        '        shared = [("E_IDENTITY_TWICE", pair) for pair in _pairs(transport_keys)]\n',
+        "        shared: list[tuple[str, tuple[Record, Record]]] = []\n",
+        (_WATCH,),
     ),
     Mutant(
         "takes-a-moved-host-for-two",

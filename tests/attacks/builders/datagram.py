@@ -222,6 +222,13 @@ def clones(stage: Stage, times: int, hosts: str = "10.0.0.7 10.0.0.8") -> list[b
     return made
 
 
+def anothers_key(stage: Stage) -> list[bytes | float]:
+    """The liar's own record, which names the transport key of a member, and goes on to do so."""
+    record = replace(stage.liar, version=stage.liar.version + 1, transport_key=stage.victim.transport_key)
+    named = stage.gossip(wire.item(wire.RECORD, _packed(stage, record, stage.liar_secret)))
+    return [named, 30.0, stage.to_target(PING)]
+
+
 # ---- exchanges that never end ---------------------------------------------------------------------------
 
 

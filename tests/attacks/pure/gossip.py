@@ -162,10 +162,14 @@ class GossipSurface:
         probes would find that nobody else is there."""
         for datagram in made:
             if isinstance(datagram, float):
+                self._look()
                 self._now += datagram
                 continue
             self._hear(datagram, self._records["liar"])
             self._weigh(datagram)
+        self._look()
+
+    def _look(self) -> None:
         records = {one.record.node: one.record for one in self._swim.members()}
         self._codes.update(one.code for one in self._watch.look(records, set(records), self._now))
 

@@ -47,6 +47,7 @@ class FakeHost:
     refusals: list[tuple[str, str]] = field(default_factory=list)
     turned_away: list[tuple[NodeId, DeploymentId]] = field(default_factory=list)
     addresses: set[str] = field(default_factory=set)
+    shown_from: set[str] = field(default_factory=set)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
     tokens: tuple[bytes, ...] = ()
     silent: set[NodeId] = field(default_factory=set)
@@ -57,7 +58,8 @@ class FakeHost:
     def node(self) -> NodeId:
         return node_id(self.secret.public.ed25519)
 
-    def member_of(self, curve_key: bytes) -> NodeId | None:
+    def member_of(self, curve_key: bytes, address: str = "") -> NodeId | None:
+        self.shown_from.add(address)
         return self.known.get(curve_key)
 
     def client_of(self, curve_key: bytes) -> bytes | None:

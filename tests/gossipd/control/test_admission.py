@@ -111,6 +111,13 @@ async def test_an_unknown_key_hears_silence_twice_and_then_a_plain_no() -> None:
         assert node.plane.statistics()["zap_refused_now"] == 2
 
 
+async def test_a_key_is_asked_for_with_the_address_that_shows_it() -> None:
+    async with nodes(1) as (node,):
+        with visit(node, STRANGER) as identity:
+            await until(lambda: identity.saw(zmq.Event.HANDSHAKE_FAILED_AUTH))
+        assert "127.0.0.1" in node.host.shown_from
+
+
 async def test_a_joiner_is_let_in_as_soon_as_its_record_arrives() -> None:
     async with nodes(2, acquainted=False) as (member, joiner):
         joiner.host.introduce(member.host, member.port)

@@ -25,7 +25,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as membership_events
 from membership.events import DownReason
-from membership.member import Member, MemberState, NodeId
+from membership.member import Member, MemberState, NodeId, Record
 from tests.gossipd.daemon.listeners import QuietListener
 from tests.gossipd.daemon.test_state_dir import record
 from tests.gossipd.manifest.making import manifest
@@ -294,6 +294,32 @@ def test_a_member_has_answered_until_it_is_elsewhere_or_lost_or_forgotten() -> N
     assert directory.answered() == {one.node}
     directory.hear(membership_events.MemberDown(Member(one, MemberState.DEAD, 0, 0.0), DownReason.FORGOTTEN), listener)
     assert directory.answered() == set()
+
+
+def test_a_key_that_another_member_names_stays_its_owners() -> None:
+    own, victim = record(9), replace(record(1), host="10.0.0.1")
+    directory, listener = MemberDirectory(own.node), QuietListener(lambda event: None)
+    liar = replace(record(2), host="10.0.0.2", transport_key=victim.transport_key)
+    key = victim.transport_key
+
+    def up(*records: Record) -> None:
+        for one in records:
+            directory.hear(membership_events.MemberUp(Member(one, MemberState.ALIVE, 0, 0.0)), listener)
+
+    directory.begin(own, [])
+    up(liar, victim)  # the liar was first on this host
+    assert directory.member_of(key, "10.0.0.1") == victim.node
+    assert directory.member_of(key, "10.0.0.2") == liar.node
+    assert directory.member_of(key, "10.0.0.77") == liar.node, "from elsewhere: nothing tells them apart"
+    up(replace(liar, host="10.0.0.1"))  # and names the victim's address, too
+    directory.hear(membership_events.MemberAnswered(victim.node), listener)
+    assert directory.member_of(key, "10.0.0.1") == victim.node
+    up(replace(liar, transport_key=own.transport_key))
+    assert directory.member_of(own.transport_key, liar.host) == own.node
+    assert directory.member_of(key, "") == victim.node
+    up(replace(liar, transport_key=b"t" * 32))
+    assert directory.member_of(key, "10.0.0.1") == victim.node
+    assert directory.member_of(own.transport_key, "127.0.0.1") == own.node
 
 
 def test_a_target_is_who_its_own_record_says() -> None:

@@ -117,7 +117,7 @@ async def test_a_joiner_whose_record_was_on_its_way_is_no_stranger(autojump_cloc
     members: dict[bytes, NodeId] = {}
     audit = SimpleNamespace(record=lambda event, *, subject, reason: told.append(subject))
     delegate = delegate_of(None, ReceivedTokens(), cast(Any, audit))
-    delegate.directory = cast(Any, SimpleNamespace(member_of=members.get))
+    delegate.directory = cast(Any, SimpleNamespace(member_of=lambda key, address: members.get(key)))
     delegate.live = cast(Any, SimpleNamespace(clients=()))
     delegate.on_refused("unknown_key", "10.0.0.1", b"j" * 32)
     delegate.on_refused("unknown_key", "10.0.0.2", b"s" * 32)

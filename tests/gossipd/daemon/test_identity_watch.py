@@ -57,6 +57,7 @@ def test_two_living_keys_with_one_name_or_address_are_told_after_a_while() -> No
     for other, code in (
         (replace(record(2), name="gpu-1", host="10.0.0.2"), "E_NAME_CONFLICT"),
         (replace(record(2), name="gpu-2", host="10.0.0.1"), "E_ADDRESS_CONFLICT"),
+        (replace(record(2), host="10.0.0.2", transport_key=NODE.transport_key), "E_IDENTITY_TWICE"),
     ):
         watch = IdentityWatch(OWN.node)
         assert look(watch, [NODE, other], 0.0) == [], "its key may have been made again"
