@@ -138,13 +138,16 @@ class ClusterProgress:
     ) -> bool:  # fmt: skip
         """Take a record, rounded as others hear it. ``heard_s``: when another's was heard, in seconds since 1970; it is
         rounded already, and ends no later. False when it is not newer than the known, or there is no room. A signed one
-        is newer than any that is not.
+        is newer than any that is not, but for those of a saved table: else an old one that is sent again after a
+        restart would displace them.
         """
         if heard_s is None:
             progress = Progress.from_body(progress.to_body())
         old = self._rows.get(key, {}).get(node)
-        if old is not None and version <= old.version and old.is_signed >= is_signed:
-            return False
+        if old is not None and version <= old.version:
+            is_kept = old.age_when_heard_s > 0 and version < old.version
+            if is_kept or old.is_signed >= is_signed:
+                return False
         if old is None and not self._make_room(node):
             return False
         if heard_s is not None:

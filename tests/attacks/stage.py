@@ -30,7 +30,8 @@ class Stage:
 
     ``said``: the last statement on a deployment that all hosts have, which ``deployer`` (a public key) deployed.
     ``seal``: the liar's own, for a body and its receiver. ``for_others``: a deployment that the liar is no target of.
-    ``trainer`` may sign models named ``lab/*`` only.
+    ``trainer`` may sign models named ``lab/*`` only. ``recorded``: what the victim told of its progress in
+    ``for_others`` before its last word on it.
     """
 
     ring: KeyRing
@@ -48,6 +49,7 @@ class Stage:
     for_others: DeploymentId = FOR_OTHERS
     trainer: SecretKey = field(default=TRAINER, repr=False)
     salt: bytes = b""
+    recorded: bytes = b""
     incarnation_of: Callable[[Record], int] = lambda record: 0
     """As far as the liar has heard: a busy host may have contradicted a rumour."""
     _fresh: int = 0

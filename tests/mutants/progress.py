@@ -67,8 +67,16 @@ MUTANTS = (
         "a-forged-record-stays-until-its-hour-has-come",
         "A signed record with a lower number does not displace an unsigned one.",
         "gossipd/deployment/progress_table.py",
-        "version <= old.version and old.is_signed >= is_signed:\n",
-        "version <= old.version:\n",
+        "            if is_kept or old.is_signed >= is_signed:\n",
+        "            if is_kept or old is not None:\n",
+        (_SIGNED,),
+    ),
+    Mutant(
+        "an-old-record-counts-again-after-a-restart",
+        "Who recorded that a host was complete says so again when all daemons have been started again.",
+        "gossipd/deployment/progress_table.py",
+        "            if is_kept or old.is_signed >= is_signed:\n",
+        "            if old.is_signed >= is_signed:\n",
         (_SIGNED,),
     ),
     Mutant(

@@ -67,6 +67,11 @@ def key_of_size(stage: Stage, size: int) -> list[bytes]:
     return [stage.gossip(_event(stage, _record(), of="liar", key=(stage.liar.node + bytes(40))[:size]))]
 
 
+def recorded(stage: Stage) -> list[bytes]:
+    """What a host said once, and has said otherwise since, told again after all hosts have been started again."""
+    return [stage.gossip(stage.recorded)]
+
+
 def in_the_name_of(stage: Stage, of: str, state: str, version: str | int = 0, ahead_s: int = 0) -> list[bytes]:
     """Another host's progress, made up."""
     when = number(version) or int((stage.now_s + ahead_s) * 1000)

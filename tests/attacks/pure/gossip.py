@@ -22,9 +22,9 @@ from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.deployment import commands
 from gossipd.deployment.events import ProgressHeard, StatementHeard
-from gossipd.deployment.progress_record import HostState, ProgressFormatError, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress
+from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, read_progress, sign_progress
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
@@ -40,13 +40,14 @@ from membership.seal import HEADER_BYTES, OVERHEAD_BYTES, DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
 from membership.tombstones import Tombstone
-from tests.attacks.stage import RETIRED, RETIRED_BOOT, Stage
+from tests.attacks.stage import FOR_OTHERS, RETIRED, RETIRED_BOOT, Stage
 from tests.gossipd.deployment.scripted_host import KEY, ONE, OWN, WALL_S, ScriptedHost, ScriptedRoster, said
 from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 RING = KeyRing(b"attacked cluster", (b"K" * 32,))
 LIAR, VICTIM, OTHER = (SecretKey(name.ljust(32, b".")) for name in (b"liar", b"victim", b"other"))
 _BOOT = int(WALL_S) - 1_000
+_RECORDED_MS = int(WALL_S - 300) * 1000
 _WELCOME_BYTES = OVERHEAD_BYTES + wire.WELCOME_HEAD.size + wire.ITEM_HEAD_BYTES  # beside the record
 _SENDER, _SENDER_AT = Struct(">16sQ"), 6  # in a datagram's head
 _HONEST = ("node-1", "victim", "other", "retired")
@@ -120,7 +121,7 @@ class GossipSurface:
         self._now = 1_000.0
         self._sent: list[bytes] = []
         self._amplified = 0
-        self._progress, self._witness, self._watch = ClusterProgress(), Witness(), IdentityWatch(OWN)
+        self._progress, self._witness, self._watch = self._kept_progress(), Witness(), IdentityWatch(OWN)
         self._host = ScriptedHost(published=[ONE], progress=self._progress)
         self._host.roster.signers = {one.public_key for one in self._records.values()}
         self._host.roster.roles = DEFAULT_ROLES
@@ -148,13 +149,27 @@ class GossipSurface:
             rng=Random(1), now=self._now, roster=roster, rules=rules,
         )  # fmt: skip
 
+    def _kept_progress(self) -> ClusterProgress:
+        """As a daemon has it that was started again: the victim has failed, and was complete before that."""
+        kept = ClusterProgress()
+        kept.record(
+            self._records["victim"].node, progress_key(FOR_OTHERS), _RECORDED_MS + 1, Progress(state=HostState.FAILED),
+            now=0.0,
+        )  # fmt: skip
+        return ClusterProgress.from_bytes(kept.to_bytes(), now=self._now, wall_s=WALL_S)
+
+    def _recorded(self) -> bytes:
+        key = ProgressKey(self._records["victim"].node, progress_key(FOR_OTHERS), is_signed=True)
+        told = sign_progress(VICTIM, key, _RECORDED_MS, Progress(state=HostState.COMPLETE))
+        return wire.event(2, key.node, _RECORDED_MS, key.encode(), told)
+
     @property
     def stage(self) -> Stage:
         """See Surface."""
         assert self._deployed is not None
         return Stage(
             RING, self._records["node-1"], self._records["victim"], self._records["other"], self._records["liar"], LIAR,
-            PUBLISHER, self._seals["liar"].seal, ONE.id, self._deployed, WALL_S,
+            PUBLISHER, self._seals["liar"].seal, ONE.id, self._deployed, WALL_S, recorded=self._recorded(),
         )  # fmt: skip
 
     def deliver(self, made: list[bytes | float]) -> None:
@@ -295,9 +310,10 @@ class GossipSurface:
             return
         self._codes[f"reason {progress.reason.value}"] += 1
         if key.node != self._records["node-1"].node:  # as the daemon does
-            self._progress.record(
+            is_news = self._progress.record(
                 key.node, key.deployment, event.version, progress, now=self._now, is_signed=key.is_signed
             )
+            self._codes["progress_older"] += not is_news
 
     def _pass_on(self) -> None:
         for told in self._host.all_of(commands.TellStatement):

@@ -117,6 +117,20 @@ def test_a_signed_record_displaces_a_forged_one_from_the_future() -> None:
     assert cluster.shown() is HostState.DOWNLOADING
 
 
+def test_an_older_signed_record_displaces_nothing_after_a_restart() -> None:
+    cluster = Cluster()
+    cluster.hear(SIGNED, VERSION - 1_000, told(version=VERSION - 1_000))
+    kept = cluster.table.to_bytes()
+    cluster.table = ClusterProgress.from_bytes(kept, now=0.0, wall_s=NOW_S)
+    cluster.hear(SIGNED, VERSION - 2_000, told(FALSE, version=VERSION - 2_000))  # as it was recorded once
+    assert cluster.shown() is HostState.DOWNLOADING
+    cluster.hear(SIGNED, VERSION - 1_000, told(version=VERSION - 1_000))
+    row = cluster.table.host(NODE, ID)
+    assert row is not None and row.is_signed, "it says again what was kept"
+    cluster.hear(SIGNED, VERSION, told(FALSE))
+    assert cluster.shown() is HostState.COMPLETE
+
+
 def test_an_unsigned_record_displaces_no_signed_one() -> None:
     cluster = Cluster(signs=False)
     cluster.hear(SIGNED, VERSION, told())
