@@ -16,16 +16,17 @@ a new key, and leaves the roster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from membership import wire
 from membership.errors import WireError
 from membership.events import JoinRefused, NameConflict
 from membership.forgets import Forgets
 from membership.judge import Judge
-from membership.member import Address, NodeId
+from membership.member import HANDLE_BYTES, Address, NodeId
 from membership.node import MembershipNode
 from membership.record_merger import RecordMerger
-from membership.seal import BODY_BYTES_MAX
+from membership.seal import BODY_BYTES_MAX, OpenedDatagram
 from membership.synchroniser import Synchroniser
 from membership.verified_cache import Claim
 
@@ -126,6 +127,30 @@ class Joiner:
             if len(welcome) + len(notes) <= len(body):
                 welcome += notes
         node.send_to_address(address, welcome, source)
+
+    # ---- nodes that are no members (yet), and speak for themselves with their record first
+
+    def hear_of_sender(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
+        """Before the items are: it was forgotten while it was away, and is back."""
+        is_buried = self._forgets.tombstones.blocks(opened.node[:HANDLE_BYTES], opened.boot, now)
+        if is_buried and items and items[0][0] == wire.RECORD:
+            record = items[0][wire.ITEM_HEAD_BYTES :]
+            if self._is_own_word(record, opened, address):
+                self._record_merger.on_record(record, now, asker=address)
+
+    def hear_its_own_word(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
+        """After the items were: it is not on the roster after all, perhaps because there is no room for hearsay."""
+        is_unknown = opened.node[:HANDLE_BYTES] not in self._node.roster.claims
+        if is_unknown and items and items[0][0] == wire.RECORD:
+            record = items[0][wire.ITEM_HEAD_BYTES :]
+            with suppress(WireError):  # counted already, as one of the items
+                if self._is_own_word(record, opened, address):
+                    self._record_merger.on_own_word(record, address, now)
+
+    def _is_own_word(self, record: bytes, opened: OpenedDatagram, address: Address) -> bool:
+        """Whether the sender's own record says that it is at that address, in that life. Raises WireError."""
+        claim = self._node.verified_cache.first_claim(record)
+        return claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot
 
     def _bearer_of(self, claim: Claim, now: float) -> Claim | None:
         """A living member with the same name and another key; dead bearers of the name are forgotten."""

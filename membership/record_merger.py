@@ -4,6 +4,10 @@ not live here: forgetting (``forgets``).
 Of two records of a member the higher boot wins, then the higher version, then the larger bytes, so that merging
 commutes even if a member lies. A goodbye is final for its life. A member known by hearsay only (from the roster of an
 earlier life, or another node's list) lives as soon as any node says so; one that this node declared dead does not.
+
+A member can tell of any number of others that do not exist. So where the roster is full, or an address has as many
+members as it may have, a node that speaks for itself from the address in its record takes the place of one that never
+answered.
 """
 
 from __future__ import annotations
@@ -99,13 +103,13 @@ class RecordMerger:
 
     def _on_new_member(self, claim: Claim, now: float, asker: Address | None, *, relay: bool) -> Claim | None:
         node = self._node
-        if len(self._roster.claims) >= node.settings.member_count_max:
-            node.counts["members_refused_full"] += 1
-            return None
         # A JOIN that somebody has recorded comes from anywhere.
         if asker != claim.address and self._forgets.is_buried(claim.handle, claim.record.boot, now):
             return None
         if not self._has_place(claim, now, asker):
+            return None
+        if self._is_full() and not (asker == claim.address and self._make_room(now)):
+            node.counts["members_refused_full"] += 1
             return None
         self._forgets.tombstones.lift(claim.handle)
         self._roster.put(claim, now)
@@ -130,6 +134,26 @@ class RecordMerger:
                 return True
         self._node.counts["members_refused_address"] += 1
         return False
+
+    def _is_full(self) -> bool:
+        return len(self._roster.claims) >= self._node.settings.member_count_max
+
+    def _make_room(self, now: float) -> bool:
+        """Of those that never answered the dead go first, then who was heard of last: a node that has just joined has
+        heard of most members and of none itself."""
+        roster = self._roster
+        for handle in (*roster.gone, *reversed(roster.claims)):
+            if handle != roster.own.handle and not roster.has_answered(handle):
+                self._forgets.remove(handle, now)
+                return True
+        return False
+
+    def on_own_word(self, data: bytes, address: Address, now: float) -> None:
+        """A node that is no member tells its record (bytes) from the address in it: it may have a place where hearsay
+        of it has none."""
+        claim = self._node.verified_cache.first_claim(data)
+        if self._is_full() or len(self._roster.neighbours(claim)) >= _NEIGHBOURS_MAX:
+            self.on_record(data, now, asker=address)
 
     def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
         self._node.changed_s = now
@@ -180,9 +204,7 @@ class RecordMerger:
             return
         if not self._node.is_boot_possible(claim.record.boot, handle):
             return
-        if len(self._roster.claims) >= self._node.settings.member_count_max:
-            return
-        if not self._has_place(claim, now, None):
+        if self._is_full() or not self._has_place(claim, now, None):
             return
         # Not an adopted verdict: the member was never alive here, and any sign of life of its own raises it.
         left = state == wire.STATE_LEFT

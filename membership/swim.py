@@ -425,13 +425,15 @@ class Swim:
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
             items = wire.split_items(body, 1)
-            self._hear_of_sender(items, opened, address, now)
+            self._joiner.hear_of_sender(items, opened, address, now)
             self._items.take(items, now, opened.node, relay=kind == wire.GOSSIP)
+            self._joiner.hear_its_own_word(items, opened, address, now)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
             items = wire.split_items(body, ASK_BYTES)
-            self._hear_of_sender(items, opened, address, now)
+            self._joiner.hear_of_sender(items, opened, address, now)
             self._items.take(items, now, opened.node)
+            self._joiner.hear_its_own_word(items, opened, address, now)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
@@ -439,15 +441,6 @@ class Swim:
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
-
-    def _hear_of_sender(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
-        """A node speaks for itself from the address in its record: it was forgotten while it was away, and is back."""
-        is_buried = self._forgets.tombstones.blocks(opened.node[:HANDLE_BYTES], opened.boot, now)
-        if is_buried and items and items[0][0] == wire.RECORD:
-            record = items[0][wire.ITEM_HEAD_BYTES :]
-            claim = self._node.verified_cache.first_claim(record)
-            if claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot:
-                self._record_merger.on_record(record, now, asker=address)
 
     def _on_worry_want(self, body: bytes, sender: Claim, now: float) -> None:
         self._judge.on_worry_want(body, sender, now)

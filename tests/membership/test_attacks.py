@@ -22,6 +22,7 @@ from membership.host_rules import LenientRules, Verdict
 from membership.member import HANDLE_BYTES, MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
 from membership.record import BOOT_MAX, sign_record
+from membership.settings import SwimSettings
 from membership.sync_server import ASK_BYTES, WANT_ROW
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
@@ -364,6 +365,41 @@ def test_a_newcomer_that_asks_from_an_address_takes_it_from_those_that_never_ans
     cluster.start(late, join=(OBSERVER,))
     cluster.run(cluster.now + 90.0)
     assert all(cluster.swim(index).member(cluster.hosts[late].node) is not None for index in range(6))
+
+
+def test_members_that_are_made_up_keep_no_newcomer_off_its_own_address() -> None:
+    cluster = watched()
+    late = cluster.add_host("late", "rack-0")
+    host = cluster.hosts[late].address[0]
+    made_up = iter(sybils(cluster, 1000, host=host))
+    for turn in range(500):
+        for item in (next(made_up), next(made_up)):
+            for index in range(6):
+                say(cluster, item, index)
+        if not turn:
+            cluster.start(late, join=(OBSERVER,))
+        cluster.run(cluster.now + 0.05)
+    rows = [cluster.swim(index).member(cluster.hosts[late].node) for index in range(6)]
+    assert all(row is not None and row.state is MemberState.ALIVE for row in rows)
+
+
+def test_a_roster_that_is_full_of_made_up_members_lets_newcomers_in() -> None:
+    cluster = SimulatedCluster(6, racks=4, seed=3, settings=SwimSettings(member_count_max=60))
+    cluster.start_all_known()
+    cluster.run(5.0)
+    for item in sybils(cluster, 200, ports=200):
+        for index in range(6):
+            say(cluster, item, index)
+    assert count(cluster, "members_known") == 60
+    assert count(cluster, "members_refused_full") > 0
+    late = cluster.add_host("late", "rack-0")
+    cluster.start(late, join=(OBSERVER,))
+    cluster.run(cluster.now + 120.0)
+    for index in range(6):
+        for host in cluster.hosts:
+            row = cluster.swim(index).member(host.node)
+            assert row is not None and row.state is MemberState.ALIVE, host.name
+        assert count(cluster, "members_known", index) <= 60
 
 
 def test_one_address_in_two_spellings_is_one() -> None:

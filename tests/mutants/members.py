@@ -14,6 +14,22 @@ _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
     Mutant(
+        "made-up-members-fill-the-roster",
+        "A member that tells of so many others as a roster may have keeps every new host out.",
+        "membership/record_merger.py",
+        "        if self._is_full() and not (asker == claim.address and self._make_room(now)):\n",
+        "        if self._is_full():\n",
+        ("tests/membership/test_attacks.py",),
+    ),
+    Mutant(
+        "hearsay-alone-makes-a-member",
+        "A new host at whose address a member makes up others is known to its contacts alone.",
+        "membership/joiner.py",
+        "                    self._record_merger.on_own_word(record, address, now)\n",
+        "                    pass\n",
+        ("tests/membership/test_attacks.py",),
+    ),
+    Mutant(
         "a-clone-of-the-same-second-is-not-told",
         "Two processes with one key that began in one second never hear of each other.",
         "membership/swim.py",

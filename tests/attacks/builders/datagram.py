@@ -197,8 +197,11 @@ def retired(stage: Stage, through: str) -> list[bytes]:
 
 
 def sybils(stage: Stage, count: int, address: str) -> list[bytes]:
-    """Members that do not exist, all at one address: a third party's, a member's, or one in many spellings."""
-    hosts = {"nobody": [NOWHERE], "victim": [stage.victim.host], "spelled": ["2001:db8::1", "2001:DB8:0::1"]}[address]
+    """Members that do not exist, at one address: a third party's, a member's, or one in many spellings; or at many."""
+    hosts = {
+        "nobody": [NOWHERE], "victim": [stage.victim.host], "spelled": ["2001:db8::1", "2001:DB8:0::1"],
+        "many": [f"203.0.113.{number}" for number in range(250)],
+    }[address]  # fmt: skip
     port = stage.victim.port if address == "victim" else 7946
     made = []
     for number in range(count):

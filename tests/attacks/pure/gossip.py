@@ -46,6 +46,7 @@ from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 RING = KeyRing(b"attacked cluster", (b"K" * 32,))
 LIAR, VICTIM, OTHER = (SecretKey(name.ljust(32, b".")) for name in (b"liar", b"victim", b"other"))
+_NEWCOMER = SecretKey(b"newcomer".ljust(32, b"."))
 _BOOT = int(WALL_S) - 1_000
 _RECORDED_MS = int(WALL_S - 300) * 1000
 _WELCOME_BYTES = OVERHEAD_BYTES + wire.WELCOME_HEAD.size + wire.ITEM_HEAD_BYTES  # beside the record
@@ -131,10 +132,7 @@ class GossipSurface:
         self._swim.recall([Tombstone(retired[:HANDLE_BYTES], RETIRED_BOOT, is_told=False)], self._now)
         for name in ("victim", "other", "liar"):
             one = self._records[name]
-            joining = bytes((wire.JOIN, 0)) + wire.item(
-                wire.RECORD, sign_record(one, RING.cluster_id, _secret(name).sign)[1]
-            )
-            self._hear(self._seals[name].seal(joining, None), one)
+            self._hear(_joining(_secret(name), one, self._seals[name]), one)
         self._host.drop(ONE)
         self._pass_on()
         self._deployed = self._host.statements.statement(ONE.id)
@@ -145,8 +143,8 @@ class GossipSurface:
         heads = HeadRules(judges, self._witness, wall_clock=self._judges.wall_s)
         rules = GossipRules(statements, judges, self._progress, heads, self, clocks=self._judges)
         return Swim(
-            SwimSettings(statement_count_max=64), self._records["node-1"], Credentials(KEY.sign, RING),
-            rng=Random(1), now=self._now, roster=roster, rules=rules,
+            SwimSettings(statement_count_max=64, member_count_max=64), self._records["node-1"],
+            Credentials(KEY.sign, RING), rng=Random(1), now=self._now, roster=roster, rules=rules,
         )  # fmt: skip
 
     def _kept_progress(self) -> ClusterProgress:
@@ -235,7 +233,7 @@ class GossipSurface:
         return after | ({"members": sorted(lost)} if lost else {})
 
     def works(self) -> str:
-        """See Surface. Members are heard, a statement of one of them is acted on, a manifest is taken."""
+        """See Surface. Members are heard, a statement of one of them is acted on, a manifest is taken, a host comes."""
         for name in ("victim", "other"):
             before = self._swim.statistics()["datagrams_in"]
             self._hear(self._seals[name].seal(_PING, self._records["node-1"].node), self._records[name])
@@ -258,7 +256,10 @@ class GossipSurface:
         if found is None or found.state is not HostState.DOWNLOADING:
             return "an honest statement is not acted on any more"
         error = self._host.drop(fourth).error
-        return "" if error is None else f"a manifest is refused: {error}"
+        if error is not None:
+            return f"a manifest is refused: {error}"
+        self._hear(_joining(_NEWCOMER, newcomer := record_of(_NEWCOMER, "newcomer", 99)), newcomer)
+        return "" if self._swim.member(newcomer.node) is not None else "a newcomer is not let in"
 
     def close(self) -> None:
         """See Surface."""
@@ -320,6 +321,12 @@ class GossipSurface:
             one = told.statement
             self._swim.publish(PayloadKind.STATEMENT, one.deployment, one.rank, one.encode(), self._now)
         self._swim.drain()
+
+
+def _joining(secret: SecretKey, record: Record, seal: DatagramSeal | None = None) -> bytes:
+    signed = sign_record(record, RING.cluster_id, secret.sign)[1]
+    body = bytes((wire.JOIN, 0)) + wire.item(wire.RECORD, signed)
+    return (seal or DatagramSeal(RING, record.node, record.boot)).seal(body, None)
 
 
 def _secret(name: str) -> SecretKey:
