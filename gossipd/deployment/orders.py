@@ -48,6 +48,9 @@ _NOT_HERE = (
     "default those may: the host or client that alone has deployed it, and every client (gossipd trigger --cancel)"
 )
 _REMOVED_BEFORE = "{} was removed from this host before"
+_STAYS_REMOVED = (
+    "; it was removed from this host and stays so, until a client triggers it here or its manifest is dropped"
+)
 _DONE = {
     Verb.DEPLOY: "accepted", Verb.CANCEL: "cancelled", Verb.PAUSE: "paused", Verb.ROLL_BACK: "rolled back",
     Verb.REMOVE: "removed",
@@ -129,7 +132,7 @@ class Orders:
         was_removed, was_evicted = statements.is_removed(deployment), statements.is_evicted(deployment)
         statement = take_in(manifest)
         statements.note_order(deployment, statement.signer)
-        statements.clear_removed(deployment)
+        _clear_removed(self._context, statement)
         try:
             yield from running.keep_statements()
         except GossipdError:
@@ -173,7 +176,7 @@ class Orders:
             "trigger accepted", label=manifest.label, verb=verb, deployment=statement.deployment.hex(),
             epoch=statement.epoch, signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
-        words = f"{_DONE[statement.verb]}{kept}" if is_news else "is known already"
+        words = _done(context, statement, kept) if is_news else "is known already"
         return f"{manifest.label} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
@@ -366,6 +369,17 @@ class _Order:
         """Keep the statements on disk; False when the disk refuses."""
         ended = yield self._context.keep_statements(self)
         return not isinstance(ended, events.WorkFailed)
+
+
+def _clear_removed(context: BrainContext, statement: Statement) -> None:
+    """What was removed from this host comes back by an order of a client or of this host, and of no other host."""
+    if statement.signer == context.identity.secret.public.ed25519 or context.roster.is_client(statement.signer):
+        context.statements.clear_removed(statement.deployment)
+
+
+def _done(context: BrainContext, statement: Statement, kept: str) -> str:
+    is_removed = statement.verb is Verb.DEPLOY and context.statements.is_removed(statement.deployment)
+    return _DONE[statement.verb] + (_STAYS_REMOVED if is_removed else kept)
 
 
 def _deploying_word(

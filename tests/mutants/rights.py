@@ -229,6 +229,14 @@ MUTANTS = (
         (_CLONES,),
     ),
     Mutant(
+        "any-host-brings-back-what-was-removed",
+        "A member that triggers a model on a host undoes the rm of its operator.",
+        "gossipd/deployment/orders.py",
+        " or context.roster.is_client(statement.signer):\n",
+        " or context.roster:\n",
+        ("tests/gossipd/deployment/test_orders.py::test_another_hosts_order_does_not_bring_back_what_was_removed",),
+    ),
+    Mutant(
         "who-names-anothers-key-is-taken-for-it",
         "A member that names another's transport key has that host's control connections count as its own.",
         "gossipd/daemon/member_directory.py",

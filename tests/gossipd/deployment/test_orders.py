@@ -239,6 +239,7 @@ def test_an_old_order_played_back_undoes_no_removal(host: ScriptedHost) -> None:
 def test_an_order_again_takes_a_removed_model_up(host: ScriptedHost) -> None:
     trigger(host, said(), ONE.envelope)
     host.request(events.RemoveOrdered, "org/model", 1)
+    host.roster.clients = {said().signer}
     trigger(host, said(epoch=2), None)
     assert host.record().state is HostState.DOWNLOADING
 
@@ -409,6 +410,19 @@ def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: Script
     assert host.record().reason is HostReason.REMOVED
     assert len(host.all_of(commands.OpenSwarm)) == 1
     assert host.drop().error is None
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_another_hosts_order_does_not_bring_back_what_was_removed(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.RemoveOrdered, "org/model", 1)
+    answer = host.request(events.OrderTriggered, said(epoch=5), ONE.envelope)
+    assert answer.sentence.startswith("org/model@1 accepted; it was removed from this host and stays so")
+    assert host.record().reason is HostReason.REMOVED
+    assert host.statements.is_removed(ONE.id)
+    client = said(epoch=7)
+    host.roster.clients = {client.signer}
+    assert host.request(events.OrderTriggered, client, ONE.envelope).sentence == "org/model@1 accepted"
     assert host.record().state is HostState.DOWNLOADING
 
 
