@@ -7,6 +7,9 @@ Format, version 1::
 
 The signature (Ed25519) is over a label, the cluster id and everything before it, so a record cannot move to another
 cluster. The bytes are kept and relayed as they came; only the member can make a valid change.
+
+Its texts are printable, because they are shown wherever members are: one with a line break or a terminal's escape in
+its name would add rows to what others say of it.
 """
 
 from __future__ import annotations
@@ -78,6 +81,8 @@ def parse_record(data: bytes) -> Record:
         name, rack, zone, host, software = (part.decode() for part in parts[:5])
     except UnicodeDecodeError:
         raise WireError("a record's text is not UTF-8") from None
+    if not all(text.isprintable() for text in (name, rack, zone, host, software)):
+        raise WireError("a record's text cannot be shown")
     if not name or not host or port == 0:
         raise WireError("a record needs name, host and port")
     return Record(
@@ -94,6 +99,8 @@ def _encode(record: Record) -> bytes:
             raise RecordError(f"{field} has {len(part)} bytes; at most {limit} fit")
     if not record.name or not record.host:
         raise RecordError("name and host must not be empty")
+    if not all(text.isprintable() for text in texts):
+        raise RecordError("name, rack, zone, host and software must be printable")
     if len(record.public_key) != 32 or len(record.transport_key) != 32:
         raise RecordError("public_key and transport_key must have 32 bytes each")
     ranges = {"boot": BOOT_MAX, "version": VERSION_MAX, "port": 65535, "bulk_port": 65535, "capacity": CAPACITY_MAX}

@@ -131,10 +131,8 @@ class StateDirectory:
         records, at = [], 0
         while at + _LENGTH_BYTES <= len(kept):
             end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
-            try:
+            with suppress(WireError):
                 records.append(parse_record(kept[at + _LENGTH_BYTES : end]))
-            except WireError:
-                break
             at = end
         return records
 

@@ -331,6 +331,8 @@ def _want(told: bytes) -> tuple[str, int, int]:
         text = told[_WANTED_BYTES:].decode()
     except UnicodeDecodeError:
         raise ProgressFormatError("a want is not UTF-8") from None
+    if not text.replace("\n", "").isprintable():
+        text = ""  # as one that is too long: it is shown where hosts are
     chunks, count = told[:_CHUNKS_WANTED_BYTES], told[_CHUNKS_WANTED_BYTES:_WANTED_BYTES]
     return text, int.from_bytes(chunks, "big"), int.from_bytes(count, "big")
 

@@ -64,12 +64,23 @@ def test_arbitrary_bytes_are_no_record(data: bytes) -> None:
     "change",
     [
         {"name": ""}, {"name": "n" * 65}, {"payload": b"x" * 65}, {"port": 0}, {"port": 70000}, {"boot": 2**53 + 1},
-        {"version": -1}, {"host": ""}, {"public_key": b"short"}, {"rack": "r" * 33},
+        {"version": -1}, {"host": ""}, {"public_key": b"short"}, {"rack": "r" * 33}, {"rack": "r\n"},
     ],
 )  # fmt: skip
 def test_a_record_that_does_not_fit_is_the_callers_fault(change: dict[str, object]) -> None:
     with pytest.raises(RecordError):
         sign_record(replace(RECORD, **change), CLUSTER, KEY.sign)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["a\nnode-2", "\x1b[2J", "\u202e", "\x7f", "\r"])
+@pytest.mark.parametrize("field", ["name", "rack", "zone", "host", "software"])
+def test_a_record_whose_text_moves_the_cursor_is_refused(field: str, text: str) -> None:
+    size = len(text.encode())
+    _, data = sign_record(replace(RECORD, **{field: "#" * size}), CLUSTER, KEY.sign)  # type: ignore[arg-type]
+    part = data[:-64].replace(bytes([size]) + b"#" * size, bytes([size]) + text.encode())
+    signed = part + KEY.sign(b"gossip member record 1\x00" + CLUSTER + part)
+    with pytest.raises(WireError, match="cannot be shown"):
+        decode_record(signed, CLUSTER, verify_ed25519)
 
 
 def test_parsing_alone_checks_no_signature() -> None:

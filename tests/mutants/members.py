@@ -14,6 +14,22 @@ _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
     Mutant(
+        "members-are-shown-by-whatever-name-they-give",
+        "A member whose name has a line break adds a row to every table of hosts.",
+        "membership/record.py",
+        "    if not all(text.isprintable() for text in (name, rack, zone, host, software)):\n",
+        "    if not name:\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "one-record-that-cannot-be-read-ends-the-roster",
+        "After an upgrade a record that is refused now has those after it forgotten.",
+        "gossipd/daemon/state_dir.py",
+        "            with suppress(WireError):\n                records.append(",
+        "            if True:\n                records.append(",
+        ("tests/gossipd/daemon/test_state_dir.py",),
+    ),
+    Mutant(
         "made-up-members-fill-the-roster",
         "A member that tells of so many others as a roster may have keeps every new host out.",
         "membership/record_merger.py",

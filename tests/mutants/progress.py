@@ -72,6 +72,14 @@ MUTANTS = (
         (_SIGNED,),
     ),
     Mutant(
+        "shows-whatever-a-host-wants",
+        "A host whose want has a terminal's escapes clears the screen of who looks at it.",
+        "gossipd/deployment/progress_record.py",
+        '    if not text.replace("\\n", "").isprintable():\n',
+        "    if not text:\n",
+        (_RECORD,),
+    ),
+    Mutant(
         "an-old-record-counts-again-after-a-restart",
         "Who recorded that a host was complete says so again when all daemons have been started again.",
         "gossipd/deployment/progress_table.py",

@@ -156,6 +156,15 @@ def record_bytes(stage: Stage, at: int, value: str) -> list[bytes]:
     return [stage.gossip(wire.item(wire.RECORD, bytes(data) + stage.liar_secret.sign(label + bytes(data))))]
 
 
+def own_text(stage: Stage, field: str, text: str) -> list[bytes]:
+    """The liar's own record, signed well, with another text in one field, of as many bytes as the record has there."""
+    size = len(text.encode())
+    data = encode_signed(replace(stage.liar, version=stage.liar.version + 1, **dict[str, Any]({field: "#" * size})))
+    part = data[:-64].replace(bytes((size,)) + b"#" * size, bytes((size,)) + text.encode())
+    label = b"gossip member record 1\x00" + stage.ring.cluster_id
+    return [stage.gossip(wire.item(wire.RECORD, part + stage.liar_secret.sign(label + part)))]
+
+
 def join(stage: Stage, whose: str) -> list[bytes]:
     """A JOIN with no record, with another member's, or with a member's name and a key of its own."""
     if whose == "none":

@@ -212,6 +212,15 @@ def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(t
     state.close()
 
 
+def test_a_record_that_cannot_be_shown_leaves_the_others_of_the_roster(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_roster([record(1), record(2)])
+    path = tmp_path / "state" / "roster"
+    path.write_bytes(path.read_bytes().replace(b"node-1", b"node\x1b1"))
+    assert [one.name for one in state.roster()] == ["node-2"]
+    state.close()
+
+
 def test_lives_that_are_over_are_kept_behind_the_roster(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path / "state")
     over = [Tombstone(Handle(bytes((number,)) * 8), BOOT_MAX - number, number == 1) for number in (0, 1)]

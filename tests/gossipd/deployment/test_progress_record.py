@@ -464,6 +464,12 @@ def test_a_want_travels_with_its_chunks_and_bytes(want: str) -> None:
     assert Progress.from_body(said.to_body()) == said
 
 
+def test_a_want_that_moves_the_cursor_counts_by_its_count_alone() -> None:
+    for want, shown in (("a\x1b[2J", ""), ("a\u202e", ""), ("ep:3/16\npp:0-15", "ep:3/16\npp:0-15")):
+        told = Progress.from_body(Progress(state=HostState.DOWNLOADING, want=want, chunks_wanted=9).to_body())
+        assert (told.want, told.chunks_wanted) == (shown, 9)
+
+
 def test_a_want_that_is_too_long_is_told_by_its_count_alone() -> None:
     told = Progress.from_body(
         Progress(state=HostState.DOWNLOADING, want="files:" + "x" * 40, chunks_wanted=9).to_body()
