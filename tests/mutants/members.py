@@ -370,7 +370,7 @@ MUTANTS = (
     Mutant(
         "a-forgotten-member-must-restart",
         "A member that was forgotten while it was cut off is not heard when it speaks for itself.",
-        "membership/swim.py",
+        "membership/joiner.py",
         "        if is_buried and items and items[0][0] == wire.RECORD:\n",
         "        if is_buried and not items:\n",
         (_FORGETS,),
