@@ -23,7 +23,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
-from gossipd.identity.key_files import read_key_ring
+from gossipd.identity.key_files import read_key_ring, replace_key_ring
 from membership.seal import KeyRing
 from tests.e2e.cluster import (
     PATIENCE_S,
@@ -171,6 +171,24 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     assert reload(daemon) == (0, "applied limits.upload_bytes_per_s\n")
     assert alarm_codes(daemon) == []
     assert daemon.stop() == 0
+
+
+def test_changed_keys_are_in_the_audit_log(alone: Cluster, tmp_path: Path) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start()
+    daemon.wait_ready()
+    gossipd("keygen", tmp_path / "other.key")
+    text = daemon.config.read_text()
+    changed = re.sub(r"(?m)^trust = \[", f'trust = ["{tmp_path / "other.key.pub"}", ', text)
+    assert changed != text
+    daemon.config.write_text(changed)
+    assert reload(daemon) == (0, "applied security.trust\n")
+    ring = add_key(read_key_ring(daemon.home / "cluster.key"), bytes(range(32)))
+    replace_key_ring(daemon.home / "cluster.key", ring)
+    assert reload(daemon) == (0, "applied security.cluster_key\n")
+    assert daemon.stop() == 0
+    written = (daemon.home / "audit.jsonl").read_text()
+    assert written.count('"trust changed"') == written.count('"cluster keys changed"') == 1
 
 
 def test_metrics_are_at_the_one_address_that_is_named(alone: Cluster) -> None:
