@@ -95,7 +95,7 @@ def page_lines(page: dict[str, Any], *, colour: bool, is_whole: bool = False) ->
     for row in page["deployments"]:
         lines += ["", *_deployment(row, colour, is_whole=is_whole)]
     if not page["deployments"]:
-        lines += ["", "nothing is deployed; drop a manifest into the inbox, or: gossipd trigger"]
+        lines += ["", "nothing is deployed; drop a manifest into the inbox, or: gossipd deploy MANIFEST"]
     return lines
 
 
