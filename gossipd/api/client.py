@@ -314,7 +314,7 @@ class StatusClient:
                 who = "its own user and root may give commands, and status.readers says who may ask"
                 return f"this user may not use the daemon at {self.path}; {who}"
             case OSError():
-                cure = "give --config or --socket, or start the daemon with 'gossipd run'"
+                cure = "start it with 'gossipd run', or name another by --config or --socket"
                 return f"no daemon answers at {self.path}: {error.strerror or error}; {cure}"
         return f"the program at {self.path} is not gossipd: {error!r}"
 

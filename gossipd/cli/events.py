@@ -38,15 +38,19 @@ def events(*, follow: bool, since: str | None, client: StatusClient, as_json: bo
         from gossipd.api.events import parse_position
 
         parsed("--since", parse_position, since)
-    position = since
+    position, is_told = since, False
     while True:
         try:
             answer = client.events(position, wait_s=WAIT_S if follow else 0)
-        except DaemonUnreachableError:
+        except DaemonUnreachableError as error:
             if not follow:
                 raise
+            if not is_told:
+                show_lines([f"{error.code}: {error}; waiting for it"], err=True)
+            is_told = True
             time.sleep(RETRY_S)
             continue
+        is_told = False
         for row in answer["events"]:
             if as_json:
                 click.echo(json.dumps({"schema_version": 1, **row}))

@@ -37,6 +37,7 @@ TEXT_BYTES_MAX = 4 << 20  # of each part
 ALL_TEXT_BYTES_MAX = 19 << 20  # of all parts: under 20 MiB even where nothing can be packed
 UNIT = "gossipd"  # as the unit of ``gossipd assets unit`` has them
 JOURNAL_S_MAX = 20.0
+_LACKING = "not to be had: "  # then a sentence, in the place of a part
 _SECRET_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS",
                  "GOOGLE_SERVICE_ACCOUNT", "AZURE_FEDERATED_TOKEN_FILE")  # fmt: skip
 
@@ -65,10 +66,13 @@ def support(*, config_file: str | None, out: Path, log: Path | None, as_json: bo
     file = file_of_host(config_file).absolute()
     secrets, parts = secrets_of_host(file, {**unit_environment(UNIT_ENVIRONMENT), **os.environ}), gather(file, log)
     written = write_bundle(out, parts, Redactor(secrets))
+    lacking = {name: text.removeprefix(_LACKING).strip() for name, text in parts.items() if text.startswith(_LACKING)}
     if as_json:
-        echo_json({"schema_version": 1, "file": str(out), "parts": written})
+        echo_json({"schema_version": 1, "file": str(out), "parts": written, "lacking": lacking})
     else:
         show_lines([f"{out}: {', '.join(written)}"])
+        for why in dict.fromkeys(lacking.values()):
+            show_lines([f"without {', '.join(name for name in lacking if lacking[name] == why)}: {why}"], err=True)
     return 0
 
 
@@ -108,7 +112,7 @@ def _try(read: Callable[[], str]) -> str:
     try:
         return read()
     except (GossipdError, OSError, subprocess.SubprocessError) as error:
-        return f"not to be had: {error}\n"
+        return f"{_LACKING}{error}\n"
 
 
 def _text(answer: Any) -> str:

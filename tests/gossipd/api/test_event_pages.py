@@ -57,6 +57,23 @@ def test_a_stream_has_ids_to_go_on_from(tmp_path: Path) -> None:
         assert b"id: 7:1\nevent: config\ndata: {" in text
 
 
+def test_who_follows_is_told_once_that_no_daemon_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gossipd.cli.events.time.sleep", wait)
+    assert main(["events", "--follow", "--socket", str(tmp_path / "s")]) == 130
+    told = capsys.readouterr().err
+    assert told.count("E_DAEMON_UNREACHABLE: no daemon answers") == 1
+    assert "waiting for it" in told
+
+
 def test_the_command_prints_a_line_for_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "gossipd.sock"
     with running(path, FakeDaemon()) as daemon:

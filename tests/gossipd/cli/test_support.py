@@ -125,6 +125,21 @@ def test_a_bundle_of_a_real_host_has_every_part_and_none_of_its_keys(
     assert main(["support", "--config", str(home), "--out", str(tmp_path / "s.tar.gz")]) == 1
 
 
+def test_what_could_not_be_had_is_told_with_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "h"
+    set_up("init", home, "--name", "h", "--rack", "r", "--bind", "127.0.0.1", "--port", "7946")
+    (tmp_path / "log").write_text("ready\n")
+    words = ["support", "--config", str(home), "--log", str(tmp_path / "log"), "--out"]
+    assert main([*words, str(tmp_path / "s.tar.gz")]) == 0
+    told = capsys.readouterr()
+    assert "status.json" in told.out
+    assert "without status.json, peers.json, tasks.txt, models.json, events.json" in told.err
+    assert f"no daemon answers at {home / 'gossipd.sock'}: No such file or directory" in told.err
+    assert main([*words, str(tmp_path / "j.tar.gz"), "--json"]) == 0
+    lacking = json.loads(capsys.readouterr().out)["lacking"]
+    assert "status.json" in lacking and "gossipd.toml" not in lacking
+
+
 def test_pipes_in_the_places_of_its_files_hold_nobody_up(tmp_path: Path) -> None:
     for name in ("gossipd.toml", "node.key", "audit.jsonl"):
         os.mkfifo(tmp_path / name)
