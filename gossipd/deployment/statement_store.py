@@ -46,7 +46,7 @@ from gossipd.manifest.retention import live_rule
 from membership.bounds import fits
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
-NAMES_MAX = 4_096
+NAMES_MAX, NAMES_PER_SIGNER_MAX = 8_192, 4_096  # a key that may sign a few names uses up nobody else's
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 SUPERSEDED_MAX = 4_096  # one that is forgotten and heard again is refused as too old
@@ -298,8 +298,8 @@ class StatementStore:
         is_too_old = bool(versions) and manifest.version < max(versions) and not is_overridden
         if is_too_old and not (is_heard and self._lives(manifest)):
             raise ManifestError(manifest.rollback_words(max(versions)), code="E_ROLLBACK")
-        if not versions and len(self.state.versions) >= NAMES_MAX:
-            raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
+        if not versions:
+            self._check_room_for_name(manifest.signer)
         manifest.check_time(max(now_s, self.state.last_signed_s))
         kept = self.state.versions.setdefault(manifest.name, {})
         if is_overridden:
@@ -315,6 +315,18 @@ class StatementStore:
         self._note_keep(manifest)
         self.revision += 1
         return Acceptance.NEW
+
+    def _check_room_for_name(self, signer: bytes) -> None:
+        """A name counts as that of the key that has signed its newest version."""
+        names, accepted = self.state.versions, self.state.accepted
+        if len(names) >= NAMES_MAX:
+            raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
+        if len(names) < NAMES_PER_SIGNER_MAX:
+            return
+        newest = (accepted.get(versions[max(versions)]) for versions in names.values())
+        own = sum(one is not None and one.signer == signer for one in newest)
+        if own >= NAMES_PER_SIGNER_MAX:
+            raise ManifestError(f"names={own + 1} of one key max={NAMES_PER_SIGNER_MAX}", code="E_LIMIT")
 
     def _note_keep(self, manifest: Manifest) -> None:
         if manifest.version == max(self.state.versions.get(manifest.name, {}), default=-1):

@@ -439,6 +439,14 @@ MUTANTS = (
         ("tests/e2e/test_run.py::test_changed_keys_are_in_the_audit_log",),
     ),
     Mutant(
+        "one-publisher-uses-up-all-names",
+        "A key that may sign the names of a laboratory only leaves no new name to anybody else.",
+        "gossipd/deployment/statement_store.py",
+        "        if own >= NAMES_PER_SIGNER_MAX:\n",
+        "        if own >= NAMES_MAX:\n",
+        ("tests/gossipd/deployment/test_statement_store.py::test_one_key_does_not_use_up_the_names_of_all",),
+    ),
+    Mutant(
         "an-override-changes-nothing",
         "A name that a jump of its versions has locked stays locked, whatever an operator says.",
         "gossipd/deployment/statement_store.py",

@@ -21,9 +21,9 @@ from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, 
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.annotations import pack_about
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.manifest import Manifest, open_manifest, seal_manifest
 from gossipd.manifest.strict_msgpack import pack
-from tests.gossipd.manifest.making import PUBLISHER, STRANGER, manifest
+from tests.gossipd.manifest.making import PUBLISHER, STRANGER, draft, manifest
 
 NOW_S = 1_790_000_100.0
 OTHER_NODE = SecretKey(b"another node's seed of 32 bytes.")
@@ -222,6 +222,23 @@ def test_a_clock_set_back_does_not_revive_what_has_expired() -> None:
     made.accept(manifest(version=1, created_s=1_790_000_000), NOW_S)
     stale = manifest(name="other", created_s=1_000, expires_s=1_789_999_999)
     assert refusal(made, stale, now_s=2_000.0).code == "E_EXPIRED"
+
+
+def test_one_key_does_not_use_up_the_names_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "NAMES_MAX", 5)
+    monkeypatch.setattr(register_module, "NAMES_PER_SIGNER_MAX", 3)
+
+    def by_another(name: str) -> Manifest:
+        return open_manifest(seal_manifest(draft((9,), name=name), STRANGER), [STRANGER.public.ed25519])
+
+    made = register()
+    for name in ("a", "b", "c"):
+        made.accept(manifest(name=name), NOW_S)
+    assert "of one key max=3" in str(refusal(made, manifest(name="d")))
+    made.accept(manifest(name="a", version=7), NOW_S)
+    for name in ("d", "e"):
+        made.accept(by_another(name), NOW_S)
+    assert refusal(made, by_another("f")).code == "E_LIMIT"
 
 
 def test_a_refused_manifest_leaves_nothing_behind() -> None:
