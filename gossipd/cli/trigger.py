@@ -155,13 +155,15 @@ def _keys(
 
 
 def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
-    """The CURVE key of the member at this address, from the local daemon's roster."""
+    """The CURVE key of the member at this address, from the local daemon's roster. A member may name the address of
+    another, so where several do it is the operator who knows."""
     from gossipd.core.errors import NotFoundError
     from gossipd.daemon.state_dir import ROSTER, StateDirectory
     from gossipd.identity.keys import verify
     from membership.errors import WireError
     from membership.record import decode_record, encode_signed
 
+    names: dict[bytes, str] = {}  # by key
     directory = config.file.parent / "state"
     if (directory / ROSTER).is_file():
         state = StateDirectory(directory)
@@ -176,5 +178,9 @@ def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
                 decode_record(encode_signed(record), ring.cluster_id, verify)
             except WireError:
                 continue
-            return record.transport_key
-    raise NotFoundError(f"no member at {host} port {port} is known here; give its node.key.pub with --server-key")
+            names[record.transport_key] = record.name
+    if len(names) == 1:
+        return next(iter(names))
+    found = f"{' and '.join(sorted(names.values()))} name" if names else "no member at"
+    known = "" if names else " is known here"
+    raise NotFoundError(f"{found} {host} port {port}{known}; give its node.key.pub with --server-key")

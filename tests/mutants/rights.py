@@ -229,6 +229,14 @@ MUTANTS = (
         (_CLONES,),
     ),
     Mutant(
+        "triggers-with-the-key-of-who-names-the-address",
+        "A member that names another's address has orders for that host fail.",
+        "gossipd/cli/trigger.py",
+        "    if len(names) == 1:\n",
+        "    if names:\n",
+        ("tests/gossipd/cli/test_trigger.py",),
+    ),
+    Mutant(
         "any-host-brings-back-what-was-removed",
         "A member that triggers a model on a host undoes the rm of its operator.",
         "gossipd/deployment/orders.py",

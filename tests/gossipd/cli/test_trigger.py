@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,15 @@ async def test_another_members_key_is_found_in_the_roster_and_only_if_it_is_sign
             state.close()
             # 4: the key was found, and then nothing listens at 127.0.0.2, where only the record says that it is
             assert await run(*order) == expected
+        other = secret_of(3)
+        named = replace(unsigned, name="c", public_key=other.public.ed25519, transport_key=other.public.curve25519)
+        liar, _ = sign_record(named, ring.cluster_id, other.sign)
+        state = StateDirectory(tmp_path / "state")
+        state.keep_roster([liar, signed])
+        state.close()
+        capsys.readouterr()
+        assert await run(*order) == 3
+        assert f"b and c name 127.0.0.2 port {d.node.port}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
