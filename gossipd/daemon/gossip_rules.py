@@ -89,6 +89,7 @@ class GossipRules:
         self._roster = roster
         self._heads = heads
         self._refusals = refusals
+        self._table = progress
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas = progress_quotas()
         self._first_quotas: Quotas[tuple[bytes, str]] = Quotas(burst=STATEMENTS_FIRST_BURST, per_s=STATEMENTS_PER_S)
@@ -172,7 +173,7 @@ class GossipRules:
 
     def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """Only what a writer has signed counts against its bound; what is beyond it is not looked at."""
-        writer, now = key[:NODE_ID_BYTES], self._clocks.monotonic_s()
+        writer, now = NodeId(key[:NODE_ID_BYTES]), self._clocks.monotonic_s()
         amount = progress_amount(self._roster.host_count)
         is_own = writer == self._roster.own
         if not is_own and not self._progress_quotas.has(writer, now, amount):
@@ -180,8 +181,8 @@ class GossipRules:
         belief = self._progress.judge(key, version, payload, self._latest_s())
         if belief is Belief.NO and version / 1000 > self._latest_s():
             self._note_clock(self._progress.told_s(key, version, payload))
-        if belief is Belief.YES and ProgressKey.decode(key).is_signed:
-            self._note_clock((NodeId(writer), version / 1000))
+        if belief is Belief.YES and ProgressKey.decode(key).is_signed and version > self._table.latest_version(writer):
+            self._note_clock((writer, version / 1000))  # an old one, sent again, tells what the time was
         if belief is Belief.YES and not is_own:
             self._progress_quotas.take(writer, now, amount)
         return None if belief is Belief.NO else Verdict(writer, is_known=belief is Belief.YES)

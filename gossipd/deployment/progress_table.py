@@ -129,6 +129,7 @@ class ClusterProgress:
         self.revision = 0
         """Grows when a host says something else than it last said, and when a row goes."""
 
+        self._latest: dict[NodeId, int] = {}  # the highest version of each host that has rows
         self._wants_news: dict[bytes, set[NodeId]] = {}  # at most a node for each row
         self._budgets: dict[bytes, set[NodeId]] = {}  # rows that tell one, or have told one
 
@@ -173,6 +174,7 @@ class ClusterProgress:
         if row.progress.budget is not None:
             self._budgets.setdefault(key, set()).add(node)
         rows[node] = row
+        self._latest[node] = max(row.version, self._latest.get(node, 0))
         self._keys[node].pop(key, None)
         self._keys[node][key] = None
 
@@ -196,6 +198,8 @@ class ClusterProgress:
         if not self._rows[oldest]:
             del self._rows[oldest]
             self._budgets.pop(oldest, None)
+        if not self._keys[node]:
+            self._latest.pop(node, None)
         self._count -= 1
 
     def forget(self, node: NodeId) -> None:
@@ -213,12 +217,18 @@ class ClusterProgress:
         self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
+            if not self._keys[node]:
+                self._latest.pop(node, None)
             self._count -= 1
 
     def version(self, node: NodeId, key: bytes) -> int:
         """Version of the last record, 0 when there is none. Our own next record must exceed it."""
         row = self._rows.get(key, {}).get(node)
         return 0 if row is None else row.version
+
+    def latest_version(self, node: NodeId) -> int:
+        """The highest version of all its records, in this life or an earlier one; 0 when there is none."""
+        return self._latest.get(node, 0)
 
     def take_back(self, node: NodeId, key: bytes, latest: int) -> None:
         """If the last record's version is beyond ``latest``, so that no host believed it, the next may have any."""

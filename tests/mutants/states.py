@@ -125,6 +125,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(
+        "old-records-set-the-clock",
+        "Who recorded what all hosts told two hours ago makes a host that has just started doubt its clock.",
+        "gossipd/daemon/gossip_rules.py",
+        " and version > self._table.latest_version(writer):\n",
+        " and version >= 0:\n",
+        ("tests/gossipd/daemon/test_gossip_rules.py",),
+    ),
+    Mutant(
         "one-liar-sets-the-clock",
         "The host that differs most decides what time it is.",
         "gossipd/deployment/cluster_clock.py",

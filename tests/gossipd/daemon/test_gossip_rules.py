@@ -318,6 +318,25 @@ def test_records_that_others_date_hours_ahead_show_that_this_clock_is_behind() -
     assert judge(PayloadKind.STATEMENT, DEPLOYMENT, late.rank, late.encode()) == Verdict(SIGNER)
 
 
+def test_an_old_record_that_is_sent_again_says_nothing_of_the_clock() -> None:
+    clock, clocks = ClusterClock(), StoppedClocks()
+    judging = rules(clock=clock, clocks=clocks)
+    writer = node_id(SIGNER)
+    kept = ClusterProgress()
+    kept.record(writer, bytes(8), NOW_S * 1000, Progress(state=HostState.COMPLETE), now=0.0)
+    judging._table = ClusterProgress.from_bytes(kept.to_bytes(), now=0.0, wall_s=NOW_S)
+    key = ProgressKey(writer, b"anything", is_signed=True)
+    for version in ((NOW_S - 7_200) * 1000, (NOW_S - 5) * 1000):
+        told = sign_progress(KEY, key, version, Progress(state=HostState.COMPLETE))
+        assert judging.judge(PayloadKind.PROGRESS, key.encode(), version, told) == Verdict(writer)
+        clock.look(NOW_S, clocks.now_s)
+        assert clock.hosts == 0
+    told = sign_progress(KEY, key, NOW_S * 1000 + 5, Progress(state=HostState.COMPLETE))
+    judging.judge(PayloadKind.PROGRESS, key.encode(), NOW_S * 1000 + 5, told)
+    clock.look(NOW_S, clocks.now_s)
+    assert clock.hosts == 1
+
+
 def test_forged_records_and_unknown_hosts_say_nothing_of_the_clock() -> None:
     clock = ClusterClock()
     judge = rules(clock=clock).judge
