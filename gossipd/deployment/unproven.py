@@ -19,6 +19,10 @@ word is looked into whatever else its signer has said, and the members that vouc
 deployment by the first bytes of its id, which many can share. So each vouches for a few, and one of which it has no
 manifest after all gives way to the next.
 
+What was asked for in vain gives way to what was not asked for, in steps that double: else as many words on nothing as
+are looked into at once, each brought by another host, would keep a genuine one waiting until they end. Signers that may
+be made up come last all the same, because there are always more of them that nobody was asked about.
+
 A member can say thousands of such words in a second, so what each of them costs does not grow with their number.
 """
 
@@ -40,6 +44,7 @@ from membership.member import NodeId, node_id
 WORDS_MAX = 1_024  # as many as a host believes: a late joiner hears all of them at once
 HOLDERS_MAX = 8
 VOUCHED_MAX = 8  # of the deployments whose ids begin alike
+_FIRST_PULLS = 6  # in vain, after which a word gives way; then after twice as many
 
 
 class Standing(IntEnum):
@@ -53,6 +58,14 @@ class Standing(IntEnum):
     """Another member may have made it up."""
 
 
+class _Rank(NamedTuple):
+    """Which words are looked into first: those of the lowest. Among equals members take turns."""
+
+    is_made_up: bool
+    times_given_way: int
+    standing: Standing
+
+
 @dataclass(slots=True, eq=False)
 class _Word:
     number: int
@@ -62,6 +75,17 @@ class _Word:
     is_moot: bool
     holders: dict[NodeId, None] = field(default_factory=dict)
     vouchers: dict[NodeId, None] = field(default_factory=dict)
+    pulls_in_vain: int = 0
+
+    @property
+    def times_given_way(self) -> int:
+        return (self.pulls_in_vain // _FIRST_PULLS).bit_length()
+
+    def rank(self, standing: Callable[[bytes], Standing]) -> _Rank:
+        known = standing(self.statement.signer)
+        if self.vouchers:
+            known = min(known, Standing.HEARD)
+        return _Rank(known is Standing.UNHEARD, self.times_given_way, known)
 
     @property
     def sources(self) -> Collection[NodeId]:
@@ -96,6 +120,7 @@ class UnprovenStatements:
         self._in_all_max = in_all_max
         self._life_s = life_s
         self._heard = 0
+        self._gave_way = 0  # since what is wanted has changed for that
         # By number; all live equally long. The first is asked for at every event, and a dict searches for it.
         self._words: OrderedDict[int, _Word] = OrderedDict()
         self._signers: dict[bytes, _Signer] = {}
@@ -158,8 +183,11 @@ class UnprovenStatements:
                 self._vouched[word.number] = word
 
     def not_had(self, deployment: DeploymentId, node: NodeId) -> None:
-        """That member does not give its manifest: it may have meant another deployment."""
+        """That member does not give its manifest: it may have meant another deployment, or nothing."""
         for word in self._of(deployment):
+            before = word.times_given_way
+            word.pulls_in_vain += 1
+            self._gave_way += word.times_given_way != before
             if node not in word.vouchers:
                 continue
             del word.vouchers[node]
@@ -168,6 +196,10 @@ class UnprovenStatements:
                 del self._vouched[word.number]
                 alike = self._keys[progress_key(deployment)]
                 alike[word.number] = alike.pop(word.number)
+        # Several together: each look at what is wanted goes through all candidates.
+        if self._gave_way > self._in_all_max // 8:
+            self._gave_way = 0
+            self.revision += 1
 
     def _is_wanted(self, word: _Word) -> bool:
         return any(one is word for one in self._first(self._signers[word.statement.signer]))
@@ -220,18 +252,14 @@ class UnprovenStatements:
         for signer in self._signers.values():
             for place, word in enumerate(self._first(signer)):
                 places.setdefault(word.number, place)
-        ranked: list[tuple[Standing, int, int]] = []
-        for number, place in places.items():
-            word = self._words[number]
-            rank = standing(word.statement.signer)
-            ranked.append((min(rank, Standing.HEARD) if word.vouchers else rank, place, number))
-        turns: Counter[tuple[Standing, NodeId]] = Counter()
-        in_turn: list[tuple[Standing, int, int]] = []
+        ranked = [(self._words[number].rank(standing), place, number) for number, place in places.items()]
+        turns: Counter[tuple[_Rank, NodeId]] = Counter()
+        in_turn: list[tuple[_Rank, int, bool, int]] = []
         for rank, _, number in sorted(ranked):
-            sources = self._words[number].sources
-            in_turn.append((rank, min(turns[rank, node] for node in sources), number))
-            turns.update((rank, node) for node in sources)
-        chosen = [self._words[number].statement for _, _, number in sorted(in_turn)[: self._in_all_max]]
+            word = self._words[number]
+            in_turn.append((rank, min(turns[rank, node] for node in word.sources), not word.vouchers, number))
+            turns.update((rank, node) for node in word.sources)
+        chosen = [self._words[number].statement for *_, number in sorted(in_turn)[: self._in_all_max]]
         return {one.deployment: one for one in chosen}
 
     def of(self, deployment: DeploymentId) -> list[Statement]:

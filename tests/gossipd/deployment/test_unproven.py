@@ -459,3 +459,56 @@ def test_members_that_vouch_take_turns_with_those_that_bring_words() -> None:
         made.vouch(progress_key(nothing(number)), LIAR_NODE)
     made.add(said(nothing(8 << 192)), PEER, 0.0)
     assert list(made.wanted(equally))[:2] == [nothing(0), nothing(8 << 192)]
+
+
+LAST = nothing(8 << 192)  # its progress key is its own
+
+
+def crowded(brought_by: int = 5) -> UnprovenStatements:
+    """More words on nothing than are looked into at once, each brought by another host; a genuine one comes last, from
+    one of those hosts."""
+    made = table()
+    for number in range(brought_by):
+        made.add(said(nothing(number), secret=made_up(number)), node_id(bytes([number]) * 32), 0.0)
+    made.add(said(LAST), node_id(bytes(32)), 0.0)
+    return made
+
+
+def test_what_is_asked_for_in_vain_gives_way_to_what_was_not() -> None:
+    made = crowded()
+    assert LAST not in made.wanted(equally)
+    looked_into: set[DeploymentId] = set()
+    for _ in range(2):
+        wanted = made.wanted(equally)
+        looked_into |= wanted.keys()
+        for deployment in wanted:
+            for _ in range(6):
+                made.not_had(deployment, PEER)
+    assert LAST in looked_into
+
+
+def test_a_word_gives_way_after_twice_as_many_pulls_each_time() -> None:
+    made = crowded(brought_by=1)
+    revisions = []
+    for pulls in range(1, 50):
+        before = made.revision
+        made.not_had(LAST, PEER)
+        revisions += [pulls] * (made.revision - before)
+    assert revisions == [6, 12, 24, 48]
+
+
+def test_signers_that_may_be_made_up_come_after_what_was_asked_for_in_vain() -> None:
+    made = table()
+    for number in range(9):
+        made.add(said(nothing(number), secret=made_up(number)), PEER, 0.0)
+    made.add(said(LAST), LIAR_NODE, 0.0)
+    for _ in range(100):
+        made.not_had(LAST, LIAR_NODE)
+    standings = {PEER_KEY.public.ed25519: Standing.HEARD}
+    assert LAST in made.wanted(lambda signer: standings.get(signer, Standing.UNHEARD))
+
+
+def test_what_members_vouch_for_comes_first_among_those_in_turn() -> None:
+    made = crowded()
+    made.vouch(progress_key(LAST), node_id(b"v" * 32))
+    assert next(iter(made.wanted(equally))) == LAST
