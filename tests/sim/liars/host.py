@@ -159,6 +159,7 @@ class LiarDaemon(Daemon):
         members = self.members
         members.records, members._by_curve = everybody.records.copy(), everybody._by_curve.copy()
         members._addresses, members._live = everybody._addresses.copy(), everybody._live - {self.node}
+        members._answered = members._live.copy()  # as membership believes after ``adopt_view``
         members.revision += 1
         self.post(events.MembersSeen(views))
         self.deployments.roster_changed()
