@@ -105,6 +105,7 @@ def deployment_row(
     rate_in, rate_out = (
         (0, 0) if _stands_still(told) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
     )
+    eta_s = _eta_s(facts, totals, told, rate_in)
     started = [moment for moment in (facts.started_s, totals.started_s) if moment > 0]
     return DeploymentRow(
         id=facts.id.hex(),
@@ -120,7 +121,8 @@ def deployment_row(
         hosts_failed=totals.hosts_failed,
         rate_in_bytes_per_s=rate_in,
         rate_out_bytes_per_s=rate_out,
-        eta_s=_eta_s(facts, totals, told, rate_in),
+        eta_s=eta_s,
+        eta_p50_s=None if eta_s is None else _eta_p50_s(facts, told, rate_in, eta_s),
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
@@ -284,3 +286,20 @@ def _eta_s(facts: DeploymentFacts, totals: Totals, told: Sequence[_Told], rate_i
     wanted = [each.row.bytes_wanted for each in coming]
     rest = sum(facts.bytes_total if each is None else each for each in wanted) - totals.bytes_verified
     return round(rest / rate_in_bytes_per_s, 1) if rest > 0 else None
+
+
+def _eta_p50_s(facts: DeploymentFacts, told: Sequence[_Told], rate_in_bytes_per_s: int, last_s: float) -> float:
+    """Until half of the hosts have all that they want, if those that lack something share the cluster's rate equally;
+    0 when half have it."""
+    rests = sorted(_rest_bytes(facts, each) for each in told if each.state not in DELETED)
+    lacking = sum(rest > 0 for rest in rests)
+    return min(last_s, round(rests[(len(rests) - 1) // 2] * lacking / rate_in_bytes_per_s, 1))
+
+
+def _rest_bytes(facts: DeploymentFacts, host: _Told) -> int:
+    if host.state is HostState.COMPLETE:
+        return 0
+    row = host.row
+    if row.bytes_wanted is not None:
+        return row.bytes_wanted - (row.bytes_verified or 0)
+    return facts.bytes_total - verified_bytes(row.chunks_verified, facts.chunk_count, facts.bytes_total)

@@ -120,6 +120,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     recoverable: bool = False
     corrupt_bytes: int = 0
     cancelled_bytes: int = 0
+    eta_p50_s: float | None = None
     current_labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 

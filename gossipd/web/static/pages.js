@@ -162,7 +162,7 @@ export class DeploymentPage {
     const ended = row.completed_at ? `, complete ${row.completed_at}` : "";
     this.state.textContent = `${row.state}${row.stall ? `, stalls here: ${row.stall}` : ""}; ${bytes(row.bytes_total)} in ${row.chunks_total} chunks${began}${ended}`;
     const shown = [["Hosts complete", `${row.hosts_complete} / ${row.hosts_total}`],
-      ["Verified", percent(row.cluster_bytes_verified, row.cluster_bytes_total)], ["ETA, last host", seconds(row.eta_s)],
+      ["Verified", percent(row.cluster_bytes_verified, row.cluster_bytes_total)], ["ETA p50, last", `${seconds(row.eta_p50_s)}, ${seconds(row.eta_s)}`],
       ["Read from storage", ratio(row)], ["Failed", String(row.hosts_failed)], ["Corrupt chunks", String(row.corrupt_chunks)],
       ...(this.bound ? [["Limited by", this.bound.limiting_resource]] : [])];
     fill(this.figures, shown, () => figures(shown));

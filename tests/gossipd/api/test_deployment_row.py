@@ -280,3 +280,21 @@ def test_other_versions_that_users_see_are_named_as_steps(is_step: bool, told: d
     row = deployment_row(replace(FACTS, version=300, is_step=is_step), table, targets, now=2.0)
     assert row.current_labels == told
     assert [host.current for host in row.hosts] == [300, (2 << 32) + 200, 100, None]
+
+
+@pytest.mark.parametrize(
+    ("verified", "half_s", "last_s"),
+    [((0, 0, 0, 0), 4.0, 4.0), ((3, 3, 0, 0), 1.0, 2.5), ((4, 4, 0, 0), 0.0, 2.0), ((4, 3, 2, 1), 0.8, 1.5)],
+)
+def test_half_of_the_hosts_are_told_apart_from_the_last(
+    verified: tuple[int, ...], half_s: float, last_s: float
+) -> None:
+    table = ClusterProgress()
+    for number, chunks in enumerate(verified, 1):
+        state = HostState.COMPLETE if chunks == 4 else HostState.DOWNLOADING
+        progress = Progress(state=state, rate_in_bytes_per_s=1 << 20, chunks_verified=chunks)
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=4 << 20, chunk_count=4)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in range(1, 5)]
+    row = deployment_row(facts, table, targets, now=101.0)
+    assert (row.eta_p50_s, row.eta_s) == (half_s, last_s)
