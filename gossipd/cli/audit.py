@@ -49,8 +49,8 @@ def audit_verify(
     """Check every record's hash and that each follows the one before it.
 
     FILE.1 and what was rotated before it are checked, too, that they join, and that none is missing while fewer files
-    are there than a log keeps (8). Without FILE it is the log beside this
-    host's configuration. Exits with 3 when there is no log, 6 when the chain is broken.
+    are there than a log keeps (8). Without FILE it is the log beside this host's configuration. Exits with 3 when there
+    is no log, 6 when the chain is broken.
     """
     from gossipd.audit.chain_file import verify_audit, verify_rotated
 
