@@ -70,7 +70,7 @@ class DeploymentSteps:
         self._given: Manifest | None = None
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
-        self._pull_turns = PullTurns(context, record.id, holders)
+        self.pull_turns = PullTurns(context, record.id, holders)
         self._is_from_disk = False
         self.frees_next = False
         """When it is opened next, what is here and wanted no longer goes."""
@@ -201,7 +201,7 @@ class DeploymentSteps:
             self._ask(Step.DELETE, self.id, self._is_removed_everywhere)
         elif self._begins_next:
             self._begins_next = False
-            self._pull_turns.begin()
+            self.pull_turns.begin()
             given, self._given = self._given, None
             if given is not None:
                 self._accepted(given)
@@ -248,7 +248,7 @@ class DeploymentSteps:
             self._ask(self.step, *self._fields)
 
     def _pull(self, now: float) -> None:
-        asked = self._pull_turns.take(self.record.statement, now)
+        asked = self.pull_turns.take(self.record.statement, now)
         if asked is None:
             self._enter(Step.PULL)
         else:
@@ -260,7 +260,7 @@ class DeploymentSteps:
             self._pull(now)
         else:
             self._enter(Step.PULL)
-            self._pull_turns.wait(now)
+            self.pull_turns.wait(now)
 
     # ---- how work ended ------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class DeploymentSteps:
         assert event.work == self._work
         self._work = None
         if self.step is Step.PULL:
-            self._pull_turns.end()
+            self.pull_turns.end()
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
@@ -312,7 +312,7 @@ class DeploymentSteps:
         if manifest.id != self.id:
             self._look_further(now)
             return
-        self._pull_turns.verified()
+        self.pull_turns.verified()
         was_unproven = not self.record.is_proven
         self._prove(manifest.signer)
         if not self.record.is_proven:
@@ -365,7 +365,7 @@ class DeploymentSteps:
         if self._is_from_disk:
             is_final, words = error.code not in _ROTTEN, "kept manifest is damaged"
         else:
-            is_final, words = self._pull_turns.is_last_refusal(event.is_as_announced), "manifest came wrong"
+            is_final, words = self.pull_turns.is_last_refusal(event.is_as_announced), "manifest came wrong"
         self._context.warning(words, deployment=short(self.id), code=error.code)
         if is_final:
             self._fail(error)

@@ -276,7 +276,7 @@ class DeploymentTable:
             case events.ProgressHeard():
                 life = self._by_key.get(event.key)
                 if event.has_manifest and life is not None and life.record.manifest is None:
-                    life.holders.add(event.node)
+                    life.pull_turns.holder_found(event.node)
             case events.SourceTroubled():
                 self._source_troubled(event)
             case events.DiskConditionChanged():

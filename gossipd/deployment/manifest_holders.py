@@ -50,9 +50,11 @@ class Holders:
         self._known: dict[NodeId, None] = {}  # bounded by the roster: only members bring statements
         self._choices = 0
 
-    def add(self, node: NodeId) -> None:
-        """A host has the manifest."""
+    def add(self, node: NodeId) -> bool:
+        """A host has the manifest, or will soon; whether that is news."""
+        before = len(self._known)
         self._known[node] = None
+        return len(self._known) > before
 
     @property
     def first(self) -> NodeId | None:

@@ -15,6 +15,7 @@ from gossipd.deployment.unproven import PullShare
 from membership.member import NodeId
 
 _PATIENCE_MAX = 1 << 10  # longer than any answer may take
+_PAUSE_LEAST = 8  # a pause ends early at an eighth of it: made-up holders must not have a host ask all the time
 
 
 class PullTurns:
@@ -25,6 +26,8 @@ class PullTurns:
         self._deployment = deployment
         self._holders = holders
         self._delay_s = 0.0
+        self._soonest_s: float | None = None
+        """When the pause that is under way may end early."""
         self._patience = 1
         """How many times the first peer's time the next one has to begin its answer."""
         self._begun = 0
@@ -37,7 +40,7 @@ class PullTurns:
         """A new life: short pauses, nothing refused."""
         self._delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
         self._patience = 1
-        self._asked = None
+        self._asked = self._soonest_s = None
 
     def take(self, last: Statement, now: float) -> tuple[NodeId, int, float] | None:
         """The host to ask now, the bytes that its manifest may have, and the seconds that it has to begin its answer;
@@ -48,6 +51,7 @@ class PullTurns:
         """
         context = self._context
         unproven = context.unproven
+        self._soonest_s = None
         words = unproven.of(self._deployment) or [last]
         busy = context.pulls.busy()
         live, answered = context.roster.live(), context.roster.answered()
@@ -87,8 +91,17 @@ class PullTurns:
             self._context.unproven.not_had(self._deployment, self._asked)
             self._context.givers.failed(self._asked)
         self._asked = None
+        self._soonest_s = now + self._delay_s / _PAUSE_LEAST
         self._context.retries[self._deployment] = now + self._delay_s
         self._delay_s = min(2 * self._delay_s, self._context.settings.pull_retry_max_s)
+
+    def holder_found(self, node: NodeId) -> None:
+        """A host tells that it has the manifest. If that is news, a pause that is under way ends early."""
+        is_news, context = self._holders.add(node), self._context
+        if is_news and self._soonest_s is not None and node in context.roster.answered():
+            due_s = context.retries.get(self._deployment)
+            if due_s is not None:
+                context.retries[self._deployment] = min(due_s, self._soonest_s)
 
     def end(self) -> None:
         """What was asked for has come, or will not: free the signer's share."""

@@ -600,6 +600,22 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_deployment_steps.py",),
     ),
     Mutant(
+        "pauses-on-though-the-manifest-is-there",
+        "A host that asked in vain pauses to the end, though another tells that it has the manifest.",
+        "gossipd/deployment/pull_turns.py",
+        "                context.retries[self._deployment] = min(due_s, self._soonest_s)\n",
+        "                pass\n",
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
+    ),
+    Mutant(
+        "asks-at-every-claim-of-a-manifest",
+        "Members that claim a manifest have a host ask all the time.",
+        "gossipd/deployment/pull_turns.py",
+        "        self._soonest_s = now + self._delay_s / _PAUSE_LEAST\n",
+        "        self._soonest_s = now\n",
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
+    ),
+    Mutant(
         "gives-a-silent-peer-the-time-of-the-whole-answer",
         "A peer that is silent has as long to begin a manifest as to send it.",
         "gossipd/transfer/fetch.py",

@@ -15,7 +15,7 @@ from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import deployment_id, seal_manifest
@@ -131,6 +131,46 @@ def test_a_peer_that_never_gave_a_manifest_may_be_silent_for_less_than_one_that_
     host.wait(0.06)
     last = host.all_of(commands.PullManifest)[-1]
     assert (last.peer, last.deployment, last.answer_s) == (PEER, third.id, 2.0)
+
+
+def pausing(*others: NodeId) -> ScriptedHost:
+    """A host that has asked for a manifest in vain for so long that it pauses for 5 s; 3.6 s of the pause are over."""
+    host = ScriptedHost()
+    host.peers_have.clear()
+    host.hear(said())
+    host.wait(20.0)
+    host.roster.peers |= dict.fromkeys(others, "rack-2")
+    host.peers_have[ONE.id] = ONE.envelope
+    return host
+
+
+def test_a_pause_ends_when_another_host_tells_that_it_has_the_manifest() -> None:
+    host = pausing(LIAR)
+    host.tell(events.ProgressHeard(LIAR, progress_key(ONE.id)))
+    host.wait(0.1)
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_hosts_that_are_known_or_never_spoke_end_no_pause() -> None:
+    host = pausing(LIAR)
+    host.roster.silent.add(LIAR)
+    for node in (PEER, LIAR):
+        host.tell(events.ProgressHeard(node, progress_key(ONE.id)))
+    host.wait(1.0)
+    assert states(host) == (HostState.INIT, HostReason.NONE)
+    host.wait(0.5)
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_many_that_claim_the_manifest_have_a_host_ask_now_and_then() -> None:
+    claiming = [NodeId(number.to_bytes(16)) for number in range(200)]
+    host = pausing(*claiming)
+    host.peers_have.clear()
+    before = len(host.all_of(commands.PullManifest))
+    for node in claiming:
+        host.tell(events.ProgressHeard(node, progress_key(ONE.id)))
+        host.wait(0.1)
+    assert len(host.all_of(commands.PullManifest)) - before <= 20 / (5 / 8) + 1
 
 
 def test_nobody_to_ask_is_asked_again_later() -> None:
