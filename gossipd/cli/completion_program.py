@@ -16,7 +16,7 @@ import sys
 
 # Of a command: its help, its options (each with its kind and help), the kinds of its arguments, the commands below it.
 TABLE: tuple = ("", {}, (), {})  # type: ignore[type-arg]
-ASKED_S = 0.5
+ASKED_S = 2.0  # a person waits at the keyboard; on a busy machine a daemon answers within a second
 ANSWER_BYTES_MAX = 4 << 20
 PACKAGE_HOME = "/var/lib/gossipd"
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/@")
