@@ -17,7 +17,7 @@ from unittest import mock
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import member_directory
 from gossipd.swarm.settings import PlannerSettings
-from membership.events import MemberUp
+from membership.events import MemberAnswered, MemberUp
 from membership.member import NodeId
 from tests.membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from tests.sim.campaign.daemon import Daemon
@@ -180,6 +180,7 @@ class World:
             for member in wires.swim(daemon.index).members():
                 if member.node != daemon.node:
                     daemon.hear(MemberUp(member))  # what a view that was heard would have told
+                    daemon.hear(MemberAnswered(member.node))
 
     def _order(self, deployment: DeploymentId) -> None:
         self.opened.append(deployment)
