@@ -35,7 +35,7 @@ ALIVE_LABEL = b"gossip alive 1\x00"
 LEAVE_LABEL = b"gossip leave 1\x00"
 ACCUSE_LABEL = b"gossip accuse 1\x00"
 FORGET_LABEL = b"gossip forget 1\x00"
-_DRAWS_MAX = 4
+_UNHEARD_SHARE = 0.25  # of the members that are picked, where others have answered
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
@@ -61,6 +61,7 @@ class MembershipNode:
         self.changed_s = now
         self.now_s = now  # of the datagram or timer that is being handled
         self.reachability = Reachability()
+        self._unheard_due = 0.0
         signed, data = sign_record(record, cluster_id, self.sign)
         self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         self.rumours = Rumours(
@@ -148,17 +149,23 @@ class MembershipNode:
         return may
 
     def pick_reachable(self, count: int) -> list[Claim]:
-        """Up to ``count`` living members at random to which one datagram may go each; a silent address takes nobody's
-        place, or a liar's made-up members would keep most words from the others."""
-        picked: list[Claim] = []
-        drawn: set[Handle] = set()
-        for _ in range(_DRAWS_MAX):
-            more = self.roster.pick(count - len(picked), avoid=frozenset(drawn))
-            drawn.update(claim.handle for claim in more)
-            picked += [claim for claim in more if self.may_send(claim)]
-            if len(picked) == count or not more:
-                break
-        return picked
+        """Up to ``count`` living members at random to which one datagram may go each. Of four one at most has never
+        answered, as long as others are there, and a silent address takes nobody's place: a liar's made-up members would
+        keep most words from the rest."""
+        roster = self.roster
+        drawn = roster.pick(count)
+        picked = [claim for claim in drawn if roster.has_answered(claim.handle)]
+        if len(picked) == count:
+            return picked
+        others = roster.next_heard(count - len(picked), avoid={claim.handle for claim in picked})
+        self._unheard_due = min(1.0, self._unheard_due + count * _UNHEARD_SHARE)
+        places = max(int(self._unheard_due), count - len(picked) - len(others))
+        unheard: list[Claim] = []
+        for claim in drawn:
+            if len(unheard) < places and not roster.has_answered(claim.handle) and self.may_send(claim):
+                unheard.append(claim)
+        self._unheard_due = max(0.0, self._unheard_due - len(unheard))
+        return (picked + unheard + others)[:count]
 
     def note_answered(self, handle: Handle) -> None:
         """A member has spoken from the address in its record; the host hears of the first time."""

@@ -56,6 +56,7 @@ class Roster:
         self.digest = Digest()
         self._order: list[Handle] = []
         self._at = 0
+        self._heard_at = 0
         self._count(own, 1)
         self.claims[own.handle] = own
 
@@ -185,6 +186,19 @@ class Roster:
             if len(picked) == count:
                 break
         return picked
+
+    def next_heard(self, count: int, avoid: set[Handle]) -> list[Claim]:
+        """Up to ``count`` living members that have answered, each in its turn, without those in ``avoid``."""
+        order = self._order
+        found: list[Claim] = []
+        for _ in range(len(order) if count > 0 else 0):
+            self._heard_at = (self._heard_at + 1) % len(order)
+            handle = order[self._heard_at]
+            if handle in self._answered and handle not in avoid and self.is_live(handle):
+                found.append(self.claims[handle])
+                if len(found) == count:
+                    break
+        return found
 
     def pick_helpers(self, count: int, subject: Claim) -> list[Claim]:
         """Helpers that probe ``subject`` too, if possible of different racks, neither ours nor the subject's, and such

@@ -126,11 +126,11 @@ MUTANTS = (
         (_STARVATION,),
     ),
     Mutant(
-        "a-silent-address-takes-a-place-in-gossip",
-        "Where a datagram is withheld nobody else gets it.",
+        "tells-the-made-up-what-others-do-not-hear",
+        "Words go to any members at random, so that most go to those that a liar has just made up.",
         "membership/node.py",
-        "_DRAWS_MAX = 4\n",
-        "_DRAWS_MAX = 1\n",
+        "        if len(picked) == count:\n            return picked\n",
+        "        if drawn:\n            return drawn\n",
         (_STARVATION,),
     ),
     Mutant(
