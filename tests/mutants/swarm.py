@@ -738,6 +738,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_scheduler.py",),
     ),
     Mutant(
+        "computes-all-roles-for-each-member-that-comes",
+        "A liar that makes up members in racks of their own has every host compute roles at each tick.",
+        "gossipd/swarm/planner.py",
+        "            if now >= swarm.upkeep_s + pause_s:\n",
+        "            if now >= swarm.upkeep_s + pause_s or self._peers.version != swarm.upkeep_version:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
         "allows-more-uploads-than-the-limit",
         "The planner follows its own fetches past the most upload slots.",
         "gossipd/swarm/planner.py",

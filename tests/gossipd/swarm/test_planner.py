@@ -1130,6 +1130,29 @@ def test_a_member_that_comes_moves_the_roles_of_many_deployments_in_several_tick
     assert set(refreshed) == set(ids)
 
 
+def test_members_that_come_one_by_one_in_racks_of_their_own_move_roles_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refreshed_s: list[float] = []
+    driven = Driven()
+
+    def refresh(swarm: DeploymentSwarm, around: Surroundings, now: float) -> bool:
+        refreshed_s.append(now)
+        return refresh_roles(swarm, around, now)
+
+    monkeypatch.setattr("gossipd.swarm.planner.refresh_roles", refresh)
+    driven.meet(view(1), view(2))
+    driven.tell(opened(8))
+    driven.tell(PeerSeen(view(3)), after=0.1)
+    assert refreshed_s[-1] == driven.now, "in a small cluster at once"
+    for number in range(4, 254):
+        driven.tell(PeerSeen(view(number, f"rack-{number}")), after=0.02)
+    assert len(refreshed_s) < 50, "each costs more than all that the host does meanwhile"
+    driven.wait(1.0, step=0.1)
+    [swarm] = driven.planner._swarms.values()
+    assert len(swarm.roles.racks) == 251
+
+
 def test_of_holdings_it_knows_its_own_and_what_neighbours_announced() -> None:
     driven = Driven()
     driven.meet(view(1), view(2))
