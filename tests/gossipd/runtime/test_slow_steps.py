@@ -46,6 +46,26 @@ async def test_a_task_whose_steps_take_long_is_named_with_the_most_that_one_took
     assert slow.tasks == {NAME: SlowTask(2, 0.5, 0.0625)}
 
 
+async def test_quick_steps_cost_few_looks_at_the_threads_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks, slow = Clocks(monkeypatch), SlowSteps()
+    looks: list[float] = []
+
+    def thread_time() -> float:
+        looks.append(clocks.cpu_s)
+        return clocks.cpu_s
+
+    monkeypatch.setattr(slow_steps, "thread_time", thread_time)
+    trio.lowlevel.add_instrument(slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(holder, clocks, *([(0.0001, 0.00005)] * 500 + [(0.5, 0.25)]))
+    trio.lowlevel.remove_instrument(slow)
+    assert len(looks) <= 12
+    [(_, task)] = slow.tasks.items()
+    assert task.steps == 1
+    assert task.longest_s == pytest.approx(0.5)
+    assert task.cpu_s == pytest.approx(0.25, abs=0.005)
+
+
 async def test_of_the_turn_loop_the_part_is_named_that_took_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, slow = Clocks(monkeypatch), SlowSteps()
 
