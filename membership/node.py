@@ -36,6 +36,7 @@ LEAVE_LABEL = b"gossip leave 1\x00"
 ACCUSE_LABEL = b"gossip accuse 1\x00"
 FORGET_LABEL = b"gossip forget 1\x00"
 _UNHEARD_SHARE = 0.25  # of the members that are picked, where others have answered
+_FIRST_S = 10.0  # a node that has just started has heard few; a thousand of them would tell their contacts all
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
@@ -149,14 +150,16 @@ class MembershipNode:
         return may
 
     def pick_reachable(self, count: int) -> list[Claim]:
-        """Up to ``count`` living members at random to which one datagram may go each. Of four one at most has never
-        answered, as long as others are there, and a silent address takes nobody's place: a liar's made-up members would
-        keep most words from the rest."""
+        """Up to ``count`` living members at random to which one datagram may go each. But for the first seconds of this
+        node, one of four at most has never answered, as long as others are there, and a silent address takes nobody's
+        place: a liar's made-up members would keep most words from the rest."""
         roster = self.roster
         drawn = roster.pick(count)
         picked = [claim for claim in drawn if roster.has_answered(claim.handle)]
         if len(picked) == count:
             return picked
+        if self.now_s < self.started_s + _FIRST_S:
+            return [claim for claim in drawn if self.may_send(claim)]
         others = roster.next_heard(count - len(picked), avoid={claim.handle for claim in picked})
         self._unheard_due = min(1.0, self._unheard_due + count * _UNHEARD_SHARE)
         places = max(int(self._unheard_due), count - len(picked) - len(others))
@@ -174,15 +177,17 @@ class MembershipNode:
             self.tell(MemberAnswered(self.roster.claims[handle].node))
 
     def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"", *, is_probe: bool = False) -> bool:
-        """One datagram to a member: head, notice if it is suspected or dead, items, and rumours as far as they fit.
-        False when it is withheld (``reachability``)."""
+        """One datagram to a member: head, notice if it is suspected or dead, items, and, unless it may be nobody,
+        rumours as far as they fit. False when it is withheld (``reachability``)."""
         if not self.may_send(claim, is_probe=is_probe):
             return False
         handle = claim.handle
         if (handle in self.suspected or handle in self.roster.gone) and self.settings.lifeguard:
             items = self.notice_for(claim) + items
-        room = BODY_BYTES_MAX - len(head) - len(items)
-        body = head + items + self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
+        body = head + items
+        if self.roster.has_answered(handle) or now < self.started_s + _FIRST_S:
+            room = BODY_BYTES_MAX - len(body)
+            body += self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
         return True
 

@@ -134,6 +134,14 @@ MUTANTS = (
         (_STARVATION,),
     ),
     Mutant(
+        "tells-the-made-up-with-each-question",
+        "Words ride on the questions to members that a liar has just made up.",
+        "membership/node.py",
+        "        if self.roster.has_answered(handle) or now < self.started_s + _FIRST_S:\n",
+        "        if body:\n",
+        (_STARVATION,),
+    ),
+    Mutant(
         "asks-who-never-answers-again-and-again",
         "A peer that answered no question for the rows that differ is asked next time, too.",
         "membership/synchroniser.py",
