@@ -8,7 +8,11 @@ figures are medians. All write fresh files, into pages that the machine's host h
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
 ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
 over one; ``ratio_reference_duplex``: the same of two bare references, which is what the machine can), ``--fan-out N``
-sends one to N daemons. ``--systems hands,reference`` measures store, server and client without the rest of the daemon.
+sends one to N daemons. ``--gil`` looks for a second at how long the daemons' interpreter locks are held
+(``gil_ms_per_chunk``, both ends; needs py-spy, which takes CPU time), and says what share of its lock and how many
+cores a host needs that receives and sends at 10, 25 and 100 Gbit/s. A machine that is busy has threads wait with the
+lock in hand.
+``--systems hands,reference`` measures store, server and client without the rest of the daemon.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from tests.bench.pair_systems.endpoint import Plan, digests
 SYSTEMS = ("daemons", "reference", "libtorrent")
 OWN = ("daemons", "hands")  # gossipd; the first of them that is measured has the ratios
 BLOCK_BYTES = 64 << 20
+LINKS_GBIT = (10, 25, 100)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def one_of_each(plan: Plan, options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """A repetition."""
     found = {system: run(system, plan) for system in options.systems}
+    if options.gil:
+        found["daemons"]["gil_ms_per_chunk"] = of_daemons(plan, gil_s=1)["gil_ms_per_chunk"]
     if options.duplex:
         found["duplex"] = of_daemons(plan, duplex=True)
         if "reference" in options.systems:
@@ -60,11 +67,11 @@ def one_of_each(plan: Plan, options: argparse.Namespace) -> dict[str, dict[str, 
     return found
 
 
-def of_daemons(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, float]:
+def of_daemons(plan: Plan, *, receivers: int = 1, duplex: bool = False, gil_s: int = 0) -> dict[str, float]:
     target = Path(plan.target, "run")
     target.mkdir()
     try:
-        return daemons.run(replace(plan, target=str(target)), receivers=receivers, duplex=duplex)
+        return daemons.run(replace(plan, target=str(target)), receivers=receivers, duplex=duplex, gil_s=gil_s)
     finally:
         shutil.rmtree(target)
 
@@ -75,6 +82,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--encryption", choices=("none", "tls"), default="none")
     parser.add_argument("--duplex", action="store_true", help="a model each way at once, too")
     parser.add_argument("--fan-out", type=int, default=0, metavar="N", help="one sender to N receivers, too")
+    parser.add_argument("--gil", action="store_true", help="how long interpreter locks are held")
     parser.add_argument("--chunk-mib", type=float, default=16.0, help="chunk size in MiB")
     parser.add_argument("--connections", type=int, default=2, help="of the reference")
     parser.add_argument("--fetches", type=int, default=4, help="in flight at once, of gossipd's hands")
@@ -82,7 +90,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--directory", default=None, help="where the files lie; a file system like the store's")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.gil and "daemons" not in options.systems:
+        parser.error("--gil looks at the system daemons")
+    return options
 
 
 def prepare(root: Path, options: argparse.Namespace) -> Plan:
@@ -189,6 +200,8 @@ def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str
         prefix = "" if system == own else f"{system}_"
         for name in runs[0][system]:
             result[f"{prefix}{name}"] = median(system, name)
+    if "gil_ms_per_chunk" in result:
+        result |= at_link_rates(plan, median("daemons", "gil_ms_per_chunk"), median("daemons", "cpu_s_per_gb"))
     if own and "reference" in systems:
         result["ratio_reference"] = ratio("gbytes_per_s", "reference", own)
         result["ratio_cpu_reference"] = ratio("cpu_s_per_gb", "reference", own)
@@ -199,6 +212,16 @@ def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str
     if "reference" in systems and "reference_duplex" in systems:
         result["ratio_reference_duplex"] = ratio("gbytes_per_s", "reference", "reference_duplex")
     return result
+
+
+def at_link_rates(plan: Plan, gil_ms_per_chunk: float, cpu_s_per_gb: float) -> dict[str, float]:
+    """The share of its lock and the cores that a host needs that receives and sends at the rate of a link."""
+    found = {}
+    for gbit in LINKS_GBIT:
+        bytes_per_s = gbit * 1e9 / 8
+        found[f"gil_share_at_{gbit}_gbit"] = gil_ms_per_chunk / 1000 * bytes_per_s / plan.chunk_bytes
+        found[f"cores_at_{gbit}_gbit"] = cpu_s_per_gb * bytes_per_s / 1e9
+    return found
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ it and fetch. Nothing in a daemon is changed for that. What is timed lies outsid
 the receivers' logs (level debug, one line a chunk) to the last write of their files (``st_mtime``); ``published_s`` is
 until the last says ``model complete``, which is when all is durable and in its place. CPU seconds of all daemons are
 read from /proc every ``SAMPLE_S`` and taken between the same two moments; the lag of their loops is the daemons' own
-histogram between a look before and one after, which has no finer answer than its bounds.
+histogram between a look before and one after, which has no finer answer than its bounds. ``gil_s``: how long to look
+at all daemons' interpreter locks once the first fetch has begun; the delivery must last longer.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from gossipd.api.counters import LAG_BOUNDS_S
+from tests.bench.gil_time import GilTimeError, held_shares
 from tests.bench.pages import backed_pages, handed_over
 from tests.bench.pair_systems.endpoint import Plan
 from tests.e2e.cluster import Cluster, Daemon, cluster, until
@@ -36,7 +39,7 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _BUCKET = re.compile(r'gossipd_event_loop_lag_seconds_bucket\{le="[^"]+"\} (\S+)')
 
 
-def run(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, float]:
+def run(plan: Plan, *, receivers: int = 1, duplex: bool = False, gil_s: int = 0) -> dict[str, float]:
     """One delivery: to ``receivers`` hosts, or of one model each way at once."""
     environment = {
         "GOSSIPD_BULK__ENCRYPTION": plan.encryption,
@@ -59,12 +62,17 @@ def run(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, fl
         with backed_pages(plan.target, plan.nbytes * len(deliveries)) as pages:
             for one in starting:
                 one.start()
-            with sampled(site) as samples, handed_over(pages, pids(site)):
+            looking = gil_held(site, [one for one, _ in deliveries], marks, gil_s)
+            with sampled(site) as samples, handed_over(pages, pids(site)), looking as held:
                 for one, model in deliveries:
                     until(f"{model} on {one.name}", partial(is_complete, one, model, marks), patience_s=PATIENCE_S)
         running = list(site.daemons.values())
         lags = [after - early for early, after in zip(before, lag_counts(running), strict=True)]
-        return figures(plan, running, deliveries, marks, samples) | {"loop_lag_p99_s": quantile(lags, 0.99)}
+        found = figures(plan, running, deliveries, marks, samples) | {"loop_lag_p99_s": quantile(lags, 0.99)}
+        if gil_s:
+            chunks_per_s = found["gbytes_per_s"] * 1e9 / plan.chunk_bytes
+            found["gil_ms_per_chunk"] = 1000 * sum(held) / chunks_per_s
+        return found
 
 
 def added(site: Cluster, name: str, **environment: str) -> Daemon:
@@ -111,6 +119,24 @@ def is_complete(daemon: Daemon, model: str, marks: dict[str, int]) -> bool:
 def pids(site: Cluster) -> list[int]:
     """Of all that run."""
     return [one.process.pid for one in site.daemons.values() if one.process is not None]
+
+
+@contextmanager
+def gil_held(site: Cluster, receivers: Sequence[Daemon], marks: dict[str, int], gil_s: int) -> Iterator[list[float]]:
+    """The share of time in which each daemon held its lock; there when the block has ended, if ``gil_s`` is not 0."""
+    shares: list[float] = []
+
+    def look() -> None:
+        until("a fetch begins", lambda: any(said(one, "fetch", marks[one.name]) for one in receivers))
+        shares.extend(held_shares(pids(site), site.base, seconds=gil_s))
+        if all(said(one, "model complete", marks[one.name]) for one in receivers):
+            raise GilTimeError(f"the delivery took less than the look of {gil_s} s: a larger --gb")
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look) if gil_s else None
+        yield shares
+        if looking is not None:
+            looking.result()
 
 
 @contextmanager
