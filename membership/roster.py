@@ -56,7 +56,7 @@ class Roster:
         self.digest = Digest()
         self._order: list[Handle] = []
         self._at = 0
-        self._heard_at = 0
+        self._heard_at = 0  # in the order: whom ``next_heard`` gave last
         self._count(own, 1)
         self.claims[own.handle] = own
 
@@ -164,7 +164,7 @@ class Roster:
             self._at -= 1
         order[at], order[self._at] = order[self._at], order[at]
 
-    def pick(self, count: int, avoid: frozenset[Handle] | tuple[Handle, ...] = ()) -> list[Claim]:
+    def pick(self, count: int, avoid: tuple[Handle, ...] = ()) -> list[Claim]:
         """Up to ``count`` different living members at random, never this node."""
         order = self._order
         size = len(order)

@@ -5,8 +5,8 @@ shows that something holds it up, but not what.
 
 A step that took long and little CPU time waited: for the interpreter's lock, or because other processes had the
 machine. Nothing is noted of a step that was quick, which is nearly every one: its price is two looks at a clock. The
-thread's CPU time is looked at seldom, because that is a system call: a slow step has used what came since the last look
-and the quick steps since then have not, each of which counts with all of its time.
+thread's CPU time is looked at seldom, because that is a system call. That of a slow step is what the thread has used
+since the last look, less the time of the quick steps in between.
 """
 
 from __future__ import annotations

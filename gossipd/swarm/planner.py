@@ -77,8 +77,8 @@ _PeerEvent: TypeAlias = (
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
 # While nothing is missing here and nobody has told or asked anything; at multiples of the clock, when others look too.
 _REST_AFTER_S, _REST_TICK_S = 5.0, 1.0
-_UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at sooner, see _calm_s
-_ROLES_PER_S, _RACK_COST = 2_000, 4  # hosts whose roles are computed; a rack costs as much as so many of them
+_UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at after ``_roles_kept_s``
+_ROLES_PER_S, _RACK_COST = 2_000, 4  # hosts whose roles are computed in a second; a rack costs as much as four
 # When a member comes or goes, the roles of every deployment follow. So many are computed in a tick, reckoned in hosts,
 # of deployments that are complete here and of others; the rest keep their old roles until one of the next ticks.
 _UPKEEP_HOSTS, _POSTPONED_S = 4_000, 0.05
@@ -309,7 +309,7 @@ class Planner:
         left = dict.fromkeys((True, False), max(1, _UPKEEP_HOSTS // (self._peers.count + 1)))
         for swarm in self._by_priority:
             is_wanting = swarm.replica.missing_count > 0
-            pause_s = _UPKEEP_S if self._peers.version == swarm.upkeep_version else self._calm_s(swarm)
+            pause_s = _UPKEEP_S if self._peers.version == swarm.upkeep_version else self._roles_kept_s(swarm)
             if now >= swarm.upkeep_s + pause_s:
                 if not left[is_wanting]:
                     self._tick_interval_s = _POSTPONED_S
@@ -326,7 +326,7 @@ class Planner:
                 is_alone = self._is_alone(around, now) if is_alone is None else is_alone
                 report_stall(swarm, alone=is_alone, now=now)
 
-    def _calm_s(self, swarm: DeploymentSwarm) -> float:
+    def _roles_kept_s(self, swarm: DeploymentSwarm) -> float:
         """How long the roles of a deployment stay though members have changed: nearly nothing in a small cluster. While
         a large one starts, or a liar makes up members in racks of their own, each tick would compute all roles."""
         return min(_UPKEEP_S, (self._peers.count + _RACK_COST * len(swarm.roles.racks)) / _ROLES_PER_S)

@@ -18,7 +18,8 @@ RATE_HZ = 400
 
 
 class GilTimeError(Exception):
-    """py-spy is not there, or could not look. Fault: the machine. Retry: once ``pip install py-spy`` is done."""
+    """py-spy is not there or could not look, or the delivery was over before. Fault: the machine, or the model's size.
+    Retry: corrected."""
 
 
 def held_shares(pids: Sequence[int], directory: Path, *, seconds: int) -> list[float]:

@@ -10,9 +10,8 @@ ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_
 over one; ``ratio_reference_duplex``: the same of two bare references, which is what the machine can), ``--fan-out N``
 sends one to N daemons. ``--gil`` looks for a second at how long the daemons' interpreter locks are held
 (``gil_ms_per_chunk``, both ends; needs py-spy, which takes CPU time), and says what share of its lock and how many
-cores a host needs that receives and sends at 10, 25 and 100 Gbit/s. A machine that is busy has threads wait with the
-lock in hand.
-``--systems hands,reference`` measures store, server and client without the rest of the daemon.
+cores a host needs that receives and sends at 10, 25 and 100 Gbit/s. On a busy machine threads wait with the lock in
+hand. ``--systems hands,reference`` measures store, server and client without the rest of the daemon.
 """
 
 from __future__ import annotations
