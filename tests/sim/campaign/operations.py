@@ -273,11 +273,12 @@ class Operations:
 
     def _left(self, gone: Daemon, newcomer: Daemon, model: Model, fault: Fault, forget: bool) -> None:
         world, wires = self._world, self._world.wires
-        states = [one.state for one in wires.swim(0).members() if one.record.node == gone.node]
-        if not {MemberState.DEAD, MemberState.LEFT} & set(states):
+        # None: another fault had the same host forgotten.
+        state = next((one.state for one in wires.swim(0).members() if one.record.node == gone.node), None)
+        if state not in (None, MemberState.DEAD, MemberState.LEFT):
             world.after(_AGAIN_S, self._left, gone, newcomer, model, fault, forget)
             return
-        if forget:
+        if forget and state is not None:
             wires.swim(0).forget(gone.node, world.now + wires.hosts[0].clock_offset)
             wires.flush(0)
         world.at(max(world.now, world.faults.over_s) + SILENCE_S, self._join, newcomer, model, fault)
