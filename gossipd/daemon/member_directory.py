@@ -30,7 +30,7 @@ class MemberListener(Protocol):
         """An event for the planner."""
 
     def member_changed(self, node: NodeId) -> None:
-        """A member is new, or is elsewhere or in another life."""
+        """A member is new or back, or is elsewhere or in another life."""
 
     def roster_changed(self) -> None:
         """A member came, moved or went: who may sign has changed."""
@@ -163,13 +163,16 @@ class MemberDirectory:
         self._put(record)
         if node == self.own:
             return
+        is_back = node not in self._live
         self._live.add(node)
         self.revision += 1
         capable = NodeCapabilities.from_bytes(record.payload)
         can_read, seed_term = capable.can_read_sources, capable.seed_term
         listener.post(PeerSeen(PeerView(node, record.rack, record.zone, can_read, seed_term, name=record.name)))
-        if known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot):
+        has_moved = known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot)
+        if is_back or has_moved:
             listener.member_changed(node)
+        if has_moved:
             listener.roster_changed()
 
     def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:

@@ -217,13 +217,17 @@ class DeploymentExchange:
             self._subscribe_heard(peer, deployment)
 
     def peer_changed(self, peer: NodeId, now: float) -> None:
-        """A peer's record has changed: where it is no target any more it is told nothing from now on."""
+        """A peer's record has changed, or it is back: it is told again what it listened to when it was lost.
+
+        Where it is no target any more it is told nothing from now on."""
+        for deployment in self.subscribers.take_lost(peer):
+            self._subscribe_heard(peer, deployment)
         for deployment in self.subscribers.of(peer):
             if not self._directory.is_target(peer, self._targets[deployment]):
                 self._unsubscribe_heard(peer, deployment, now)
 
     def drop_peer(self, peer: NodeId) -> None:
-        """The peer is gone."""
+        """The peer is gone, or seems to be."""
         self._asks_left.pop(peer, None)
         self._news_left.pop(peer, None)
         self.subscriptions.end_peer(peer)

@@ -1,5 +1,8 @@
 """Peers that listen to us, per deployment and with our stream numbers, those too that asked early or missed something.
 
+A peer that counts as lost may live, hear us and believe that it still listens: what it listened to is kept, and it is
+told everything again when it is back. One that has restarted meanwhile declines that.
+
 What lives here: tables. What does not: what subscribers are told (the planner), and sending.
 """
 
@@ -9,6 +12,7 @@ from gossipd.core.ids import DeploymentId
 from membership.member import NodeId
 
 STREAMS_MAX = 65_536  # a stream is 16 bits on the wire
+LOST_MAX = 1_024  # peers; far more than listen to one host at a time
 
 
 class SubscriberTable:
@@ -20,6 +24,7 @@ class SubscriberTable:
         self._early: dict[NodeId, dict[DeploymentId, None]] = {}
         self._early_max = early_per_peer_max
         self._missed: set[NodeId] = set()
+        self._lost: dict[NodeId, dict[DeploymentId, None]] = {}
         self._streams: dict[DeploymentId, int] = {}
         self._next_stream = first_stream % STREAMS_MAX
 
@@ -45,6 +50,7 @@ class SubscriberTable:
     def remove(self, peer: NodeId, deployment: DeploymentId) -> bool:
         """``peer`` listens to it no more; True when it did."""
         self._drop_early(peer, deployment)
+        self._lost.get(peer, {}).pop(deployment, None)
         listened = self._by_peer.get(peer, {})
         if deployment not in listened:
             return False
@@ -55,16 +61,26 @@ class SubscriberTable:
         return True
 
     def remove_peer(self, peer: NodeId) -> None:
-        """The peer is gone."""
-        self._by_peer.pop(peer, None)
+        """The peer is gone, as it seems."""
+        listened = self._by_peer.pop(peer, None)
         self._early.pop(peer, None)
         self._missed.discard(peer)
+        if listened:
+            self._lost[peer] = listened
+            if len(self._lost) > LOST_MAX:
+                del self._lost[next(iter(self._lost))]
+
+    def take_lost(self, peer: NodeId) -> tuple[DeploymentId, ...]:
+        """The peer is back: what it listened to before."""
+        return tuple(self._lost.pop(peer, ()))
 
     def close(self, deployment: DeploymentId) -> tuple[int | None, list[NodeId]]:
         """The deployment is closed: its stream, if it had one, and the peers that listened to it."""
         found = [peer for peer, listened in self._by_peer.items() if deployment in listened]
         for peer in found:
             self.remove(peer, deployment)
+        for listened in self._lost.values():
+            listened.pop(deployment, None)
         return self._streams.pop(deployment, None), found
 
     def of(self, peer: NodeId) -> tuple[DeploymentId, ...]:

@@ -14,6 +14,22 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "who-was-lost-for-a-while-is-told-nothing-more",
+        "A listener that counted as dead and lives believes that it hears everything.",
+        "gossipd/sessions/exchange.py",
+        "        for deployment in self.subscribers.take_lost(peer):\n",
+        "        for deployment in ():\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "nobody-says-that-a-lost-member-is-back",
+        "A member that counted as dead and is seen again with the same record changes nothing.",
+        "gossipd/daemon/member_directory.py",
+        "        if is_back or has_moved:\n",
+        "        if has_moved:\n",
+        ("tests/gossipd/daemon/test_member_directory.py",),
+    ),
+    Mutant(
         "a-made-up-member-is-given-roles-again-and-again",
         "The evidence that a member has never answered ends as soon as nothing wants it.",
         "gossipd/sessions/sessions.py",

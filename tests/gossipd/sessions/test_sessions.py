@@ -426,6 +426,35 @@ def test_nothing_is_kept_of_a_peer_that_is_lost() -> None:
     assert len(b.of(SubscribeHeard)) == 1
 
 
+def test_a_listener_that_was_lost_is_told_everything_when_back() -> None:
+    found = network()
+    a, b = listening(found)
+    b.tell(PeerLost(A))
+    b.tell(delta(a, added=(5,)))
+    found.run(1.0)
+    assert a.of(DeltaHeard) == [], "the listener knows of no gap"
+    b.tell(EndpointChanged(A))
+    assert b.of(SubscribeHeard) == [SubscribeHeard(A, MODEL)] * 2
+    b.tell(holdings(a, 1, 2, 5))
+    found.run(1.0)
+    assert a.of(HoldingsHeard)[-1].chunks == ChunkSet.of(CHUNKS, (1, 2, 5))
+    b.tell(EndpointChanged(A))
+    assert len(b.of(SubscribeHeard)) == 2, "once"
+
+
+def test_a_lost_listener_that_restarted_meanwhile_declines_what_it_is_told() -> None:
+    found = network()
+    a, b = listening(found)
+    b.tell(PeerLost(A))
+    a.tell(EndSubscription(B, MODEL))
+    a.sessions._exchange.subscriptions.end_peer(B)
+    found.run(1.0)
+    b.tell(EndpointChanged(A))
+    b.tell(holdings(a, 1))
+    found.run(1.0)
+    assert not b.sessions._exchange.subscribers.has(A, MODEL)
+
+
 def test_standing_links_are_dialed_a_few_at_a_time_and_stay() -> None:
     found = network(4)
     a = found[0]

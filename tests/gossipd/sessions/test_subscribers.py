@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId
-from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
+from gossipd.sessions.subscribers import LOST_MAX, STREAMS_MAX, SubscriberTable
 from membership.member import NodeId
 
 PEER, OTHER_PEER = NodeId(b"p" * 16), NodeId(b"q" * 16)
@@ -97,3 +97,27 @@ def test_what_was_missed_is_told_once_when_the_link_is_back() -> None:
     subscribers.add(PEER, TWO)
     subscribers.link_down(PEER)
     assert (subscribers.link_up(PEER), subscribers.link_up(PEER)) == ((ONE, TWO), ())
+
+
+def test_what_a_lost_peer_listened_to_is_given_once_and_without_what_ended() -> None:
+    subscribers = table()
+    three = DeploymentId(b"3" * 32)
+    for deployment in (ONE, TWO, three):
+        subscribers.add(PEER, deployment)
+    subscribers.remove_peer(PEER)
+    assert subscribers.of(PEER) == ()
+    subscribers.remove_peer(PEER)  # dead, then forgotten
+    subscribers.close(TWO)
+    subscribers.remove(PEER, three)
+    assert subscribers.take_lost(PEER) == (ONE,)
+    assert subscribers.take_lost(PEER) == ()
+
+
+def test_lost_peers_are_kept_up_to_a_number_the_last_ones() -> None:
+    subscribers = table()
+    peers = [NodeId(number.to_bytes(16, "big")) for number in range(LOST_MAX + 1)]
+    for peer in peers:
+        subscribers.add(peer, ONE)
+        subscribers.remove_peer(peer)
+    assert subscribers.take_lost(peers[0]) == ()
+    assert subscribers.take_lost(peers[1]) == subscribers.take_lost(peers[-1]) == (ONE,)
