@@ -129,9 +129,13 @@ class SourceProbed(Struct, frozen=True):
 
 
 class PeerSeen(Struct, frozen=True):
-    """A member is alive in the cluster's view, or its record has changed."""
+    """A member is alive in the cluster's view, or its record has changed, or it has answered.
+
+    ``has_answered``: it has spoken to this host from where its record says. One that has not may be made up.
+    """
 
     peer: PeerView
+    has_answered: bool = True
 
 
 class MembersSeen(Struct, frozen=True):

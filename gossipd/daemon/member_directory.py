@@ -5,6 +5,10 @@ them, and the translation from membership's events to the planner's. What does n
 
 A record names the CURVE key of its host, and nothing in it proves that the host has the secret half: a member can name
 another's. So a key has claimants, and who shows it is the one that speaks from where it connects.
+
+Nor does it prove that there is a host at all. The planner is told which members have spoken to this host. A member that
+would matter at once is asked: one that claims to be a seed or tells progress, one of this host's rack, and the first of
+each other rack. What it tells of its progress waits for its answer.
 """
 
 from __future__ import annotations
@@ -15,12 +19,16 @@ from typing import Protocol
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
 from gossipd.core.targets import Targets
+from gossipd.daemon.unheard_words import UnheardWords
+from gossipd.deployment.progress_record import ProgressFormatError
+from gossipd.deployment.signed_progress import ProgressKey
 from gossipd.runtime.logs import get_logger
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.member import Member, NodeId, Record
 
 log = get_logger("cluster")
+_ASKED_RACKS_MAX = 1_024  # the oldest goes: its members may be asked once more
 
 
 class MemberListener(Protocol):
@@ -31,6 +39,9 @@ class MemberListener(Protocol):
 
     def member_changed(self, node: NodeId) -> None:
         """A member is new or back, or is elsewhere or in another life."""
+
+    def ask(self, node: NodeId) -> None:
+        """A member must speak for itself before it counts: ask it."""
 
     def roster_changed(self) -> None:
         """A member came, moved or went: who may sign has changed."""
@@ -60,6 +71,8 @@ class MemberDirectory:
         self._answered: set[NodeId] = set()
         self._by_curve: dict[bytes, tuple[NodeId, ...]] = {}  # the claimants of each key, the first one first
         self._addresses: Counter[str] = Counter()
+        self._asked_racks: dict[str, None] = {}
+        self._unheard_words = UnheardWords()
 
     def begin(self, own: Record, others: list[Record]) -> None:
         """Ourselves, and those known from an earlier run: they may come in before gossip has found them again."""
@@ -145,10 +158,9 @@ class MemberDirectory:
                 self._lost(node, listener, is_forgotten=True)
                 log.info("member forgotten", member=name)
             case membership_events.MemberAnswered(node):
-                self._answered.add(node)
-                listener.member_changed(node)
+                self._has_spoken(node, listener)
             case membership_events.PayloadHeard():
-                listener.payload_heard(event)
+                self._payload_heard(event, listener)
             case membership_events.ControlProbeWanted(node):
                 listener.probe_wanted(node)
             case membership_events.Isolated(isolated):
@@ -166,14 +178,48 @@ class MemberDirectory:
         is_back = node not in self._live
         self._live.add(node)
         self.revision += 1
-        capable = NodeCapabilities.from_bytes(record.payload)
-        can_read, seed_term = capable.can_read_sources, capable.seed_term
-        listener.post(PeerSeen(PeerView(node, record.rack, record.zone, can_read, seed_term, name=record.name)))
+        self._tell(record, listener)
         has_moved = known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot)
         if is_back or has_moved:
             listener.member_changed(node)
         if has_moved:
             listener.roster_changed()
+
+    def _tell(self, record: Record, listener: MemberListener) -> None:
+        capable = NodeCapabilities.from_bytes(record.payload)
+        view = PeerView(
+            record.node, record.rack, record.zone, capable.can_read_sources, capable.seed_term, name=record.name
+        )
+        has_answered = record.node in self._answered
+        listener.post(PeerSeen(view, has_answered))
+        if not has_answered and (capable.seed_term or self._is_of_interest(record)):
+            listener.ask(record.node)
+
+    def _is_of_interest(self, record: Record) -> bool:
+        own = self.records.get(self.own)
+        if own is not None and own.rack == record.rack:
+            return True
+        is_new = record.rack not in self._asked_racks
+        self._asked_racks[record.rack] = None
+        if len(self._asked_racks) > _ASKED_RACKS_MAX:
+            del self._asked_racks[next(iter(self._asked_racks))]
+        return is_new
+
+    def _has_spoken(self, node: NodeId, listener: MemberListener) -> None:
+        self._answered.add(node)
+        if node in self._live and (record := self.records.get(node)) is not None:
+            self._tell(record, listener)
+        listener.member_changed(node)
+        for word in self._unheard_words.take(node):
+            listener.payload_heard(word)
+
+    def _payload_heard(self, word: membership_events.PayloadHeard, listener: MemberListener) -> None:
+        author = _author_of_progress(word)
+        if author is None or author == self.own or author in self._answered or author not in self.records:
+            listener.payload_heard(word)
+        else:
+            self._unheard_words.hold(author, word)
+            listener.ask(author)
 
     def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:
         self._live.discard(node)
@@ -200,6 +246,7 @@ class MemberDirectory:
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
         self._answered.discard(node)
+        self._unheard_words.take(node)
         if record is not None:
             self._forget_address(record)
             self._forget_key(record)
@@ -215,6 +262,16 @@ class MemberDirectory:
         self._addresses[record.host] -= 1
         if not self._addresses[record.host]:
             del self._addresses[record.host]
+
+
+def _author_of_progress(word: membership_events.PayloadHeard) -> NodeId | None:
+    """None where it is no progress, or cannot be read, which is for the listener to say."""
+    if word.kind is not membership_events.PayloadKind.PROGRESS:
+        return None
+    try:
+        return ProgressKey.decode(word.key).node
+    except ProgressFormatError:
+        return None
 
 
 def _isolated(listener: MemberListener, *, isolated: bool) -> None:

@@ -59,6 +59,9 @@ class MemberEvents:
     def member_changed(self, node: NodeId) -> None:
         self.plane.member_changed(node)
 
+    def ask(self, node: NodeId) -> None:
+        self.membership_host.ask(node)
+
     def roster_changed(self) -> None:
         """At once, unless that was a moment ago."""
         if self._is_roster_due:

@@ -194,11 +194,12 @@ class DaemonStatus:
             record = member.record
             ahead = self.clock.ahead_s(record.node) if record.node != own else None
             capable = NodeCapabilities.from_bytes(record.payload)
+            may_read = capable.seed_term > 0 and member.state in _MAY_READ
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                     address=f"{record.host}:{record.port}", state=member.state.value,
-                    seed=record.node in seeds or (capable.seed_term > 0 and member.state in _MAY_READ),
+                    seed=record.node in seeds or (may_read and self.swim.has_answered(record.node)),
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                     clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),

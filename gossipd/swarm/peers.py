@@ -78,11 +78,11 @@ class Peers:
         self._rng = rng
         self._own = own
         self._views: dict[NodeId, PeerView] = {}
-        self._views_are_shared = False
+        self._views_are_shared, self._unheard = False, set[NodeId]()
         self.records: dict[NodeId, Peer] = {}
         """Those made so far; no caller changes the mapping."""
         self.version = 0  # changes whenever roles may move
-        self.views_version = 0  # changes with what members say of themselves, and when one comes or goes
+        self.views_version = 0  # changes with what members say of themselves, and when one comes, answers or goes
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
         self.usual_s = 0.0  # seconds that a fetch takes, over all peers, smoothed
@@ -103,9 +103,10 @@ class Peers:
         """How many members there are."""
         return len(self._views)
 
-    def members(self) -> list[PeerView]:
-        """What the members say of themselves, without this host."""
-        return [view for node, view in self._views.items() if node != self._own]
+    def members(self, *, heard: bool = False) -> list[PeerView]:
+        """What members say of themselves, without this host. ``heard``: who spoke to it; others may be made up."""
+        out = self._unheard if heard else ()
+        return [view for node, view in self._views.items() if node != self._own and node not in out]
 
     def unusable(self, now: float) -> set[NodeId]:
         """Hosts that may not be asked and have no roles."""
@@ -134,7 +135,7 @@ class Peers:
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
         """These are all the members; returns the former ones. The mapping is copied before this class changes it."""
         gone = sorted(node for node in self._views if node not in views)
-        self._views, self._views_are_shared = views, True
+        self._views, self._views_are_shared, self._unheard = views, True, set()
         self._views_changed()
         for node, peer in self.records.items():
             if (view := views.get(node)) is None:
@@ -154,9 +155,12 @@ class Peers:
             self._views, self._views_are_shared = dict(self._views), False
         return self._views
 
-    def seen(self, view: PeerView) -> bool:
-        """A member record was heard; True when the member is new or back."""
+    def seen(self, view: PeerView, *, has_answered: bool = True) -> bool:
+        """A member record was heard, or a member; True when the member is new or back."""
         before = self._views.get(view.node)
+        if has_answered is (view.node in self._unheard):
+            (self._unheard.discard if has_answered else self._unheard.add)(view.node)
+            self.views_version += 1  # no role follows from it
         if before == view:
             return False
         self._unshared_views()[view.node] = view
@@ -173,6 +177,7 @@ class Peers:
         if node not in self._views:
             return
         del self._unshared_views()[node]
+        self._unheard.discard(node)
         self._views_changed()
         if (peer := self.records.get(node)) is not None:
             peer.member = False

@@ -201,7 +201,7 @@ class Planner:
         self._tick_s = -math.inf
         if isinstance(event, events.PeerSeen):
             if event.peer.node != self._own.node:
-                self._peers.seen(event.peer)
+                self._peers.seen(event.peer, has_answered=event.has_answered)
         elif isinstance(event, events.MembersSeen):
             for node in self._peers.adopt(event.peers):
                 self._forget(node, now)

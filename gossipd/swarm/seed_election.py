@@ -14,6 +14,9 @@ can read must cost no other deployment its seeds.
 How many. A seed's uplink gives the first copies of what it reads. The only seed of a cluster must give each chunk away
 exactly once, with nothing to spare, and every request that it answers twice delays a first copy; four to eight seeds in
 all remove that. At most half of a rack are seeds, because the others' first copies need room on the uplinks.
+
+A member that has never spoken to this host may be made up: its claim takes no seat, and its rack does not count. It may
+still be waited for, a little, as a candidate.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class Election:
         """The new term for our member record (0 gives the claim up), or None when the record need not change."""
         self._look_again(peers)
         self._term_seen = max(self._term_seen, self.term)
-        rivals = [view for view in self._rack_peers if view.seed_term > 0]
+        rivals = [view for view in self._rack_peers if view.node in self._claimants]
         seats = self._seats()
         before = self.term
         able = self._is_able(now)
@@ -117,9 +120,11 @@ class Election:
         self._views_version = peers.views_version
         views = peers.members()
         self._rack_peers = [view for view in views if view.rack == self.own.rack]
-        self._claimants = frozenset(view.node for view in views if view.seed_term > 0)
-        self._racks = len({view.rack for view in views} | {self.own.rack})
-        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in self._rack_peers)])
+        heard = peers.members(heard=True)
+        self._claimants = frozenset(view.node for view in heard if view.seed_term > 0)
+        self._racks = len({view.rack for view in heard} | {self.own.rack})
+        terms = [view.seed_term for view in self._rack_peers if view.node in self._claimants]
+        self._term_seen = max([self._term_seen, self.term, *terms])
 
     def _settle(self, now: float) -> None:
         seeds = self._claimants | {self.own.node} if self.term else self._claimants

@@ -16,6 +16,22 @@ _LIFE = "gossipd/deployment/deployment_table.py"
 
 MUTANTS = (
     Mutant(
+        "sums-count-what-made-up-members-tell",
+        "Progress of a member that never spoke to this host counts at once.",
+        "gossipd/daemon/member_directory.py",
+        "        if author is None or author == self.own or",
+        "        if True or author == self.own or",
+        ("tests/gossipd/daemon/test_member_directory.py",),
+    ),
+    Mutant(
+        "what-a-member-told-before-it-spoke-is-lost",
+        "A host that has just started learns of the others' progress when that changes.",
+        "gossipd/daemon/member_directory.py",
+        "        for word in self._unheard_words.take(node):\n",
+        "        for word in self._unheard_words.take(node)[:0]:\n",
+        ("tests/gossipd/daemon/test_member_directory.py",),
+    ),
+    Mutant(
         "names-no-file",
         "A reason of storage does not say which file it is about.",
         "gossipd/deployment/deployment_record.py",

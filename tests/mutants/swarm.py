@@ -10,6 +10,38 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "a-made-up-seed-takes-a-seat",
+        "The claim of a member that never spoke to this host counts.",
+        "gossipd/swarm/seed_election.py",
+        "frozenset(view.node for view in heard if view.seed_term > 0)",
+        "frozenset(view.node for view in views if view.seed_term > 0)",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
+        "made-up-racks-cost-a-rack-its-seeds",
+        "The racks of members that never spoke to this host count.",
+        "gossipd/swarm/seed_election.py",
+        "len({view.rack for view in heard} | {self.own.rack})",
+        "len({view.rack for view in views} | {self.own.rack})",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
+        "an-answer-of-a-seed-is-not-told",
+        "The planner does not hear that a member has spoken.",
+        "gossipd/daemon/member_directory.py",
+        "            self._tell(record, listener)\n        listener",
+        "            pass\n        listener",
+        ("tests/gossipd/daemon/test_member_directory.py",),
+    ),
+    Mutant(
+        "nobody-asks-who-claims-to-be-a-seed",
+        "A seed of another rack counts minutes after this host has started.",
+        "gossipd/daemon/member_directory.py",
+        "(capable.seed_term or self._is_of_interest(record))",
+        "self._is_of_interest(record)",
+        ("tests/gossipd/daemon/test_member_directory.py",),
+    ),
+    Mutant(
         "an-election-begins-a-whole-object-again",
         "Where storage sends objects only whole, each newly elected reader begins at the first byte.",
         "gossipd/swarm/reading_turn.py",

@@ -21,6 +21,9 @@ class QuietListener:
     def member_changed(self, node: NodeId) -> None:
         pass
 
+    def ask(self, node: NodeId) -> None:
+        pass
+
     def roster_changed(self) -> None:
         pass
 

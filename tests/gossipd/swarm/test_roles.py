@@ -207,9 +207,9 @@ class CountedPeers(Peers):
 
     looks = 0
 
-    def members(self) -> list[PeerView]:
+    def members(self, *, heard: bool = False) -> list[PeerView]:
         self.looks += 1
-        return super().members()
+        return super().members(heard=heard)
 
 
 def test_records_that_did_not_change_are_not_read_again() -> None:

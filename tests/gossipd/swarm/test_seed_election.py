@@ -212,3 +212,27 @@ def test_candidates_without_number_delay_a_claim_by_some_seconds() -> None:
         peers.seen(view(number))
     claimed = next(tick / 4 for tick in range(4_000) if election.decide(peers, tick / 4))
     assert claimed <= 10.0
+
+
+def test_a_claim_of_a_member_that_never_spoke_takes_no_seat() -> None:
+    election, peers = Election(view(1, "r1"), SETTINGS), Peers(SETTINGS, Random(1))
+    peers.seen(view(2, "r1", term=7), has_answered=False)
+    assert election.decide(peers, 0.0) == 1
+    assert election.seeds == {view(1, "r1").node}
+    peers.seen(view(2, "r1", term=7))
+    assert election.decide(peers, 1.0) == 0, "it has spoken, and its claim is older"
+    assert election.seeds == {view(2, "r1").node}
+
+
+def test_racks_of_members_that_never_spoke_cost_no_rack_its_seeds() -> None:
+    election, peers = Election(view(1, "r1"), SETTINGS), Peers(SETTINGS, Random(1))
+    for number in range(2, 12):
+        peers.seen(view(number, "r1"))
+    for number in range(100, 140):
+        peers.seen(view(number, f"made up {number}"), has_answered=False)
+    election.decide(peers, 0.0)
+    assert election._seats() == 5, "half of the candidates of the only rack"
+    for number in range(100, 140):
+        peers.lost(view(number, f"made up {number}").node)
+    election.decide(peers, 1.0)
+    assert election.reads_allowed_s(1.0) <= 1.0, "no cut of the network"

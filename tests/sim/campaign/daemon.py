@@ -388,6 +388,10 @@ class _Listener(QuietListener):
         """See MemberListener."""
         self._daemon.plane.member_changed(node)
 
+    def ask(self, node: NodeId) -> None:
+        """See MemberListener."""
+        self._daemon.world.wires.ask(self._daemon.index, node)
+
     def roster_changed(self) -> None:
         """See MemberListener."""
         self._daemon.deployments.roster_changed()
