@@ -49,6 +49,7 @@ from membership.member import NodeId
 TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
+LOADS_MAX = 4  # sizes of the model that count in a sum of what one host moved: what it says of itself moves no more
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
@@ -94,8 +95,9 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One deployment over all hosts. Chunks and bytes count the targets, traffic counts all hosts. ``chunks_verified``:
-    of a host that wants a part, its share of that counts for the whole; bytes are those that are wanted and there."""
+    """One deployment over all hosts. Chunks and bytes count the targets, traffic counts all hosts, each with
+    ``LOADS_MAX`` sizes of the model at most. ``chunks_verified``: of a host that wants a part, its share of that counts
+    for the whole; bytes are those that are wanted and there."""
 
     hosts_total: int
     hosts_complete: int
@@ -322,7 +324,7 @@ class ClusterProgress:
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
             started_s=began_s(row.progress.started_s for row in chosen),
             completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
-            **{name: sum(map(attrgetter(name), moved)) for name in COUNTER_NAMES},
+            **_moved(moved, chunk_count, bytes_total),
         )
 
     def to_bytes(self) -> bytes:
@@ -343,6 +345,12 @@ class ClusterProgress:
         except (struct.error, ProgressFormatError) as error:
             raise ProgressTableError(f"the saved progress table is damaged: {error}") from None
         return loaded
+
+
+def _moved(hosts: list[Progress], chunk_count: int, bytes_total: int) -> dict[str, int]:
+    """The sums of the hosts' counters."""
+    most = {name: LOADS_MAX * (chunk_count if name == "corrupt_chunks" else bytes_total) for name in COUNTER_NAMES}
+    return {name: sum([min(getattr(one, name), most[name]) for one in hosts]) for name in COUNTER_NAMES}
 
 
 def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:

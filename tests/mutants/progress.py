@@ -16,6 +16,14 @@ _LIFE = "gossipd/deployment/deployment_table.py"
 
 MUTANTS = (
     Mutant(
+        "one-host-s-word-moves-every-sum",
+        "What a host says to have read of a model counts in the sum, however much it is.",
+        "gossipd/deployment/progress_table.py",
+        "sum([min(getattr(one, name), most[name]) for one in hosts])",
+        "sum([getattr(one, name) for one in hosts])",
+        ("tests/gossipd/deployment/test_progress_record.py",),
+    ),
+    Mutant(
         "sums-count-what-made-up-members-tell",
         "Progress of a member that never spoke to this host counts at once.",
         "gossipd/daemon/member_directory.py",

@@ -25,6 +25,7 @@ from gossipd.deployment.progress_record import (
     refresh_interval_s,
 )
 from gossipd.deployment.progress_table import (
+    LOADS_MAX,
     ROWS_PER_HOST_MAX,
     ClusterProgress,
     ProgressTableError,
@@ -186,6 +187,15 @@ def test_totals_are_sums_over_the_hosts_and_reach_exactly_everything() -> None:
     assert totals.completed_s == START_S + 60
 
 
+def test_what_one_host_says_of_itself_moves_a_sum_by_a_few_sizes_of_the_model() -> None:
+    table, size = ClusterProgress(), 1 << 20
+    liar = halfway(source_bytes=1 << 60, peer_bytes_same_rack=1 << 60, corrupt_chunks=1 << 20)
+    nodes = fill(table, complete(source_bytes=size), liar)
+    totals = table.totals(KEY, nodes, chunk_count=1024, bytes_total=size, now=10.0)
+    assert totals.source_bytes == size + LOADS_MAX * size
+    assert (totals.peer_bytes_same_rack, totals.corrupt_chunks) == (LOADS_MAX * size, LOADS_MAX * 1024)
+
+
 def test_an_older_record_is_not_news() -> None:
     table = ClusterProgress()
     fill(table, halfway(512), version=START_MS + 10)
@@ -254,7 +264,7 @@ def test_a_saved_table_says_the_same_after_a_restart() -> None:
     table.forget(nodes[2])
     loaded = ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S + 30.0)
     for now, each in ((10.0, table), (0.0, loaded)):
-        totals = each.totals(KEY, nodes[:2], chunk_count=1024, bytes_total=1024, now=now)
+        totals = each.totals(KEY, nodes[:2], chunk_count=1024, bytes_total=4 * MIB, now=now)
         assert (totals.hosts_complete, totals.source_bytes, totals.chunks_verified) == (1, 5 * MIB, 1536)
         assert each.host(nodes[2], KEY) is None
     assert loaded.host(nodes[0], KEY).age_s(0.0) == pytest.approx(30.0)  # type: ignore[union-attr]
