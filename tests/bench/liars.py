@@ -22,6 +22,8 @@ class Liars:
     """Some hosts whose brains work, and from whose addresses lies are sent as well."""
 
     sorts: tuple[str, ...] = SORTS
+    sybil_payload = b""
+    """What made-up members say on their records; empty: what their victim says."""
 
     def __init__(self, cluster: SimulatedCluster, indexes: list[int], rng: Random, every_s: float = 0.5) -> None:
         self.cluster = cluster
@@ -87,9 +89,11 @@ class Liars:
         cluster.by_node[node_id(public)] = index  # its death is the liar's
         host, port = self._rng.choice((NOBODY, victim.address))
         number = self.told["sybil"]
+        rack = self._rng.choice((f"sybil-{number % 50}", victim.rack))
         record = replace(
-            victim, public_key=public, name=f"sybil-{index}-{number}", rack=f"sybil-{number % 50}", host=host, port=port
-        )
+            victim, public_key=public, name=f"sybil-{index}-{number}", rack=rack, host=host, port=port,
+            payload=self.sybil_payload or victim.payload,
+        )  # fmt: skip
         return wire.item(wire.RECORD, sign_record(record, RING.cluster_id, cluster.keys.signer(public))[1])
 
     def _item(self, sort: str, index: int, victim: Record) -> bytes:

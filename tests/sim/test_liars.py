@@ -15,4 +15,5 @@ def test_a_liar_keeps_no_honest_host_from_its_models(sort: str) -> None:
     assert {bar: found[bar] for bar in BARS} == dict.fromkeys(BARS, 0)
     assert found["complete_rows"]
     assert len(found["lies"]) >= 16
+    assert found["sybils"] and found["lies"]["sybil_complete"]
     assert sort not in found["looked"] or found["looked"][sort]

@@ -1,8 +1,8 @@
 """``python -m tests.sim.liars --hosts 1000 --liars 0.05 --json``: what liars could do; one JSON object.
 
 What lives here: the command and its verdict. What does not: the run (``world``). Exit 1 when a healthy host was
-declared dead by an honest one, a forged word was believed, a host was shown complete that was not, or an honest host
-has not got a model.
+declared dead by an honest one, a forged word was believed, a host was shown complete that was not, a made-up member
+counted as a seed or in a sum, or an honest host has not got a model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tests.sim.liars.world import SORTS, play
 
 _GARBAGE_THRESHOLD = 200_000
-BARS = ("false_deaths", "forged_accepted", "false_complete", "deployments_lost")
+BARS = ("false_deaths", "forged_accepted", "false_complete", "sybils_counted", "deployments_lost")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,8 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.signed_progress import ProgressKey, sign_progress
 from gossipd.deployment.statement import EPOCH_LIMIT, Verb, sign_statement
+from gossipd.identity.keys import SecretKey
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership import wire
 from membership.member import NodeId, Record, node_id
 from tests.bench import liars
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.liars.world import LiarWorld
 
 _STATEMENT, _PROGRESS = 1, 2
+SYBIL_TERM = 9  # above all terms that honest hosts claim
 _VERSIONS = (2**63 - 1, 2**62, 2**40)
 _AHEAD_S = (-600.0, 1.5, 240.0, 1e9)
 _EPOCHS = (1, 2, 900, 1_500, 10**6, EPOCH_LIMIT)
@@ -30,6 +33,8 @@ _EPOCHS = (1, 2, 900, 1_500, 10**6, EPOCH_LIMIT)
 
 class LyingWords(liars.Liars):
     """Words of membership (``tests.bench.liars``), and of deployments."""
+
+    sybil_payload = NodeCapabilities(True, SYBIL_TERM, signs_progress=True).to_bytes()
 
     def __init__(self, world: LiarWorld, indexes: list[int], rng: Random) -> None:
         super().__init__(world.wires, indexes, rng)
@@ -39,9 +44,11 @@ class LyingWords(liars.Liars):
             "usurp": self._usurp,
             "unsigned_progress": self._unsigned_progress, "signed_progress": self._signed_progress,
             "much_progress": self._much_progress, "own_complete": self._own_complete,
+            "sybil_complete": self._sybil_complete,
         }  # fmt: skip
         self.sorts = (*liars.SORTS, *self._made)
         self.sybils: list[NodeId] = []
+        self._secrets: dict[NodeId, SecretKey] = {}
 
     def sybils_held(self) -> int:
         """The most made-up members that any honest host has on its roster."""
@@ -52,8 +59,16 @@ class LyingWords(liars.Liars):
         item = super()._sybil(index, victim)
         made = list(self.cluster.by_node)[-1]
         self.sybils.append(made)
+        self._secrets[made] = self._world.wires.secrets[list(self._world.wires.secrets)[-1]]
         self._world.add_nobody(made)
         return item
+
+    def sybils_counted(self) -> int:
+        """How often an honest host takes a made-up member for a seed, or keeps what one told of its progress."""
+        daemons, made = [self._world.daemons[index] for index in self._world.honest], set(self.sybils)
+        seeds = sum(len(made & one.planner.statistics().seeds) for one in daemons)
+        tables = [one.deployments.progress._rows.values() for one in daemons]
+        return seeds + sum(len(made & rows.keys()) for table in tables for rows in table)
 
     def _item(self, sort: str, index: int, victim: Record) -> bytes:
         make = self._made.get(sort)
@@ -105,7 +120,7 @@ class LyingWords(liars.Liars):
         )  # fmt: skip
         key = ProgressKey(node, short_key or progress_key(self._target()), is_signed)
         version = int((WALL_S + self.cluster.now + self._rng.choice(_AHEAD_S)) * 1000)
-        secret = self._world.daemons[index].secret
+        secret = self._secrets.get(node) or self._world.daemons[index].secret
         payload = sign_progress(secret, key, version, done) if is_signed else done.to_bytes()
         return self._event(index, version, key.encode(), payload, _PROGRESS)
 
@@ -119,6 +134,13 @@ class LyingWords(liars.Liars):
         own = self.cluster.hosts[index].node
         made = [self._progress(index, own, is_signed=True, short_key=self._rng.randbytes(8)) for _ in range(6)]
         return b"".join(made)
+
+    def _sybil_complete(self, index: int, victim: Record) -> bytes:
+        """A made-up member tells its own progress, as any member may."""
+        own = [node for node in self.sybils if self.cluster.by_node[node] == index]
+        return (
+            self._progress(index, self._rng.choice(own), is_signed=True) if own else self._own_complete(index, victim)
+        )
 
     def _own_complete(self, index: int, _: Record) -> bytes:
         return self._progress(index, node_id(self.cluster.hosts[index].public), is_signed=True)

@@ -220,7 +220,7 @@ class LiarWorld(World):
             "death_known_s_median": round(median(waits), 1) if waits else None,
             "death_known_s_max": round(max(waits), 1) if waits else None,
             "members_missed_max": full - min(views), "sybils": len(self.words.sybils),
-            "sybils_held_max": self.words.sybils_held(),
+            "sybils_held_max": self.words.sybils_held(), "sybils_counted": self.words.sybils_counted(),
             "third_party_datagrams": self.words.third_party_datagrams(),
             "membership_bytes_per_s": round(sum(sent) / len(sent)),
             "unproven_max": max(len(list(self.daemons[index].deployments.records)) for index in alive),
