@@ -45,6 +45,7 @@ _SETTINGS = ControlSettings()
 _GREETING = Hello("campaign")
 _DIAL_S = 0.002  # TCP and CURVE on an idle network
 _RETRANSMIT_S = 0.2
+_NOTHING_TOLD = -1  # no set of chunks
 
 
 class Connection:
@@ -264,7 +265,8 @@ class Plane:
         if subscription is None or subscription.number is None:
             return None
         teller = self._world.daemons[self._world.index_of[peer]].plane
-        return teller.announcements.told.get((self._daemon.node, deployment))
+        is_open = deployment in teller.sessions._exchange._chunk_counts
+        return teller.announcements.told.get((self._daemon.node, deployment), _NOTHING_TOLD if is_open else None)
 
     def is_quiet_to(self, peer: int) -> bool:
         """Whether there is a connection up to that peer, with nothing on its way."""
