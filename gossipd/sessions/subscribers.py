@@ -1,7 +1,8 @@
 """Peers that listen to us, per deployment and with our stream numbers, those too that asked early or missed something.
 
-A peer that counts as lost may live, hear us and believe that it still listens: what it listened to is kept, and it is
-told everything again when it is back. One that has restarted meanwhile declines that.
+Who listened to a deployment that was closed here, and is opened again, counts as one that asked early. A peer that
+counts as lost may live, hear us and believe that it still listens: what it listened to is kept, and it is told
+everything again when it is back. One that has restarted meanwhile declines that.
 
 What lives here: tables. What does not: what subscribers are told (the planner), and sending.
 """
@@ -62,25 +63,24 @@ class SubscriberTable:
 
     def remove_peer(self, peer: NodeId) -> None:
         """The peer is gone, as it seems."""
-        listened = self._by_peer.pop(peer, None)
-        self._early.pop(peer, None)
+        wished = self._early.pop(peer, {}) | self._by_peer.pop(peer, {})
         self._missed.discard(peer)
-        if listened:
-            self._lost[peer] = listened
+        if wished:
+            self._lost[peer] = wished
             if len(self._lost) > LOST_MAX:
                 del self._lost[next(iter(self._lost))]
 
     def take_lost(self, peer: NodeId) -> tuple[DeploymentId, ...]:
-        """The peer is back: what it listened to before."""
+        """The peer is back: what it listened to, or asked for early, before."""
         return tuple(self._lost.pop(peer, ()))
 
     def close(self, deployment: DeploymentId) -> tuple[int | None, list[NodeId]]:
-        """The deployment is closed: its stream, if it had one, and the peers that listened to it."""
+        """The deployment is closed: its stream, if it had one, and the peers that listened to it. They are told nothing
+        of that, and asked early for the next time that it opens."""
         found = [peer for peer, listened in self._by_peer.items() if deployment in listened]
         for peer in found:
             self.remove(peer, deployment)
-        for listened in self._lost.values():
-            listened.pop(deployment, None)
+            self.add_early(peer, deployment)
         return self._streams.pop(deployment, None), found
 
     def of(self, peer: NodeId) -> tuple[DeploymentId, ...]:

@@ -22,6 +22,14 @@ MUTANTS = (
         (_BRAIN,),
     ),
     Mutant(
+        "listeners-of-a-deployment-that-opens-again-are-forgotten",
+        "Who listened before a deployment was closed here believes that it hears everything.",
+        "gossipd/sessions/subscribers.py",
+        "            self.add_early(peer, deployment)\n        return",
+        "            pass\n        return",
+        (_BRAIN,),
+    ),
+    Mutant(
         "nobody-says-that-a-lost-member-is-back",
         "A member that counted as dead and is seen again with the same record changes nothing.",
         "gossipd/daemon/member_directory.py",

@@ -402,6 +402,26 @@ def test_a_closed_deployment_is_spoken_of_no_more() -> None:
     assert len(b.of(SubscribeHeard)) == 1, "from now on it asks too early"
 
 
+def test_a_deployment_that_opens_again_is_told_of_to_its_listeners() -> None:
+    found = network()
+    a, b = listening(found)
+    b.tell(closed(), opened())
+    assert b.of(SubscribeHeard) == [SubscribeHeard(A, MODEL)] * 2, "the listener knows of no gap"
+    b.tell(holdings(a, 7))
+    found.run(1.0)
+    assert a.of(HoldingsHeard)[-1].chunks == ChunkSet.of(CHUNKS, (7,))
+
+
+def test_a_listener_that_left_while_a_deployment_was_closed_is_told_nothing() -> None:
+    found = network()
+    a, b = listening(found)
+    b.tell(closed())
+    a.tell(EndSubscription(B, MODEL))
+    found.run(1.0)
+    b.tell(opened())
+    assert b.of(SubscribeHeard) == [SubscribeHeard(A, MODEL)]
+
+
 def test_a_closed_deployment_is_listened_to_no_more() -> None:
     found = network()
     a, b = listening(found)
