@@ -18,6 +18,7 @@ from random import Random
 from gossipd.core.events import FailReason
 from gossipd.core.model import PeerView
 from gossipd.swarm.settings import PlannerSettings
+from gossipd.swarm.unheard_members import UnheardMembers
 from membership.member import NodeId
 
 _GONE_S = 1.0  # a host that restarts is back in 1 to 3 s; doubles with each failure in a row
@@ -78,7 +79,7 @@ class Peers:
         self._rng = rng
         self._own = own
         self._views: dict[NodeId, PeerView] = {}
-        self._views_are_shared, self._unheard = False, set[NodeId]()
+        self._views_are_shared, self._unheard = False, UnheardMembers()
         self.records: dict[NodeId, Peer] = {}
         """Those made so far; no caller changes the mapping."""
         self.version = 0  # changes whenever roles may move
@@ -104,8 +105,8 @@ class Peers:
         return len(self._views)
 
     def members(self, *, heard: bool = False) -> list[PeerView]:
-        """What members say of themselves, without this host. ``heard``: who spoke to it; others may be made up."""
-        out = self._unheard if heard else ()
+        """What members say of themselves, without this host and those silent to it. ``heard``: of who spoke to it."""
+        out = self._unheard.all if heard else self._unheard.silent
         return [view for node, view in self._views.items() if node != self._own and node not in out]
 
     def unusable(self, now: float) -> set[NodeId]:
@@ -135,7 +136,7 @@ class Peers:
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
         """These are all the members; returns the former ones. The mapping is copied before this class changes it."""
         gone = sorted(node for node in self._views if node not in views)
-        self._views, self._views_are_shared, self._unheard = views, True, set()
+        self._views, self._views_are_shared, self._unheard = views, True, UnheardMembers()
         self._views_changed()
         for node, peer in self.records.items():
             if (view := views.get(node)) is None:
@@ -158,9 +159,9 @@ class Peers:
     def seen(self, view: PeerView, *, has_answered: bool = True) -> bool:
         """A member record was heard, or a member; True when the member is new or back."""
         before = self._views.get(view.node)
-        if has_answered is (view.node in self._unheard):
-            (self._unheard.discard if has_answered else self._unheard.add)(view.node)
-            self.views_version += 1  # no role follows from it
+        was_silent = view.node in self._unheard.silent
+        if self._unheard.note(view.node, has_answered=has_answered):
+            self.views_version, self.version = self.views_version + 1, self.version + was_silent
         if before == view:
             return False
         self._unshared_views()[view.node] = view
@@ -177,7 +178,7 @@ class Peers:
         if node not in self._views:
             return
         del self._unshared_views()[node]
-        self._unheard.discard(node)
+        self._unheard.drop(node)
         self._views_changed()
         if (peer := self.records.get(node)) is not None:
             peer.member = False
@@ -190,8 +191,8 @@ class Peers:
         peer = self.get(node)
         if peer is None or (peer.reachable == reachable and not peer.shunned_until):
             return False
-        came_back = reachable and not peer.reachable
-        peer.reachable = reachable
+        came_back, peer.reachable = reachable and not peer.reachable, reachable
+        self.views_version += self._unheard.reached(node, reachable=reachable)
         if reachable:
             self._forgive(peer)
         self.version += 1

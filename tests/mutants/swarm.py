@@ -18,6 +18,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
+        "made-up-members-stand-between-neighbours",
+        "A member that never spoke and does not answer has its place in rings and lists.",
+        "gossipd/swarm/peers.py",
+        "        out = self._unheard.all if heard else self._unheard.silent\n",
+        "        out = self._unheard.all if heard else set()\n",
+        ("tests/gossipd/swarm/test_roles.py",),
+    ),
+    Mutant(
         "made-up-racks-cost-a-rack-its-seeds",
         "The racks of members that never spoke to this host count.",
         "gossipd/swarm/seed_election.py",

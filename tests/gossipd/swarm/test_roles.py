@@ -49,6 +49,29 @@ def cluster(racks: int, per_rack: int) -> list[PeerView]:
     ]
 
 
+def test_made_up_members_that_do_not_answer_stand_between_no_neighbours() -> None:
+    own, *others = cluster(2, 4)
+    peers = Peers(SETTINGS, Random(1))
+    for one in others:
+        peers.seen(one)
+    made_up = [view(1000 + number, f"rack-{number % 40}") for number in range(200)]
+    for one in made_up:
+        peers.seen(one, has_answered=False)
+    roles = Roles(own, EVERY_HOST, b"salt", SETTINGS, shape=Shape(8, 1024, 8192, 1, True))
+    roles.refresh(own, peers, frozenset(), frozenset(), 0.0)
+    assert not roles.neighbours >= {one.node for one in others}, "any of them may be a host"
+    for one in made_up:
+        peers.reached(one.node, False)
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 1.0)
+    assert roles.neighbours == {one.node for one in others}
+    assert roles.rack_peers == {one.node for one in others if one.rack == own.rack}
+    assert set(roles.racks) == {"rack-0", "rack-1"}
+    peers.seen(made_up[0], has_answered=True)
+    peers.reached(made_up[0].node, True)
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 2.0)
+    assert made_up[0].node in roles.neighbours
+
+
 def test_all_hosts_name_the_same_importer() -> None:
     views = cluster(3, 4)
     for bucket in (0, 17, 255):
