@@ -14,9 +14,7 @@ from membership.events import PayloadHeard
 from membership.member import NodeId
 
 AUTHORS_MAX = 4_096
-WORDS_PER_AUTHOR_MAX = (
-    64  # deployments of which a host tells at a time; what is over is told again with its next change
-)
+WORDS_PER_AUTHOR_MAX = 64  # deployments; a host tells again of those that are over
 
 
 class UnheardWords:

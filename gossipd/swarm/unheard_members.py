@@ -10,7 +10,7 @@ from membership.member import NodeId
 
 
 class UnheardMembers:
-    """One per planner. Each method says whether anything has changed."""
+    """One per planner. ``note`` and ``reached`` say whether anything has changed."""
 
     def __init__(self) -> None:
         self.all: set[NodeId] = set()
