@@ -74,10 +74,10 @@ class Peer:
 class Peers:
     """All other hosts, by node."""
 
-    def __init__(self, settings: PlannerSettings, rng: Random, own: NodeId | None = None) -> None:
+    def __init__(self, settings: PlannerSettings, rng: Random, own: NodeId | None = None, rack: str = "") -> None:
         self._planner_settings = settings
         self._rng = rng
-        self._own = own
+        self._own, self._own_rack = own, rack
         self._views: dict[NodeId, PeerView] = {}
         self._views_are_shared, self._unheard = False, UnheardMembers()
         self.records: dict[NodeId, Peer] = {}
@@ -105,8 +105,8 @@ class Peers:
         return len(self._views)
 
     def members(self, *, heard: bool = False) -> list[PeerView]:
-        """What members say of themselves, without this host and those silent to it. ``heard``: of who spoke to it."""
-        out = self._unheard.all if heard else self._unheard.silent
+        """What members say of themselves: the others that may have roles, or, with ``heard``, that have spoken here."""
+        out = self._unheard.all if heard else self._unheard.without_roles(self._views, self._own_rack)
         return [view for node, view in self._views.items() if node != self._own and node not in out]
 
     def unusable(self, now: float) -> set[NodeId]:
@@ -159,9 +159,8 @@ class Peers:
     def seen(self, view: PeerView, *, has_answered: bool = True) -> bool:
         """A member record was heard, or a member; True when the member is new or back."""
         before = self._views.get(view.node)
-        was_silent = view.node in self._unheard.silent
         if self._unheard.note(view.node, has_answered=has_answered):
-            self.views_version, self.version = self.views_version + 1, self.version + was_silent
+            self._views_changed()
         if before == view:
             return False
         self._unshared_views()[view.node] = view

@@ -99,7 +99,7 @@ class Planner:
         self._rng = rng
         self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
         self._may_read_extra = True
-        self._peers = Peers(settings, rng, node)
+        self._peers = Peers(settings, rng, node, rack)
         self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, DeploymentSwarm] = {}

@@ -20,9 +20,17 @@ MUTANTS = (
     Mutant(
         "made-up-members-stand-between-neighbours",
         "A member that never spoke and does not answer has its place in rings and lists.",
-        "gossipd/swarm/peers.py",
-        "        out = self._unheard.all if heard else self._unheard.silent\n",
-        "        out = self._unheard.all if heard else set()\n",
+        "gossipd/swarm/unheard_members.py",
+        "        return self.silent | {node",
+        "        return {node",
+        ("tests/gossipd/swarm/test_roles.py",),
+    ),
+    Mutant(
+        "made-up-racks-are-in-all-roles",
+        "Racks from which nobody has spoken have importers and neighbours.",
+        "gossipd/swarm/unheard_members.py",
+        "if views[node].rack not in racks}",
+        "if False}",
         ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(

@@ -51,10 +51,10 @@ def cluster(racks: int, per_rack: int) -> list[PeerView]:
 
 def test_made_up_members_that_do_not_answer_stand_between_no_neighbours() -> None:
     own, *others = cluster(2, 4)
-    peers = Peers(SETTINGS, Random(1))
+    peers = Peers(SETTINGS, Random(1), own.node, own.rack)
     for one in others:
         peers.seen(one)
-    made_up = [view(1000 + number, f"rack-{number % 40}") for number in range(200)]
+    made_up = [view(1000 + number, f"rack-{number % 2}") for number in range(200)]
     for one in made_up:
         peers.seen(one, has_answered=False)
     roles = Roles(own, EVERY_HOST, b"salt", SETTINGS, shape=Shape(8, 1024, 8192, 1, True))
@@ -70,6 +70,20 @@ def test_made_up_members_that_do_not_answer_stand_between_no_neighbours() -> Non
     peers.reached(made_up[0].node, True)
     assert roles.refresh(own, peers, frozenset(), frozenset(), 2.0)
     assert made_up[0].node in roles.neighbours
+
+
+def test_a_rack_from_which_nobody_has_spoken_is_in_no_role() -> None:
+    own, *others = cluster(3, 4)
+    peers = Peers(SETTINGS, Random(1), own.node, own.rack)
+    for one in others:
+        peers.seen(one, has_answered=one.rack == "rack-1" and one.name == "h1")
+    roles = Roles(own, EVERY_HOST, b"salt", SETTINGS, shape=Shape(8, 1024, 8192, 1, True))
+    roles.refresh(own, peers, frozenset(), frozenset(), 0.0)
+    assert set(roles.racks) == {"rack-0", "rack-1"}, "its own, and one with a host that spoke"
+    assert len(roles.neighbours) == 7
+    peers.seen(others[-1], has_answered=True)
+    assert roles.refresh(own, peers, frozenset(), frozenset(), 1.0)
+    assert roles.neighbours == {one.node for one in others}
 
 
 def test_all_hosts_name_the_same_importer() -> None:
