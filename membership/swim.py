@@ -206,12 +206,12 @@ class Swim:
         return None if claim is None or claim.node != node else self._node.member(claim)
 
     def roster_records(self) -> list[Record]:
-        """Signed records of all but this node, those that left and the dead that never answered: for the next life."""
+        """Signed records of the others that have answered and have not left: for the next life, in which they count as
+        members that have. One that never answered may be made up; if it is not, others tell of it again."""
         roster = self._node.roster
         left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
-        dead = {handle for handle in roster.gone if not roster.has_answered(handle)}
-        others = [claim for claim in roster.claims.values() if claim is not roster.own]
-        return [claim.record for claim in others if claim.handle not in left | dead]
+        others = [claim for claim in roster.claims.values() if claim is not roster.own and claim.handle not in left]
+        return [claim.record for claim in others if roster.has_answered(claim.handle)]
 
     def tombstones(self) -> list[Tombstone]:
         """Lives that are over, for the next life: of members that were forgotten, and of those that left."""

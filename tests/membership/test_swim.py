@@ -112,6 +112,16 @@ def test_a_dead_node_stays_on_the_roster() -> None:
     assert len(cluster.swim(0).roster_records()) == 5
 
 
+def test_a_member_that_never_answered_is_not_remembered_for_the_next_life() -> None:
+    cluster, _ = joined(6)
+    swim = cluster.swim(0)
+    roster = swim._node.roster
+    silent = next(handle for handle in roster.claims if handle != roster.own.handle)
+    roster.note_answered(silent, False)
+    assert silent not in {one.node[:8] for one in swim.roster_records()}
+    assert len(swim.roster_records()) == 4
+
+
 def test_of_two_nodes_the_survivor_judges_alone_after_the_longer_wait() -> None:
     cluster, told = joined(2)
     cluster.crash(1)

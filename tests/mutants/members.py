@@ -632,6 +632,14 @@ MUTANTS = (
         ("tests/gossipd/transfer/test_hostile_servers.py",),
     ),
     Mutant(
+        "made-up-members-outlive-a-restart",
+        "A living member that never answered is on the roster of the next life, as one that has.",
+        "membership/swim.py",
+        "for claim in others if roster.has_answered(claim.handle)]",
+        "for claim in others if roster.has_answered(claim.handle) or claim.handle not in roster.gone]",
+        ("tests/membership/test_swim.py",),
+    ),
+    Mutant(
         "takes-an-answer-from-elsewhere-for-its-own",
         "A member that has moved still counts as one that has answered from where it is.",
         "gossipd/daemon/member_directory.py",

@@ -133,6 +133,9 @@ class GossipSurface:
         for name in ("victim", "other", "liar"):
             one = self._records[name]
             self._hear(_joining(_secret(name), one, self._seals[name]), one)
+        for name in ("victim", "other"):  # they are there
+            heard = self._seals[name].seal(bytes((wire.GOSSIP,)), self._records["node-1"].node)
+            self._hear(heard, self._records[name])
         self._host.drop(ONE)
         self._pass_on()
         self._deployed = self._host.statements.statement(ONE.id)
