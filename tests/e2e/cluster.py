@@ -130,18 +130,17 @@ class Daemon:
     def wait_ready(self) -> None:
         until(f"{self.name} is ready", lambda: self.try_status() is not None)
 
-    def try_status(self) -> dict[str, Any] | None:
-        """None while nobody answers."""
+    def try_status(self, name: str | None = None, version: int | None = None) -> dict[str, Any] | None:
+        """None while nobody answers, or while the named deployment is unknown."""
         assert self.process is None or self.process.poll() is None, f"{self.name} ended:\n{self.log()[-4000:]}"
         with contextlib.suppress(Exception):
-            return self.client.status()
+            return self.client.status(name, version)
         return None
 
     def deployment(self, name: str, version: int) -> dict[str, Any] | None:
         """The row of status, None while it is unknown here."""
-        status = self.try_status() or {"deployments": []}
-        rows = [row for row in status["deployments"] if (row["name"], row["version"]) == (name, version)]
-        return rows[0] if rows else None
+        status = self.try_status(name, version) or {"deployments": []}  # all rows of a large cluster cost the daemon
+        return next(iter(status["deployments"]), None)
 
     def kill(self) -> None:
         """SIGKILL: no goodbye, nothing flushed."""
