@@ -59,6 +59,8 @@ class Pings:
         """Send a ping again. False when it is withheld."""
         is_sent = self._node.send(subject, self.head(wire.PING, sequence, now), now, is_probe=is_probe)
         self._node.counts["pings"] += is_sent
+        if is_sent:
+            self._node.note_asked(subject)
         return is_sent
 
     def head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:

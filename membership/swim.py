@@ -174,6 +174,12 @@ class Swim:
         claim = roster.claims.get(node[:HANDLE_BYTES])
         return claim is not None and claim.node == node and roster.has_answered(claim.handle)
 
+    def may_be_nobody(self, node: NodeId) -> bool:
+        """Whether a member that has never answered was pinged several times at the address in its record, or is gone:
+        one that is made up looks so. It is no such member any more when it answers."""
+        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
+        return claim is not None and claim.node == node and self._node.may_be_nobody(claim)
+
     def ask(self, node: NodeId, now: float) -> None:
         """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
         claim = self._node.roster.claims.get(node[:HANDLE_BYTES])

@@ -9,9 +9,9 @@
   ``cluster_roster`` (who belongs), ``triggers``, ``deploy_plan`` (a dry run), ``budget_check``, ``budget_orders``,
   ``rack_copies``, ``copy_checks`` and ``copies_watch`` (copies that a rack keeps)
 * Membership: ``membership_host`` (the brain and what is published), ``member_directory`` (the members),
-  ``unheard_words`` (what waits until its author speaks), ``member_events`` (who hears of them),
-  ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster), ``identity_watch`` and ``identity_alarms``,
-  ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
+  ``unheard_words`` (what waits until its author speaks), ``unheard_asks`` (who is asked to), ``member_events`` (who
+  hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster), ``identity_watch`` and
+  ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
 * What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``; ``sketch_sampler`` (keeps it)
 * The control plane's questions: ``control_delegate``, ``fine_sketches`` (told to others, and asked of them)
 * Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``limits_watch``,

@@ -82,6 +82,7 @@ from gossipd.daemon.step_watches import StepWatches
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
+from gossipd.daemon.unheard_asks import ask_unheard
 from gossipd.daemon.untold_models import UntoldModels
 from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
@@ -337,6 +338,7 @@ class App:
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
+        nursery.start_soon(ask_unheard, self._directory, self._membership_host)
         nursery.start_soon(self._publishing.settle_untold)
         await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
         await self._open_local_sockets(nursery)

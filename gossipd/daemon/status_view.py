@@ -158,11 +158,11 @@ class DaemonStatus:
         return sum(one.manifest is not None for one in self.lifecycle)
 
     def names(self) -> Iterator[tuple[str, str]]:
-        return _names(self.lifecycle, self._hosts())
+        return _names(self.lifecycle, _targets(self.swim, self.identities))
 
     def _hosts(self) -> list[TargetFacts]:
-        """All members by name, as targets."""
-        return _targets(self.swim, self.identities)
+        """The members by name, as targets; those that may be made up are none."""
+        return [one for one in _targets(self.swim, self.identities) if not self.swim.may_be_nobody(one.node)]
 
     def host_name(self) -> str:
         return self.live.config.node.name
@@ -203,7 +203,7 @@ class DaemonStatus:
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                     clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),
-                    free_bytes=free_bytes(capable.free_step),
+                    free_bytes=free_bytes(capable.free_step), unheard=self.swim.may_be_nobody(record.node),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)

@@ -50,6 +50,7 @@ TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
 LOADS_MAX = 4  # sizes of the model that count in a sum of what one host moved: what it says of itself moves no more
+RATES_MAX = 16  # of the middle rate, likewise in a sum of rates; links of 100 Gbit/s among those of 10 have ten
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
@@ -96,8 +97,9 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """One deployment over all hosts. Chunks and bytes count the targets, traffic counts all hosts, each with
-    ``LOADS_MAX`` sizes of the model at most. ``chunks_verified``: of a host that wants a part, its share of that counts
-    for the whole; bytes are those that are wanted and there."""
+    ``LOADS_MAX`` sizes of the model at most, and the rate of what is received with ``RATES_MAX`` times the middle one.
+    ``chunks_verified``: of a host that wants a part, its share of that counts for the whole; bytes are those that are
+    wanted and there."""
 
     hosts_total: int
     hosts_complete: int
@@ -320,7 +322,7 @@ class ClusterProgress:
             chunks_verified=sum(peaks),
             bytes_verified=sum(verified_bytes(peak, chunk_count, of) for peak, of in zip(peaks, wanted, strict=True)),
             bytes_wanted=sum(wanted) + bytes_total * (len(targets) - len(chosen)),
-            rate_in_bytes_per_s=sum(each.rate_in_bytes_per_s for each in fresh),
+            rate_in_bytes_per_s=_rate_in(fresh),
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
             started_s=began_s(row.progress.started_s for row in chosen),
             completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
@@ -351,6 +353,12 @@ def _moved(hosts: list[Progress], chunk_count: int, bytes_total: int) -> dict[st
     """The sums of the hosts' counters."""
     most = {name: LOADS_MAX * (chunk_count if name == "corrupt_chunks" else bytes_total) for name in COUNTER_NAMES}
     return {name: sum([min(getattr(one, name), most[name]) for one in hosts]) for name in COUNTER_NAMES}
+
+
+def _rate_in(hosts: list[Progress]) -> int:
+    """What all receive now. One that tells a rate far above the middle one counts with ``RATES_MAX`` times that."""
+    rates = sorted(one.rate_in_bytes_per_s for one in hosts if one.rate_in_bytes_per_s)
+    return sum(min(rate, RATES_MAX * rates[(len(rates) - 1) // 2]) for rate in rates)
 
 
 def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import trio
@@ -15,9 +16,11 @@ import trio
 from gossipd.deployment.statement import Statement
 from gossipd.identity.key_files import read_key_ring
 from gossipd.identity.keys import SecretKey
+from membership import wire
 from membership.credentials import Credentials
 from membership.events import Event, PayloadHeard, PayloadKind
 from membership.member import MemberState, Record
+from membership.record import sign_record
 from membership.runtime import SwimRuntime, open_udp_socket
 from membership.settings import SwimSettings
 from membership.swim import Swim
@@ -25,10 +28,12 @@ from tests.e2e.cluster import PATIENCE_S, Daemon, free_port_pair
 
 
 class Insider:
-    """One identity. ``heard``: the last statement on each deployment that daemons have told it."""
+    """One identity. ``heard``: the last statement on each deployment that daemons have told it. ``made_up``: so many
+    members that do not exist it tells of, a rack each, at addresses where nobody is."""
 
-    def __init__(self, name: str, secret: SecretKey, beside: Daemon) -> None:
+    def __init__(self, name: str, secret: SecretKey, beside: Daemon, *, made_up: int = 0) -> None:
         self.secret = secret
+        self._made_up = made_up
         self.heard: dict[bytes, Statement] = {}
         self.is_over = False
         """Set it from another thread to end ``live``."""
@@ -59,6 +64,9 @@ class Insider:
                 with trio.fail_after(PATIENCE_S):
                     while sum(one.state is MemberState.ALIVE for one in swim.members()) < members:
                         await trio.sleep(0.05)
+                swim._items.take(
+                    [self._nobody(number) for number in range(self._made_up)], trio.current_time(), self._record.node
+                )
                 for one in words:
                     swim.publish(
                         PayloadKind.STATEMENT, one.deployment, one.rank, one.encode(), trio.current_time()
@@ -68,6 +76,15 @@ class Insider:
                     while not self.is_over and (not hears or len(self.heard) < hears):
                         await trio.sleep(0.05)
                 nursery.cancel_scope.cancel()
+
+    def _nobody(self, number: int) -> bytes:
+        secret = SecretKey(bytes((number // 256, number % 256)) * 16)
+        record = replace(
+            self._record, public_key=secret.public.ed25519, name=f"nobody-{number}", rack=f"rack-of-nobody-{number}",
+            host=f"127.9.{number // 256}.{number % 256}", transport_key=secret.public.curve25519,
+        )  # fmt: skip
+        signed = sign_record(record, self._credentials.keyring.cluster_id, secret.sign)[1]
+        return wire.item(wire.RECORD, signed)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, PayloadHeard) and event.kind is PayloadKind.STATEMENT:

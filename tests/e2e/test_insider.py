@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.e2e.cluster import Cluster, Daemon, cluster, same_tree, until
 from tests.e2e.insider import Insider
 from tests.e2e.toy import make_model
 
-HOSTS, FAKES = 4, 100
+HOSTS, FAKES, NOBODIES = 4, 100, 60
 LIAR, OTHER_LIAR, WATCHER = SecretKey(b"l" * 32), SecretKey(b"o" * 32), SecretKey(b"w" * 32)
 
 
@@ -55,6 +56,21 @@ def deliver(made: Cluster, site: servers.Nginx, name: str, into: int) -> Deploym
 
 def names(daemon: Daemon) -> set[str]:
     return {str(one["name"]) for one in (daemon.try_status() or {"members": []})["members"] if one["state"] == "alive"}
+
+
+def is_told(daemon: Daemon) -> bool:
+    """Whether it knows of all members that do not exist."""
+    members: list[dict[str, str]] = daemon.client.members()["members"]
+    return sum(one["name"].startswith("nobody-") for one in members) == NOBODIES
+
+
+def counts_those_that_speak(daemon: Daemon) -> bool:
+    """Whether its deployment has no targets but the hosts and the insider."""
+    page = daemon.client.status()
+    [row] = page["deployments"]
+    unheard = sum(one["unheard"] for one in page["members"])
+    seen: tuple[int, int, int] = (unheard, row["hosts_total"], row["hosts_complete"])
+    return seen == (NOBODIES, HOSTS + 1, HOSTS)
 
 
 def kept(daemon: Daemon) -> set[DeploymentId]:
@@ -118,3 +134,20 @@ def test_lies_about_a_real_manifest_keep_it_from_no_late_joiner(
             evil.is_over = worse.is_over = True
         for lie in lies:
             lie.result()
+
+
+@pytest.mark.needs("nginx")
+def test_no_deployment_waits_for_members_that_one_has_made_up(four: tuple[Cluster, servers.Nginx]) -> None:
+    made, site = four
+    evil = Insider("evil", LIAR, made[1], made_up=NOBODIES)
+    with ThreadPoolExecutor(1) as threads:
+        lies = threads.submit(evil.live, [], members=HOSTS + 1, seconds=600.0)
+        try:
+            for daemon in made.daemons.values():
+                until(f"{daemon.name} has heard of them", partial(is_told, daemon))
+            deliver(made, site, "good", 1)
+            for daemon in made.daemons.values():
+                until(f"{daemon.name} counts those that speak", partial(counts_those_that_speak, daemon))
+        finally:
+            evil.is_over = True
+        lies.result()

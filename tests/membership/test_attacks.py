@@ -21,6 +21,7 @@ from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
 from membership.member import HANDLE_BYTES, MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
+from membership.reachability import Reachability
 from membership.record import BOOT_MAX, sign_record
 from membership.settings import SwimSettings
 from membership.sync_server import ASK_BYTES, WANT_ROW
@@ -612,6 +613,31 @@ def test_a_host_that_asks_hears_when_a_member_answers_and_not_before() -> None:
         swim.ask(nobody, cluster.now)
     cluster._flush(OBSERVER)
     assert cluster.to_nobody <= 8 + 1
+
+
+def test_who_never_answered_may_be_nobody_once_it_is_asked_in_vain_or_gone() -> None:
+    cluster = watched()
+    swim, member = cluster.swim(OBSERVER), cluster.hosts[3].node
+    for item in sybils(cluster, 2, ports=2):
+        say(cluster, item)
+    own = swim.self_record().node
+    known = {row.record.name: row.record.node for row in swim.members()}
+    one, other = known["sybil-0"], known["sybil-1"]
+    for ping in range(1, 4):
+        assert not any(map(swim.may_be_nobody, (one, other, own, member, NodeId(b"a stranger......"))))
+        swim.ask(one, cluster.now)
+        cluster.swim(OBSERVER)._node.send_bare(swim._node.roster.claims[other[:8]], b"wants no answer")
+        assert swim.may_be_nobody(one) is (ping == 3)
+    assert not swim.may_be_nobody(other), "nothing that went there wanted an answer"
+    cluster.crash(3)
+    cluster.run(cluster.now + 60.0)
+    states = {row.record.node: row.state for row in swim.members()}
+    assert states[member] is states[other] is MemberState.DEAD
+    swim._node.reachability = Reachability()  # as if others had asked it
+    assert swim.may_be_nobody(other)
+    assert not swim.may_be_nobody(member), "it has spoken"
+    swim._node.roster.note_answered(one[:8])
+    assert not swim.may_be_nobody(one)
 
 
 def test_events_of_one_version_are_news_once_whatever_their_bytes() -> None:

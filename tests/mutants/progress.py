@@ -24,6 +24,14 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_progress_record.py",),
     ),
     Mutant(
+        "one-host-s-rate-moves-the-sum",
+        "A host that says it receives an exabyte a second has the end expected at once.",
+        "gossipd/deployment/progress_table.py",
+        "sum(min(rate, RATES_MAX * rates[(len(rates) - 1) // 2]) for rate in rates)",
+        "sum(rates)",
+        ("tests/gossipd/deployment/test_progress_record.py",),
+    ),
+    Mutant(
         "sums-count-what-made-up-members-tell",
         "Progress of a member that never spoke to this host counts at once.",
         "gossipd/daemon/member_directory.py",

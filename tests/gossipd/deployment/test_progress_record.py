@@ -26,6 +26,7 @@ from gossipd.deployment.progress_record import (
 )
 from gossipd.deployment.progress_table import (
     LOADS_MAX,
+    RATES_MAX,
     ROWS_PER_HOST_MAX,
     ClusterProgress,
     ProgressTableError,
@@ -194,6 +195,16 @@ def test_what_one_host_says_of_itself_moves_a_sum_by_a_few_sizes_of_the_model() 
     totals = table.totals(KEY, nodes, chunk_count=1024, bytes_total=size, now=10.0)
     assert totals.source_bytes == size + LOADS_MAX * size
     assert (totals.peer_bytes_same_rack, totals.corrupt_chunks) == (LOADS_MAX * size, LOADS_MAX * 1024)
+
+
+def test_what_one_host_says_of_its_rate_moves_the_sum_by_a_few_middle_rates() -> None:
+    table = ClusterProgress()
+    rates = (100, 110, RATES_MAX * 110, 0, 120, 1 << 60)
+    nodes = fill(table, *(halfway(rate_in_bytes_per_s=rate) for rate in rates))
+    totals = table.totals(KEY, nodes, chunk_count=1024, bytes_total=1 << 20, now=10.0)
+    assert totals.rate_in_bytes_per_s == 100 + 110 + 120 + RATES_MAX * 110 + RATES_MAX * 120
+    alone = table.totals(KEY, [], chunk_count=1024, bytes_total=1 << 20, now=1e9)
+    assert alone.rate_in_bytes_per_s == 0
 
 
 def test_an_older_record_is_not_news() -> None:
