@@ -49,7 +49,8 @@ class IdentityAlarms:
     def look(self) -> None:
         """Begin and end alarms."""
         directory = self.directory
-        found = frozenset(self.watch.look(directory.records, directory.live() | {directory.own}, trio.current_time()))
+        live, heard = (nodes | {directory.own} for nodes in (directory.live(), directory.answered()))
+        found = frozenset(self.watch.look(directory.records, live, trio.current_time(), heard=heard))
         for code in CODES:
             before = {one for one in self._shown if one.code == code}
             after = {one for one in found if one.code == code}

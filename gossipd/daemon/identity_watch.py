@@ -85,8 +85,11 @@ class IdentityWatch:
         """Whether two hosts speak with this member's key, so that nothing it says is one host's word."""
         return node in self._twice
 
-    def look(self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float) -> list[IdentityFinding]:
-        """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host. Call it every
+    def look(
+        self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float, *, heard: Collection[NodeId]
+    ) -> list[IdentityFinding]:
+        """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host; ``heard``:
+        those of them that have spoken to it, and itself: a name that a made-up member bears is nobody's. Call it every
         few seconds."""
         self._twice = {node: one for node, one in self._twice.items() if one.until_s > now and node in records}
         self._moves = {node: moves for node, moves in self._moves.items() if node in records}
@@ -95,7 +98,8 @@ class IdentityWatch:
         names, addresses = defaultdict[str, list[Record]](list), defaultdict[str, list[Record]](list)
         transport_keys = defaultdict[bytes, list[Record]](list)
         for record in here:
-            names[record.name].append(record)
+            if record.node in heard:
+                names[record.name].append(record)
             addresses[f"{record.host}:{record.port}"].append(record)
             transport_keys[record.transport_key].append(record)
         shared = [("E_IDENTITY_TWICE", pair) for pair in _pairs(transport_keys)]

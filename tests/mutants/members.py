@@ -54,6 +54,22 @@ MUTANTS = (
         (_ATTACKS,),
     ),
     Mutant(
+        "a-made-up-member-takes-a-hosts-name",
+        "One host has an alarm rung that tells the operator to rename another.",
+        "gossipd/daemon/identity_watch.py",
+        "            if record.node in heard:\n                names",
+        "            if record.node in live:\n                names",
+        ("tests/gossipd/daemon/test_identity_watch.py",),
+    ),
+    Mutant(
+        "made-up-members-differ-from-hosts",
+        "One host has the alarm of hosts that differ rung, with the names of members that do not exist.",
+        "gossipd/daemon/drift_watch.py",
+        "            if not one.unheard\n",
+        "",
+        ("tests/gossipd/daemon/test_drift_watch.py",),
+    ),
+    Mutant(
         "the-same-silent-members-are-asked-for-ever",
         "Of many made-up members only the first few come to be seen as such.",
         "gossipd/daemon/unheard_asks.py",

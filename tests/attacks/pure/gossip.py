@@ -187,7 +187,7 @@ class GossipSurface:
 
     def _look(self) -> None:
         records = {one.record.node: one.record for one in self._swim.members()}
-        self._codes.update(one.code for one in self._watch.look(records, set(records), self._now))
+        self._codes.update(one.code for one in self._watch.look(records, set(records), self._now, heard=set(records)))
 
     def _weigh(self, datagram: bytes) -> None:
         """What was sent back in answer to a datagram in another's name. A short JOIN gets one record in return."""

@@ -18,9 +18,13 @@ class Silent:
         """See AuditLog."""
 
 
-def member(name: str, *, state: str = "alive", version: str = "0.2.0", **prints: str) -> MemberRow:
+def member(
+    name: str, *, state: str = "alive", version: str = "0.2.0", unheard: bool = False, **prints: str
+) -> MemberRow:  # fmt: skip
     told = dict.fromkeys(("trust", "clients", "cluster_key", "encryption", "settings"), "aaaa") | prints
-    return MemberRow(name=name, rack="r", address="a:1", state=state, seed=False, version=version, prints=told)
+    return MemberRow(
+        name=name, rack="r", address="a:1", state=state, seed=False, version=version, prints=told, unheard=unheard
+    )  # fmt: skip
 
 
 @dataclass
@@ -41,6 +45,12 @@ class Cluster:
     def told(self, now: float) -> list[str]:
         self.watch.look(now)
         return [row.sentence for row in self.alarms.rows.values()]
+
+
+def test_made_up_members_are_no_difference_however_long_they_are_there() -> None:
+    made_up = [member(f"nobody-{n}", trust="bbbb", unheard=True) for n in range(9)]
+    cluster = Cluster([member("h1"), *made_up])
+    assert cluster.told(0.0) == cluster.told(VERSION_LASTS_S) == []
 
 
 def test_a_difference_that_lasts_names_the_smaller_group() -> None:

@@ -16,7 +16,7 @@ CLONE = replace(NODE, host="10.0.0.2")
 
 def look(watch: IdentityWatch, records: Iterable[Record], now: float) -> list[IdentityFinding]:
     table = {one.node: one for one in records}
-    return watch.look(table, set(table), now)
+    return watch.look(table, set(table), now, heard=set(table))
 
 
 def test_a_member_that_comes_back_to_its_address_is_two_hosts_until_that_is_long_ago() -> None:
@@ -65,7 +65,18 @@ def test_two_living_keys_with_one_name_or_address_are_told_after_a_while() -> No
         assert found.code == code
         assert f"10.0.0.1:{NODE.port}" in found.sentence
         assert other.host in found.sentence or other.name in found.sentence
-        assert watch.look({NODE.node: NODE, other.node: other}, {NODE.node}, GRACE_S + 1) == [], "the other is dead"
+        both = {NODE.node: NODE, other.node: other}
+        assert watch.look(both, {NODE.node}, GRACE_S + 1, heard=set(both)) == [], "the other is dead"
+
+
+def test_a_made_up_member_takes_nobodys_name() -> None:
+    watch, other = IdentityWatch(OWN.node), replace(record(2), name="gpu-1", host="10.0.0.2")
+    both = {NODE.node: NODE, other.node: other}
+    for now in (0.0, GRACE_S):
+        assert watch.look(both, set(both), now, heard={NODE.node}) == []
+    assert watch.look(both, set(both), GRACE_S + 1, heard=set(both)) == [], "it may be new"
+    (found,) = watch.look(both, set(both), 2 * GRACE_S + 1, heard=set(both))
+    assert found.code == "E_NAME_CONFLICT"
 
 
 def test_a_host_that_is_not_let_in_with_a_members_name_is_told_with_both_addresses() -> None:
