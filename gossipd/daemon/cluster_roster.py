@@ -1,7 +1,7 @@
 """Whose keys may sign statements and which hosts are targets, as the deployment brain asks (``RosterPort``).
 
-What lives here: answers from the member directory and the configured clients, taken at each question. What does not:
-the directory itself.
+What lives here: answers from the member directory and the configured clients, taken at each question. A member that
+may be made up is no host, but its key is known. What does not: the directory itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ClusterRoster:
         self._signing = -1, False  # whether all sign progress, at a revision of the directory
 
     def vouchers(self) -> frozenset[bytes]:
-        records = map(self._directory.record, (self._directory.own, *self._directory.live()))
+        records = map(self._directory.record, (self._directory.own, *self.live()))
         keys = [record.public_key for record in records if record is not None]
         return frozenset(keys + [client.ed25519 for client in self._live.clients])
 
@@ -71,14 +71,14 @@ class ClusterRoster:
         """Whether every living host reads signed progress, so that none needs the unsigned form."""
         revision, answer = self._signing
         if revision != self._directory.revision:
-            records = map(self._directory.record, self._directory.live())
+            records = map(self._directory.record, self.live())
             answer = all(one is None or NodeCapabilities.from_bytes(one.payload).signs_progress for one in records)
             self._signing = self._directory.revision, answer
         return answer
 
     @property
     def host_count(self) -> int:
-        return len(self._directory.records)
+        return len(self._directory.records) - len(self._directory.nobodies)
 
     def key_of(self, node: NodeId) -> bytes | None:
         """See RosterPort."""
@@ -86,15 +86,15 @@ class ClusterRoster:
         return None if record is None else record.public_key
 
     def live(self) -> set[NodeId]:
-        return self._directory.live()
+        return self._directory.live() - self._directory.nobodies
 
     def answered(self) -> set[NodeId]:
         return self._directory.answered()
 
     def targets(self, manifest: Manifest) -> list[NodeId]:
         """See RosterPort."""
-        records = self._directory.records.values()
-        return [one.node for one in records if manifest.is_target(one.name, one.rack)]
+        records, nobodies = self._directory.records.values(), self._directory.nobodies
+        return [one.node for one in records if one.node not in nobodies and manifest.is_target(one.name, one.rack)]
 
     def rack_of(self, node: NodeId) -> str | None:
         record = self._directory.record(node)

@@ -14,6 +14,7 @@ each other rack. What it tells of its progress waits for its answer.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Protocol
 
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
@@ -66,7 +67,9 @@ class MemberDirectory:
         self.own = own
         self.records: dict[NodeId, Record] = {}
         self.revision = 0
-        """Grows when a record, or who lives, may have changed."""
+        """Grows when a record, or who lives or may be made up, may have changed."""
+        self.nobodies: frozenset[NodeId] = frozenset()
+        """Members that may be made up, dead ones too, as ``note_nobodies`` was told."""
         self._live: set[NodeId] = set()
         self._answered: set[NodeId] = set()
         self._by_curve: dict[bytes, tuple[NodeId, ...]] = {}  # the claimants of each key, the first one first
@@ -137,7 +140,18 @@ class MemberDirectory:
         """Those of them that have spoken to this host from the address in their record."""
         return self._live & self._answered
 
+    def unheard(self) -> set[NodeId]:
+        """All other members that have not spoken to this host, dead ones too."""
+        return self.records.keys() - self._answered - {self.own}
+
     # ---- on the loop -------------------------------------------------------------------------------
+
+    def note_nobodies(self, nodes: Iterable[NodeId]) -> None:
+        """Which of ``unheard`` membership has asked in vain, or has seen go."""
+        found = frozenset(nodes) & self.records.keys()
+        if found != self.nobodies:
+            self.nobodies = found
+            self.revision += 1
 
     def hear(self, event: membership_events.Event, listener: MemberListener) -> None:
         """Take in what membership says, and tell the others."""
@@ -207,6 +221,7 @@ class MemberDirectory:
 
     def _has_spoken(self, node: NodeId, listener: MemberListener) -> None:
         self._answered.add(node)
+        self.nobodies -= {node}
         if node in self._live and (record := self.records.get(node)) is not None:
             self._tell(record, listener)
         listener.member_changed(node)
@@ -246,6 +261,7 @@ class MemberDirectory:
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
         self._answered.discard(node)
+        self.nobodies -= {node}
         self._unheard_words.take(node)
         if record is not None:
             self._forget_address(record)

@@ -149,7 +149,7 @@ class ProgressPublisher:
 
     def tell_due(self, now: float) -> None:
         """Publish what is due, as far as others look at it, and no more than one look may; the rest at the next."""
-        amount = progress_amount(len(self.directory.records))
+        amount = progress_amount(self.roster.host_count)
         due = [one for one in self.lifecycle if self._is_due(one, now)]
         due.sort(key=lambda one: (not one.changed, self.told_s.get(one.id, -1e9)))
         told = 0
@@ -191,7 +191,7 @@ class ProgressPublisher:
 
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
         since_s = now - self.told_s.get(deployment.id, -1e9)
-        interval_s = refresh_interval_s(len(self.directory.records))
+        interval_s = refresh_interval_s(self.roster.host_count)
         # Anybody who may sign can have all hosts refuse many manifests: they must not crowd out the rest.
         if not deployment.is_proven and now - self.refusal_told_s < interval_s:
             return False

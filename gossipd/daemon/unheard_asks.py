@@ -1,7 +1,7 @@
 """Asking members that have not spoken to this host, a few a second, so that they count or are seen to be silent.
 
-What lives here: whom to ask next. What does not: what a silent member is no part of (``status_view``, ``swarm``), the
-ping and what was sent in vain (``membership``).
+What lives here: whom to ask next, and when the directory is told who may be made up. What does not: what such a member
+is no part of (``cluster_roster``, ``status_view``, ``swarm``), the ping and what was sent in vain (``membership``).
 
 A host may make up hundreds of members, and a deployment would wait for them until they are dead. A host that lives
 answers at once. Rejected: to wait for membership's own probes, which take every other round for such members: of four
@@ -29,7 +29,8 @@ def asked_next(unheard: Collection[NodeId], may_be_nobody: Callable[[NodeId], bo
 async def ask_unheard(directory: MemberDirectory, membership_host: MembershipHost) -> None:
     """Never returns."""
     while True:
-        unheard = directory.live() - directory.answered()
-        for node in asked_next(unheard, membership_host.swim.may_be_nobody):
+        may_be_nobody = membership_host.swim.may_be_nobody
+        directory.note_nobodies(filter(may_be_nobody, directory.unheard()))
+        for node in asked_next(directory.live() & directory.unheard(), may_be_nobody):
             membership_host.ask(node)
         await until_next_look(LOOK_S)

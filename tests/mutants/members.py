@@ -62,6 +62,22 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_identity_watch.py",),
     ),
     Mutant(
+        "dead-made-up-members-make-a-host-a-minority",
+        "Where one host made up many members, nobody tells newcomers what a host that is gone had deployed.",
+        "gossipd/daemon/cluster_roster.py",
+        "        return len(self._directory.records) - len(self._directory.nobodies)\n",
+        "        return len(self._directory.records)\n",
+        ("tests/gossipd/daemon/test_cluster_roster.py",),
+    ),
+    Mutant(
+        "a-model-is-under-way-on-made-up-members",
+        "What is complete on every host counts as under way, and keeps its place on full disks.",
+        "gossipd/daemon/cluster_roster.py",
+        "if one.node not in nobodies and manifest.is_target(",
+        "if manifest.is_target(",
+        ("tests/gossipd/daemon/test_cluster_roster.py",),
+    ),
+    Mutant(
         "made-up-members-differ-from-hosts",
         "One host has the alarm of hosts that differ rung, with the names of members that do not exist.",
         "gossipd/daemon/drift_watch.py",

@@ -39,6 +39,7 @@ class Parts:
         self.told_at_s: list[float] = []
         self.peer_signs = True
         self.slowness = 1
+        self.host_count = 2
         self.table = ClusterProgress()
         lifecycle = _Lifecycle(records)
         nothing = SimpleNamespace(
@@ -48,7 +49,7 @@ class Parts:
             slowness=lambda: self.slowness,
         )
         known: dict[NodeId, None] = {OWN: None, PEER: None}
-        directory = SimpleNamespace(own=OWN, records=known, record=known.get)
+        directory = SimpleNamespace(own=OWN, record=known.get)
         self.publisher = ProgressPublisher(
             table=self.table, lifecycle=cast(Any, lifecycle), store=cast(Any, nothing), chunk_access=cast(Any, nothing),
             directory=cast(Any, directory), roster=cast(Any, self),
