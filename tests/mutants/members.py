@@ -78,6 +78,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_cluster_roster.py",),
     ),
     Mutant(
+        "hosts-that-start-together-all-ask-each-other",
+        "Sixty daemons that start at once send each other thousands of pings that nobody needs.",
+        "gossipd/daemon/unheard_asks.py",
+        "if now - since_s >= PATIENCE_S]",
+        "if now >= since_s]",
+        ("tests/gossipd/daemon/test_unheard_asks.py",),
+    ),
+    Mutant(
         "made-up-members-differ-from-hosts",
         "One host has the alarm of hosts that differ rung, with the names of members that do not exist.",
         "gossipd/daemon/drift_watch.py",
@@ -89,8 +97,8 @@ MUTANTS = (
         "the-same-silent-members-are-asked-for-ever",
         "Of many made-up members only the first few come to be seen as such.",
         "gossipd/daemon/unheard_asks.py",
-        "sorted(node for node in unheard if not may_be_nobody(node))",
-        "sorted(node for node in unheard)",
+        "        return [node for node in late if not may_be_nobody(node)][:ASKED_AT_ONCE]\n",
+        "        return late[:ASKED_AT_ONCE]\n",
         ("tests/gossipd/daemon/test_unheard_asks.py",),
     ),
     Mutant(
