@@ -153,11 +153,14 @@ class Joiner:
         return claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot
 
     def _bearer_of(self, claim: Claim, now: float) -> Claim | None:
-        """A living member with the same name and another key; dead bearers of the name are forgotten."""
+        """A living member with the same name and another key; dead bearers of the name are forgotten. One that may be
+        made up bears no name."""
         roster = self._node.roster
         name = claim.record.name
         for other in list(roster.claims.values()):
             if other.record.name == name and other.node != claim.node:
+                if roster.is_unheard(other.handle) and roster.is_live(other.handle):
+                    continue
                 if roster.is_live(other.handle):
                     return other
                 self._forgets.forget(other.handle, now)

@@ -149,17 +149,6 @@ class MembershipNode:
         self.counts["sends_withheld"] += not may
         return may
 
-    def note_asked(self, claim: Claim) -> None:
-        """A ping went to a member."""
-        if not self.roster.has_answered(claim.handle):
-            self.reachability.asked(canonical_address(claim))
-
-    def may_be_nobody(self, claim: Claim) -> bool:
-        """Whether a member that never answered is gone, or nobody at its address has answered several pings."""
-        if claim is self.roster.own or self.roster.has_answered(claim.handle):
-            return False
-        return claim.handle in self.roster.gone or self.reachability.is_asked_in_vain(canonical_address(claim))
-
     def pick_reachable(self, count: int) -> list[Claim]:
         """Up to ``count`` living members at random to which one datagram may go each. But for the first seconds of this
         node, one of four at most has never answered, as long as others are there, and a silent address takes nobody's

@@ -60,7 +60,7 @@ class Pings:
         is_sent = self._node.send(subject, self.head(wire.PING, sequence, now), now, is_probe=is_probe)
         self._node.counts["pings"] += is_sent
         if is_sent:
-            self._node.note_asked(subject)
+            self._node.roster.note_asked(subject.handle, now)
         return is_sent
 
     def head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:

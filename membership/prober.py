@@ -160,7 +160,8 @@ class Prober:
         if self._timeout and self._current is not None and self._current[0] == sequence:
             node.call_off(self._timeout)
             self._timeout = 0
-        if sender.handle == subject.handle and sender.address == subject.address:
+        # A helper knows the number, and may answer in the name of a member that does not exist.
+        if sender.handle == subject.handle and sender.address == subject.address and not probe.helpers:
             node.note_answered(sender.handle)
         self._isolation.answered()
         if probe.requester is not None:

@@ -8,6 +8,7 @@ that forget a dead member at different times must not look different for ever.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -16,6 +17,9 @@ from random import Random
 from membership.digest import Digest
 from membership.member import Address, Handle, MemberState
 from membership.verified_cache import Claim
+
+IN_VAIN = 3  # pings: with a tenth lost each way, one member of 150 that lives answers none of so many
+_ASKS_APART_S = 0.9
 
 
 def canonical_address(claim: Claim) -> Address:
@@ -51,6 +55,7 @@ class Roster:
         self.racks: dict[str, int] = {}
         self._answered: set[Handle] = set()
         self._is_answered_shared = False  # by a simulator's nodes; copied before it changes
+        self._asked: dict[Handle, tuple[int, float]] = {}  # of members that have not answered: pings, and the last one
         self._places: dict[Address, tuple[Handle, ...]] | None = None  # by address, made when it is first wanted
         self.live = 0
         self.digest = Digest()
@@ -94,6 +99,7 @@ class Roster:
             self._count(claim, -1)
         self.since.pop(handle, None)
         self.note_answered(handle, False)
+        self._asked.pop(handle, None)
         self._move(handle, claim, None)
 
     def has_answered(self, handle: Handle) -> bool:
@@ -102,10 +108,35 @@ class Roster:
 
     def note_answered(self, handle: Handle, has: bool = True) -> None:
         """A member has spoken from its address; ``has`` false: it has another address now."""
+        if has:
+            self._asked.pop(handle, None)
         if has is not (handle in self._answered):
             if self._is_answered_shared:
                 self._answered, self._is_answered_shared = self._answered.copy(), False
             (self._answered.add if has else self._answered.discard)(handle)
+
+    def note_asked(self, handle: Handle, now: float) -> None:
+        """A member was pinged. Pings within a second count as one, because one loss may take them all."""
+        if handle in self._answered or handle not in self.claims:
+            return
+        count, last_s = self._asked.get(handle, (0, -math.inf))
+        if now - last_s >= _ASKS_APART_S:
+            self._asked[handle] = (count + 1, now)
+
+    def is_unheard(self, handle: Handle) -> bool:
+        """Whether a member has never answered, and was pinged ``IN_VAIN`` times or is gone. It may have had several
+        addresses meanwhile: a member that one host makes up may move as often as that host likes."""
+        if handle in self._answered or handle == self.own.handle or handle not in self.claims:
+            return False
+        return handle in self.gone or self._asked.get(handle, (0, 0.0))[0] >= IN_VAIN
+
+    def names_borne(self) -> set[str]:
+        """The names of living members, but for those that may be made up."""
+        return {
+            claim.record.name
+            for handle, claim in self.claims.items()
+            if handle not in self.gone and not self.is_unheard(handle)
+        }
 
     def neighbours(self, claim: Claim) -> list[Handle]:
         """Other members that name the same address."""

@@ -174,11 +174,12 @@ class Swim:
         claim = roster.claims.get(node[:HANDLE_BYTES])
         return claim is not None and claim.node == node and roster.has_answered(claim.handle)
 
-    def may_be_nobody(self, node: NodeId) -> bool:
-        """Whether a member that has never answered was pinged several times at the address in its record, or is gone:
-        one that is made up looks so. It is no such member any more when it answers."""
-        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
-        return claim is not None and claim.node == node and self._node.may_be_nobody(claim)
+    def is_unheard(self, node: NodeId) -> bool:
+        """Whether a member has never answered, and was pinged several times or is gone. A member that another one has
+        made up looks so. False from its first answer on."""
+        roster = self._node.roster
+        claim = roster.claims.get(node[:HANDLE_BYTES])
+        return claim is not None and claim.node == node and roster.is_unheard(claim.handle)
 
     def ask(self, node: NodeId, now: float) -> None:
         """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
@@ -477,7 +478,7 @@ class Swim:
         node = self._node
         node.at(now + _HOUSEKEEPING_S, self._housekeep)
         keep = node.settings.roster_keep_s
-        names = {claim.record.name for handle, claim in node.roster.claims.items() if handle not in node.roster.gone}
+        names = node.roster.names_borne()
         for handle, gone in list(node.roster.gone.items()):
             is_over = now - gone.since_s > (keep / 14 if gone.state is MemberState.LEFT else keep)
             if is_over or node.roster.claims[handle].record.name in names:

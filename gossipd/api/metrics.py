@@ -29,7 +29,7 @@ from gossipd.diagnosis.drift import compare, hosts_apart
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
-MEMBER_STATES = ("alive", "suspect", "dead", "left")
+MEMBER_STATES = ("alive", "suspect", "dead", "left", "unheard")
 STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
 _Rows: TypeAlias = Sequence[tuple[DeploymentRow, Counter[str]]]  # without hosts; how many are in each state
 
@@ -72,7 +72,7 @@ def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
     for state in MEMBER_STATES:
         members.add_metric([state], states[state])
     yield members
-    versions = len({member.version for member in snapshot.members if member.version})
+    versions = len({member.version for member in snapshot.members if member.version and member.state != "unheard"})
     yield _gauge("member_software_versions", "Different versions of gossipd on the roster.", versions)
     yield _gauge("seeds", "Hosts that read storage for their rack.", sum(member.seed for member in snapshot.members))
     yield _gauge("security_degraded", "1 when a protection is off.", snapshot.security.state != "ok")

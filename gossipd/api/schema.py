@@ -32,11 +32,11 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class MemberRow(Row, frozen=True, kw_only=True):
-    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack.
+    """One host on the roster. ``state``: alive, suspect, dead, left, or unheard: it has never answered this host, and
+    was asked several times or is gone, so it may be made up. ``seed``: it reads storage for its rack.
     ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress.
     ``prints``: of what should be the same on all hosts, by name; empty for a host that tells none. ``free_bytes``: its
-    room for models, in coarse steps and up to five minutes old; null for a host that tells none. ``unheard``: it
-    has never answered this host, and was asked several times or is gone: it may be made up and is no target."""
+    room for models, in coarse steps and up to five minutes old; null for a host that tells none."""
 
     name: str
     rack: str
@@ -50,7 +50,6 @@ class MemberRow(Row, frozen=True, kw_only=True):
     clock_ahead_s: float | None = None
     prints: dict[str, str] = msgspec.field(default_factory=dict)
     free_bytes: int | None = None
-    unheard: bool = False
 
 
 class HostRow(Row, frozen=True, kw_only=True):

@@ -65,8 +65,8 @@ def view(page: dict[str, Any], lost: str | None, *, columns: int, lines_max: int
     """At most ``lines_max`` lines of at most ``columns``. A deployment that is over has one line; the others share the
     rest, and a bar has what name, rack, percent and reason leave of its line."""
     node = page["node"]
-    alive = sum(member["state"] == "alive" for member in page["members"])
-    head = f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}"
+    states = [member["state"] for member in page["members"] if member["state"] != "unheard"]
+    head = f"{node['name']}  {states.count('alive')}/{len(states)} members alive  up {time_words(node['uptime_s'])}"
     parts = [Text(line) for line in folded(head, columns)]
     if lost is not None:
         parts += [Text(line, style="red") for line in folded(f"not answering: {lost}", columns)]

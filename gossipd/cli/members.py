@@ -42,7 +42,7 @@ def members(*, drift: bool, client: StatusClient, as_json: bool) -> int:
         (
             each["name"],
             each["rack"],
-            f"{each['state']}, unheard" if each.get("unheard") else each["state"],
+            each["state"],
             "seed" if each["seed"] else "-",
             each["address"],
             each["version"] or "-",

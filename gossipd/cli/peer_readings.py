@@ -37,7 +37,7 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14  # linux/in.h; Python 3.1
 def chosen(status: Mapping[str, Any], count: int = PEERS) -> list[Mapping[str, Any]]:
     """Other members, of as many racks as possible, this host's among them, the living first."""
     own = status["node"]["id"]
-    others = [each for each in status["members"] if each["id"] != own and each["state"] != "left"]
+    others = [each for each in status["members"] if each["id"] != own and each["state"] not in ("left", "unheard")]
     others.sort(key=lambda each: (each["state"] != "alive", each["name"]))
     seen: dict[str, int] = {}
     ranked = []

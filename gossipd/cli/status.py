@@ -103,11 +103,12 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
     node, security, store = page["node"], page["security"], page["store"]
     members = page["members"]
     states = [each["state"] for each in members]
-    counts = [f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead", "left") if word in states]
+    words = ("alive", "suspect", "dead", "left", "unheard")
+    counts = [f"{states.count(word)} {word}" for word in words if word in states]
     seeds = [f"{each['rack']}: {each['name']}" for each in members if each["seed"]]
     if len(seeds) > SEEDS_SHOWN:
         seeds[SEEDS_SHOWN:] = [f"and {len(seeds) - SEEDS_SHOWN} more (gossipd members)"]
-    racks = sorted({each["rack"] for each in members})
+    racks = {each["rack"] for each in members if each["state"] != "unheard"}
     lines = [
         f"{node['name']}  rack {node['rack']}  {node['address']}  gossipd {node['version']}  "
         f"up {time_words(node['uptime_s'])}",

@@ -87,7 +87,9 @@ class AdminOperations:
         if judged.version < highest and not is_known:
             raise ManifestError(judged.rollback_words(highest), code="E_ROLLBACK")
         words = "is known here already" if is_known else "would be accepted here"
-        alive = [one.record for one in self.membership_host.swim.members() if one.state is MemberState.ALIVE]
+        swim = self.membership_host.swim
+        heard = [one for one in swim.members() if not swim.is_unheard(one.record.node)]
+        alive = [one.record for one in heard if one.state is MemberState.ALIVE]
         targets = {one.node: one.name for one in alive if judged.targets.include(name=one.name, rack=one.rack)}
         known = [one.manifest for one in self.lifecycle if one.manifest is not None]
         costs = await deploy_costs(judged, known, self.table, targets)

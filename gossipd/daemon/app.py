@@ -381,7 +381,7 @@ class App:
         """Never returns: keep links to the hosts that the next deployment will need, whenever it comes."""
         directory, rack = self._directory, self.live.config.node.rack
         while True:
-            rack_of = {node: directory.records[node].rack for node in directory.live() - directory.nobodies}
+            rack_of = {node: directory.records[node].rack for node in directory.live() - directory.unheard}
             self._plane.keep_links(standing_links(rack, rack_of, self._planner.settings), dials_max=DIALS_AT_ONCE)
             await until_next_look(STANDING_LINKS_S)
 

@@ -42,7 +42,7 @@ class ClusterRoster:
         self._signing = -1, False  # whether all sign progress, at a revision of the directory
 
     def vouchers(self) -> frozenset[bytes]:
-        records = map(self._directory.record, (self._directory.own, *self.live()))
+        records = map(self._directory.record, (self._directory.own, *self._directory.live()))
         keys = [record.public_key for record in records if record is not None]
         return frozenset(keys + [client.ed25519 for client in self._live.clients])
 
@@ -78,7 +78,7 @@ class ClusterRoster:
 
     @property
     def host_count(self) -> int:
-        return len(self._directory.records) - len(self._directory.nobodies)
+        return len(self._directory.records) - len(self._directory.unheard)
 
     def key_of(self, node: NodeId) -> bytes | None:
         """See RosterPort."""
@@ -86,15 +86,15 @@ class ClusterRoster:
         return None if record is None else record.public_key
 
     def live(self) -> set[NodeId]:
-        return self._directory.live() - self._directory.nobodies
+        return self._directory.live() - self._directory.unheard
 
     def answered(self) -> set[NodeId]:
         return self._directory.answered()
 
     def targets(self, manifest: Manifest) -> list[NodeId]:
         """See RosterPort."""
-        records, nobodies = self._directory.records.values(), self._directory.nobodies
-        return [one.node for one in records if one.node not in nobodies and manifest.is_target(one.name, one.rack)]
+        records, unheard = self._directory.records.values(), self._directory.unheard
+        return [one.node for one in records if one.node not in unheard and manifest.is_target(one.name, one.rack)]
 
     def rack_of(self, node: NodeId) -> str | None:
         record = self._directory.record(node)

@@ -56,7 +56,6 @@ class DriftWatch:
         rows = [
             {"name": one.name, "state": one.state, "version": one.version, "prints": one.prints}
             for one in self.roster.members()
-            if not one.unheard
         ]
         found = {one.name: one for one in compare(rows) if one.differs and one.name in wanted}
         self._since_s = {name: self._since_s.get(name, now) for name in found}

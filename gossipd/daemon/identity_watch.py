@@ -89,7 +89,7 @@ class IdentityWatch:
         self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float, *, heard: Collection[NodeId]
     ) -> list[IdentityFinding]:
         """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host; ``heard``:
-        those of them that have spoken to it, and itself: a name that a made-up member bears is nobody's. Call it every
+        those of them that have spoken to it, and itself: only these bear a name. Call it every
         few seconds."""
         self._twice = {node: one for node, one in self._twice.items() if one.until_s > now and node in records}
         self._moves = {node: moves for node, moves in self._moves.items() if node in records}

@@ -68,8 +68,8 @@ class MemberDirectory:
         self.records: dict[NodeId, Record] = {}
         self.revision = 0
         """Grows when a record, or who lives or may be made up, may have changed."""
-        self.nobodies: frozenset[NodeId] = frozenset()
-        """Members that may be made up, dead ones too, as ``note_nobodies`` was told."""
+        self.unheard: frozenset[NodeId] = frozenset()
+        """Members that may be made up, gone ones too, as ``note_unheard`` was told."""
         self._live: set[NodeId] = set()
         self._answered: set[NodeId] = set()
         self._by_curve: dict[bytes, tuple[NodeId, ...]] = {}  # the claimants of each key, the first one first
@@ -140,17 +140,17 @@ class MemberDirectory:
         """Those of them that have spoken to this host from the address in their record."""
         return self._live & self._answered
 
-    def unheard(self) -> set[NodeId]:
+    def unanswered(self) -> set[NodeId]:
         """All other members that have not spoken to this host, dead ones too."""
         return self.records.keys() - self._answered - {self.own}
 
     # ---- on the loop -------------------------------------------------------------------------------
 
-    def note_nobodies(self, nodes: Iterable[NodeId]) -> None:
-        """Which of ``unheard`` membership has asked in vain, or has seen go."""
+    def note_unheard(self, nodes: Iterable[NodeId]) -> None:
+        """Which of ``unanswered`` membership has asked in vain, or has seen go."""
         found = frozenset(nodes) & self.records.keys()
-        if found != self.nobodies:
-            self.nobodies = found
+        if found != self.unheard:
+            self.unheard = found
             self.revision += 1
 
     def hear(self, event: membership_events.Event, listener: MemberListener) -> None:
@@ -221,7 +221,8 @@ class MemberDirectory:
 
     def _has_spoken(self, node: NodeId, listener: MemberListener) -> None:
         self._answered.add(node)
-        self.nobodies -= {node}
+        self.unheard -= {node}
+        self.revision += 1
         if node in self._live and (record := self.records.get(node)) is not None:
             self._tell(record, listener)
         listener.member_changed(node)
@@ -261,7 +262,7 @@ class MemberDirectory:
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
         self._answered.discard(node)
-        self.nobodies -= {node}
+        self.unheard -= {node}
         self._unheard_words.take(node)
         if record is not None:
             self._forget_address(record)

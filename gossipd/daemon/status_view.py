@@ -56,6 +56,7 @@ from membership.member import MemberState
 from membership.swim import Swim
 
 _MAY_READ = (MemberState.ALIVE, MemberState.SUSPECT)
+UNHEARD = "unheard"
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
@@ -162,7 +163,7 @@ class DaemonStatus:
 
     def _hosts(self) -> list[TargetFacts]:
         """The members by name, as targets; those that may be made up are none."""
-        return [one for one in _targets(self.swim, self.identities) if not self.swim.may_be_nobody(one.node)]
+        return [one for one in _targets(self.swim, self.identities) if not self.swim.is_unheard(one.node)]
 
     def host_name(self) -> str:
         return self.live.config.node.name
@@ -198,12 +199,13 @@ class DaemonStatus:
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
-                    address=f"{record.host}:{record.port}", state=member.state.value,
+                    address=f"{record.host}:{record.port}",
+                    state=UNHEARD if self.swim.is_unheard(record.node) else member.state.value,
                     seed=record.node in seeds or (may_read and self.swim.has_answered(record.node)),
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                     clock_ahead_s=None if ahead is None else round(ahead, 1), prints=named_prints(capable.prints),
-                    free_bytes=free_bytes(capable.free_step), unheard=self.swim.may_be_nobody(record.node),
+                    free_bytes=free_bytes(capable.free_step),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)

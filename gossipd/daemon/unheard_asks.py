@@ -30,26 +30,29 @@ class UnheardAsks:
 
     def __init__(self) -> None:
         self._since_s: dict[NodeId, float] = {}
+        """When each was seen first; the one that was asked last stands last."""
 
-    def next(
-        self, unheard: Collection[NodeId], may_be_nobody: Callable[[NodeId], bool], now: float
-    ) -> list[NodeId]:  # fmt: skip
-        """Of the living members that have not spoken, at most ``ASKED_AT_ONCE`` that have had the time to, the oldest
-        first. One that was asked in vain makes room for others. Call it every second."""
-        for node in self._since_s.keys() - set(unheard):
+    def next(self, unanswered: Collection[NodeId], is_unheard: Callable[[NodeId], bool], now: float) -> list[NodeId]:
+        """Of the living members that have not spoken, at most ``ASKED_AT_ONCE`` that have had the time to, in turn, and
+        one that was asked in vain: it may have been busy. Call it every second."""
+        for node in self._since_s.keys() - set(unanswered):
             del self._since_s[node]
-        for node in sorted(unheard):
+        for node in sorted(unanswered):
             self._since_s.setdefault(node, now)
         late = [node for node, since_s in self._since_s.items() if now - since_s >= PATIENCE_S]
-        return [node for node in late if not may_be_nobody(node)][:ASKED_AT_ONCE]
+        vain = [node for node in late if is_unheard(node)][:1]
+        chosen = [node for node in late if not is_unheard(node)][:ASKED_AT_ONCE] + vain
+        for node in chosen:
+            self._since_s[node] = self._since_s.pop(node)
+        return chosen
 
 
 async def ask_unheard(directory: MemberDirectory, membership_host: MembershipHost) -> None:
     """Never returns."""
     asks = UnheardAsks()
     while True:
-        unheard, may_be_nobody = directory.unheard(), membership_host.swim.may_be_nobody
-        directory.note_nobodies(filter(may_be_nobody, unheard))
-        for node in asks.next(directory.live() & unheard, may_be_nobody, trio.current_time()):
+        unanswered, is_unheard = directory.unanswered(), membership_host.swim.is_unheard
+        directory.note_unheard(filter(is_unheard, unanswered))
+        for node in asks.next(directory.live() & unanswered, is_unheard, trio.current_time()):
             membership_host.ask(node)
         await until_next_look(LOOK_S)

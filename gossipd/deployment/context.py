@@ -70,7 +70,7 @@ class RosterPort(Protocol):
 
     @property
     def host_count(self) -> int:
-        """Hosts on the roster, this one and dead ones included."""
+        """Hosts on the roster, this one and dead ones included; without members that may be made up."""
         ...
 
     def key_of(self, node: NodeId) -> bytes | None:
@@ -78,7 +78,7 @@ class RosterPort(Protocol):
         ...
 
     def live(self) -> set[NodeId]:
-        """Hosts that membership counts on, without this one."""
+        """Hosts that membership counts on, without this one and without members that may be made up."""
         ...
 
     def answered(self) -> set[NodeId]:
@@ -90,7 +90,8 @@ class RosterPort(Protocol):
         ...
 
     def targets(self, manifest: Manifest) -> list[NodeId]:
-        """Hosts on the roster, this one and dead ones included, for which it is meant."""
+        """Hosts on the roster for which it is meant, this one and dead ones included; without members that may be made
+        up."""
         ...
 
 

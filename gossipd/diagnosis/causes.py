@@ -85,7 +85,7 @@ class Diagnosis:
 
 def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None = None) -> Diagnosis:
     """Why the deployment of ``row`` is not complete, on all its hosts or on one. Each host costs one step."""
-    members = {each["name"]: each for each in page["members"]}
+    members = {each["name"]: each for each in page["members"] if each["state"] != "unheard"}
     behind = [each for each in row["hosts"] if each["state"] != "complete" and host in (None, each["name"])]
     if row["state"] in ("cancelled", "complete"):
         behind = []

@@ -206,8 +206,10 @@ def _members(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     states = [member["state"] for member in readings.status["members"]]
-    told = ", ".join(f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead") if word in states)
-    gone = states.count("dead") + states.count("suspect")
+    told = ", ".join(
+        f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead", "unheard") if word in states
+    )
+    gone = sum(map(states.count, ("dead", "suspect", "unheard")))
     if len(states) > 1 and states.count("alive") < 2:
         return CheckFinding(CheckVerdict.FAIL, told)
     return CheckFinding(CheckVerdict.WARN if gone else CheckVerdict.OK, told)
@@ -241,7 +243,8 @@ def _name(readings: HostReadings) -> CheckFinding | None:
 def _versions(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
-    versions = sorted({each["version"] for each in readings.status["members"] if each["version"]})
+    heard = [each for each in readings.status["members"] if each["state"] != "unheard"]
+    versions = sorted({each["version"] for each in heard if each["version"]})
     return CheckFinding(CheckVerdict.WARN if len(versions) > 1 else CheckVerdict.OK, ", ".join(versions))
 
 

@@ -55,8 +55,8 @@ class Aspect:
 
 
 def compare(members: Sequence[Mapping[str, Any]]) -> list[Aspect]:
-    """Every aspect, those that differ first; of members that may be made up nothing."""
-    present = [one for one in members if one["state"] in ("alive", "suspect") and not one.get("unheard")]
+    """Every aspect, those that differ first."""
+    present = [one for one in members if one["state"] in ("alive", "suspect")]
     found = [Aspect("version", _groups({one["name"]: one.get("version") or _UNKNOWN for one in present}))]
     for name in _PRINTS:
         told = {one["name"]: (one.get("prints") or {}).get(name, _UNKNOWN) for one in present}

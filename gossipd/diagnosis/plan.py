@@ -96,7 +96,7 @@ def planned_hosts(
     found = []
     for one in members:
         name = one["name"]
-        if targets.include(name=name, rack=one["rack"]):
+        if one["state"] != "unheard" and targets.include(name=name, rack=one["rack"]):
             here = held.get(name, 0)
             fetched = max(0, costs["distinct_bytes"] - max(here, costs["reused"].get(name, 0)))
             room = max(0, manifest["bytes_total"] - here)

@@ -68,7 +68,7 @@ def counts_those_that_speak(daemon: Daemon) -> bool:
     """Whether its deployment has no targets but the hosts and the insider."""
     page = daemon.client.status()
     [row] = page["deployments"]
-    unheard = sum(one["unheard"] for one in page["members"])
+    unheard = sum(one["state"] == "unheard" for one in page["members"])
     seen: tuple[int, int, int] = (unheard, row["hosts_total"], row["hosts_complete"])
     return seen == (NOBODIES, HOSTS + 1, HOSTS)
 

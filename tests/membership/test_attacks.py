@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -21,10 +23,10 @@ from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
 from membership.member import HANDLE_BYTES, MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
-from membership.reachability import Reachability
 from membership.record import BOOT_MAX, sign_record
 from membership.settings import SwimSettings
 from membership.sync_server import ASK_BYTES, WANT_ROW
+from membership.verified_cache import Claim
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 VICTIM, LIAR, OBSERVER = 1, 2, 0
@@ -615,29 +617,60 @@ def test_a_host_that_asks_hears_when_a_member_answers_and_not_before() -> None:
     assert cluster.to_nobody <= 8 + 1
 
 
-def test_who_never_answered_may_be_nobody_once_it_is_asked_in_vain_or_gone() -> None:
+def test_who_never_answered_is_unheard_once_it_is_asked_in_vain_or_gone() -> None:
     cluster = watched()
     swim, member = cluster.swim(OBSERVER), cluster.hosts[3].node
-    for item in sybils(cluster, 2, ports=2):
+    for item in sybils(cluster, 2):
         say(cluster, item)
     own = swim.self_record().node
     known = {row.record.name: row.record.node for row in swim.members()}
     one, other = known["sybil-0"], known["sybil-1"]
-    for ping in range(1, 4):
-        assert not any(map(swim.may_be_nobody, (one, other, own, member, NodeId(b"a stranger......"))))
-        swim.ask(one, cluster.now)
-        cluster.swim(OBSERVER)._node.send_bare(swim._node.roster.claims[other[:8]], b"wants no answer")
-        assert swim.may_be_nobody(one) is (ping == 3)
-    assert not swim.may_be_nobody(other), "nothing that went there wanted an answer"
+    for ask in range(1, 4):
+        for _ in range(2):
+            assert not any(map(swim.is_unheard, (one, other, own, member, NodeId(b"a stranger......"))))
+            swim.ask(one, cluster.now + ask)
+            if ask == 3:
+                break
+    assert swim.is_unheard(one)
+    assert not swim.is_unheard(other), "it has the same address, and was not asked"
     cluster.crash(3)
     cluster.run(cluster.now + 60.0)
     states = {row.record.node: row.state for row in swim.members()}
     assert states[member] is states[other] is MemberState.DEAD
-    swim._node.reachability = Reachability()  # as if others had asked it
-    assert swim.may_be_nobody(other)
-    assert not swim.may_be_nobody(member), "it has spoken"
+    swim._node.roster._asked.clear()  # as if others had asked it
+    assert swim.is_unheard(other)
+    assert not swim.is_unheard(member), "it has spoken"
     swim._node.roster.note_answered(one[:8])
-    assert not swim.may_be_nobody(one)
+    assert not swim.is_unheard(one)
+
+
+def test_a_helper_cannot_answer_in_the_name_of_a_member_that_does_not_exist() -> None:
+    cluster = watched()
+    swim = cluster.swim(OBSERVER)
+    say(cluster, sybils(cluster, 1)[0])
+    [nobody] = [row.record.node for row in swim.members() if row.record.name == "sybil-0"]
+    claim = swim._node.roster.claims[nobody[:8]]
+    for helpers in ((cluster.hosts[LIAR].node[:8],), ()):
+        sequence = swim._pings.send(claim, cluster.now)
+        assert sequence is not None
+        swim._pings.pending[sequence].helpers = helpers
+        ack = wire.PROBE_HEAD.pack(wire.ACK, sequence, 0, 0, 0)
+        swim._prober.on_ack(ack, claim, cluster.now)
+        assert swim.has_answered(nobody) is not bool(helpers), "who was pinged knows the number, and a helper"
+
+
+def test_a_member_that_may_be_made_up_keeps_no_host_of_its_name_out() -> None:
+    cluster = watched()
+    swim = cluster.swim(OBSERVER)
+    say(cluster, sybils(cluster, 1)[0])
+    [nobody] = [row.record.node for row in swim.members() if row.record.name == "sybil-0"]
+    newcomer = cast(Claim, SimpleNamespace(node=b"a newcomer......", record=SimpleNamespace(name="sybil-0")))
+    bearer = swim._joiner._bearer_of(newcomer, cluster.now)
+    assert bearer is not None
+    assert bearer.node == nobody
+    for ask in range(3):
+        swim.ask(nobody, cluster.now + ask)
+    assert swim._joiner._bearer_of(newcomer, cluster.now) is None
 
 
 def test_events_of_one_version_are_news_once_whatever_their_bytes() -> None:

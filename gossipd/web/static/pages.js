@@ -1,4 +1,4 @@
-// The three pages: cluster, deployment, host. Each builds its frame once, and fills it at every answer.
+// The three pages: cluster, deployment, host. Each builds its frame once and fills it at each answer.
 
 import { byName, byRack, bytes, done, el, figure, figures, fill, head, heard, isBad, isOld, label, OLD_S, long, mark, note, own, percent, say, seconds, spare, spareFigure, table, toDeployment, wanted, waste,
   toHost, wide, why } from "./dom.js";
@@ -8,7 +8,6 @@ import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } f
 const SLOWEST = 10;
 const PLAIN = /^[A-Za-z0-9._-]{1,64}$/;  // a host's name that the question may have
 const RACKS_OPEN_UP_TO = 100;
-// What became of asking a host.
 const ASKED = { waiting: "It is being asked.", declined: "It declines: it has not accepted this model, or is asked too often.",
   silent: "It does not answer, as gossipd 0.1.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
 export const part = (title, ...children) => el("section", {}, el("h2", {}, title), children);
@@ -22,10 +21,11 @@ export class ClusterPage {
   }
 
   show({ status, words }) {
-    const alive = status.members.filter((one) => one.state === "alive").length;
+    const hosts = status.members.filter(({ state }) => state !== "unheard");
+    const alive = hosts.filter(({ state }) => state === "alive").length;
     const store = status.store;
-    const shown = [["Hosts alive", `${alive} / ${status.members.length}`], ["Alarms", String(status.alarms.length)],
-      [`Disk free on ${status.node.name}`, bytes(store.free_bytes)], ["Versions", versions(status.members)],
+    const shown = [["Hosts alive", `${alive} / ${hosts.length}`], ["Alarms", String(status.alarms.length)],
+      [`Disk free on ${status.node.name}`, bytes(store.free_bytes)], ["Versions", versions(hosts)],
       ["Model bytes", status.security.bulk_encryption === "tls" ? "encrypted" : "not encrypted"]];
     fill(this.figures, shown, () => figures(shown));
     showProblems(this.problems, problemsOf(status, words));
@@ -57,7 +57,7 @@ function versions(members) {
   return found.length > 2 ? `${found.length} different` : found.join(", ") || "–";
 }
 
-// Of what should be the same on all hosts, by name, the print that the most of them have.
+// By name of what should be the same: the print of most hosts.
 function usual(members) {
   const counts = new Map();
   for (const one of members.filter((each) => each.state === "alive" || each.state === "suspect")) {

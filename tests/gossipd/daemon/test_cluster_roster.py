@@ -25,39 +25,38 @@ def roster() -> tuple[Hearing, ClusterRoster]:
 def test_a_member_counts_as_a_host_until_it_was_asked_in_vain() -> None:
     hearing, found = roster()
     directory, nobody = hearing.directory, NOBODY.record.node
-    assert directory.unheard() == {nobody}
+    assert directory.unanswered() == {nobody}
     assert (found.host_count, found.live()) == (3, {ONE.record.node, nobody})
     revision = directory.revision
-    directory.note_nobodies([nobody])
+    directory.note_unheard([nobody])
     assert directory.revision > revision
     assert (found.host_count, found.live()) == (2, {ONE.record.node})
     assert set(found.targets(EVERYWHERE)) == {OWN, ONE.record.node}
-    assert NOBODY.record.public_key not in found.vouchers()
-    assert ONE.record.public_key in found.vouchers()
-    assert NOBODY.record.public_key in found.signers, "who it is stays known"
+    assert found.vouchers() == {one.record.public_key for one in (member(9), ONE, NOBODY)}, "its key stays known"
+    assert NOBODY.record.public_key in found.signers
 
 
 def test_a_member_that_answers_at_last_is_a_host_at_once() -> None:
     hearing, found = roster()
-    hearing.directory.note_nobodies([NOBODY.record.node])
+    hearing.directory.note_unheard([NOBODY.record.node])
     hearing.hear(membership_events.MemberAnswered(NOBODY.record.node))
     assert NOBODY.record.node in found.live()
-    assert (found.host_count, hearing.directory.unheard()) == (3, set())
+    assert (found.host_count, hearing.directory.unanswered()) == (3, set())
 
 
 def test_dead_and_forgotten_members_leave_no_trace_among_those_made_up() -> None:
     hearing, found = roster()
     nobody = NOBODY.record.node
     hearing.hear(membership_events.MemberDown(NOBODY, DownReason.LONE))
-    assert hearing.directory.unheard() == {nobody}, "many dead ones would make this host a minority"
-    hearing.directory.note_nobodies([nobody])
+    assert hearing.directory.unanswered() == {nobody}, "many dead ones would make this host a minority"
+    hearing.directory.note_unheard([nobody])
     assert found.host_count == 2
     hearing.hear(membership_events.MemberForgotten(nobody, NOBODY.record.name))
-    assert (found.host_count, hearing.directory.nobodies) == (2, frozenset())
+    assert (found.host_count, hearing.directory.unheard) == (2, frozenset())
 
 
 def test_a_made_up_member_of_an_old_version_makes_nobody_tell_twice() -> None:
     hearing, found = roster()
     assert not found.all_sign_progress(), "neither of the two says that it does"
-    hearing.directory.note_nobodies([ONE.record.node, NOBODY.record.node])
+    hearing.directory.note_unheard([ONE.record.node, NOBODY.record.node])
     assert found.all_sign_progress()

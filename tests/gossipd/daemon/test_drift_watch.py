@@ -18,13 +18,9 @@ class Silent:
         """See AuditLog."""
 
 
-def member(
-    name: str, *, state: str = "alive", version: str = "0.2.0", unheard: bool = False, **prints: str
-) -> MemberRow:  # fmt: skip
+def member(name: str, *, state: str = "alive", version: str = "0.2.0", **prints: str) -> MemberRow:
     told = dict.fromkeys(("trust", "clients", "cluster_key", "encryption", "settings"), "aaaa") | prints
-    return MemberRow(
-        name=name, rack="r", address="a:1", state=state, seed=False, version=version, prints=told, unheard=unheard
-    )  # fmt: skip
+    return MemberRow(name=name, rack="r", address="a:1", state=state, seed=False, version=version, prints=told)
 
 
 @dataclass
@@ -48,7 +44,7 @@ class Cluster:
 
 
 def test_made_up_members_are_no_difference_however_long_they_are_there() -> None:
-    made_up = [member(f"nobody-{n}", trust="bbbb", unheard=True) for n in range(9)]
+    made_up = [member(f"nobody-{n}", trust="bbbb", state="unheard") for n in range(9)]
     cluster = Cluster([member("h1"), *made_up])
     assert cluster.told(0.0) == cluster.told(VERSION_LASTS_S) == []
 

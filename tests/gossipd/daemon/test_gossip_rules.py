@@ -352,7 +352,7 @@ def test_whether_all_sign_is_asked_of_the_members_again_only_when_they_have_chan
 
     class Directory:
         revision = 0
-        nobodies: frozenset[NodeId] = frozenset()
+        unheard: frozenset[NodeId] = frozenset()
 
         def live(self) -> set[NodeId]:
             nonlocal looks

@@ -49,7 +49,7 @@ def test_a_clock_that_is_some_seconds_off_is_not_called_apart() -> None:
 def test_hosts_that_are_gone_or_tell_nothing_are_no_difference() -> None:
     old = {"name": "old", "state": "alive", "version": "0.2"}
     gone = member(3, state="dead", version="0.0")
-    assert apart(member(0), old, gone, member(4, version="0.0", unheard=True)) == []
+    assert apart(member(0), old, gone, member(4, version="0.0", state="unheard")) == []
     lines = drift_lines(compare([member(0), old, gone]))
     assert compare([member(0), old])[1].fewest.hosts == ("n0",)
     assert lines == [f"the same on all hosts: {', '.join(ASPECTS)}", "not told by old"]
