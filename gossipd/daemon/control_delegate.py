@@ -73,7 +73,7 @@ class ControlDelegate:
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         record = self.directory.record(node)
-        return None if record is None else Endpoint(record.host, record.port, record.transport_key)
+        return None if record is None else Endpoint(record.host, record.port, record.transport_key, record.boot)
 
     def has_answered(self, node: NodeId) -> bool:
         return self.membership_host.swim.has_answered(node)

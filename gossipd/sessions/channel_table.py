@@ -107,7 +107,7 @@ class ChannelTable:
                 self.look_at(channel.dial_at_s)
 
     def move(self, peer: NodeId, now: float) -> None:
-        """The peer's record has changed: dial it where it is now."""
+        """The peer's record has changed: dial it where it is now, or in the life that it is in."""
         channel = self._channels.get(peer)
         if channel is None:
             return

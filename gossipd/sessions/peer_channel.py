@@ -23,11 +23,13 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a member's control port is, and the CURVE key that must answer there."""
+    """Where a member's control port is, the CURVE key that must answer there, and the boot number in its record: a
+    connection to an earlier life is dead, though nothing may have said so after a power cut."""
 
     host: str
     port: int
     curve_key: bytes
+    boot: int = 0
 
 
 class ChannelState(Enum):

@@ -14,6 +14,14 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-connection-outlives-the-process-at-its-other-end",
+        "A host whose power was cut and is back is listened to over a connection that nobody reads any more.",
+        "gossipd/sessions/channel_table.py",
+        "        elif channel.endpoint != endpoint:\n",
+        "        elif channel.endpoint is None or channel.endpoint.host != endpoint.host:\n",
+        (_TABLE,),
+    ),
+    Mutant(
         "who-was-lost-for-a-while-is-told-nothing-more",
         "A listener that counted as dead and lives believes that it hears everything.",
         "gossipd/sessions/exchange.py",

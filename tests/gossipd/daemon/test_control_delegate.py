@@ -18,6 +18,7 @@ from gossipd.daemon.control_delegate import DOUBTED_MAX, PROBE_S, PROBES, BulkTo
 from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TOKENS_ASKED_BURST, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
+from tests.gossipd.daemon.test_state_dir import record
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
 
@@ -110,6 +111,16 @@ async def test_a_probe_that_only_looks_at_the_port_is_no_stranger(autojump_clock
     assert told == ["10.0.0.1"] * (10 - PROBES)
     delegate.on_refused("handshake", "10.0.0.2", b"")
     assert told[-1] == "10.0.0.2", "it has spoken, and nothing of ours"
+
+
+def test_where_a_member_is_says_in_which_life_it_is() -> None:
+    delegate = delegate_of(None, ReceivedTokens(), cast(Any, None))
+    known = record(1)
+    delegate.directory = cast(Any, SimpleNamespace(record={known.node: known}.get))
+    found = delegate.endpoint_of(known.node)
+    assert found is not None
+    assert (found.host, found.port, found.boot) == (known.host, known.port, known.boot)
+    assert delegate.endpoint_of(A) is None
 
 
 async def test_a_joiner_whose_record_was_on_its_way_is_no_stranger(autojump_clock: MockClock) -> None:

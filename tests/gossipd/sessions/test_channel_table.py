@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 from gossipd.core.targets import Targets
@@ -151,6 +152,16 @@ def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
     assert driven.commands == [HangUp(A, "moved")]
     driven.table.move(A, 1.0)
     assert driven.sweep(1.0) == [HangUp(A, "moved"), driven.dial(A)]
+
+
+def test_a_connection_to_a_peers_earlier_life_is_dead_whatever_its_address() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.directory.endpoints[A] = replace(driven.directory.endpoints[A], boot=2)
+    driven.table.move(A, 1.0)
+    assert driven.commands == [HangUp(A, "moved")], "after a power cut nobody else says so"
+    assert driven.table.take_ended() == [(A, "moved")]
+    assert driven.dial(A) in driven.sweep(driven.table.next_deadline())
 
 
 def test_a_peer_without_an_address_is_forgotten() -> None:

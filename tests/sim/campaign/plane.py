@@ -89,9 +89,8 @@ class Plane:
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """See EndpointDirectory."""
-        if self._daemon.members.record(node) is None:
-            return None
-        return Endpoint(str(self._world.index_of[node]), 1, node)
+        record = self._daemon.members.record(node)
+        return None if record is None else Endpoint(str(self._world.index_of[node]), 1, node, record.boot)
 
     def has_answered(self, node: NodeId) -> bool:
         """See EndpointDirectory."""
