@@ -159,11 +159,10 @@ class Joiner:
         name = claim.record.name
         for other in list(roster.claims.values()):
             if other.record.name == name and other.node != claim.node:
-                if roster.is_unheard(other.handle) and roster.is_live(other.handle):
-                    continue
-                if roster.is_live(other.handle):
+                if not roster.is_live(other.handle):
+                    self._forgets.forget(other.handle, now)
+                elif not roster.is_unheard(other.handle):
                     return other
-                self._forgets.forget(other.handle, now)
         return None
 
     def _refuse(self, bearer: Claim, joiner: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:

@@ -37,8 +37,8 @@ class Pings:
         self.pending: dict[int, PendingPing] = {}
 
     def send(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int | None:
-        """A new ping; returns its sequence number, None when it is withheld. Nobody can guess the number who was not
-        pinged, so that an answer shows that the subject is where its record says."""
+        """A new ping; returns its sequence number, None when it is withheld. Only the subject knows the number until a
+        helper is asked, too: an answer before that shows that the subject is where its record says."""
         return self._send(subject, PendingPing(subject, requester, requested), now, is_probe=True)
 
     def ask(self, subject: Claim, now: float) -> None:

@@ -88,9 +88,8 @@ class IdentityWatch:
     def look(
         self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float, *, heard: Collection[NodeId]
     ) -> list[IdentityFinding]:
-        """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host; ``heard``:
-        those of them that have spoken to it, and itself: only these bear a name. Call it every
-        few seconds."""
+        """What is seen twice now; call it every few seconds. ``records``: of all members; ``live``: those that live,
+        with this host; ``heard``: those that have spoken to this host, and itself. Only names of the latter count."""
         self._twice = {node: one for node, one in self._twice.items() if one.until_s > now and node in records}
         self._moves = {node: moves for node, moves in self._moves.items() if node in records}
         findings = [_one_key(records[node], twice) for node, twice in islice(self._twice.items(), FINDINGS_MAX)]

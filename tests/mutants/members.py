@@ -49,8 +49,8 @@ MUTANTS = (
         "made-up-members-keep-the-names-of-hosts",
         "A new host is refused because a member that does not exist has its name.",
         "membership/joiner.py",
-        "                if roster.is_unheard(other.handle) and roster.is_live(other.handle):\n",
-        "                if False:\n",
+        "                elif not roster.is_unheard(other.handle):\n",
+        "                else:\n",
         (_ATTACKS,),
     ),
     Mutant(
