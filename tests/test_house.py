@@ -186,6 +186,19 @@ def test_constructors_are_narrow_and_take_one_callable_at_most(module: str) -> N
                     assert count <= 1, f"{module}.{owner.name} takes {count} callables"
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_defaults_of_structs_are_made_by_the_struct_library(module: str) -> None:
+    """A ``field`` of dataclasses in a Struct is no error to the type checker: it is the default value itself."""
+    imported = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom)]
+    if not any(node.module == "dataclasses" and "field" in [one.name for one in node.names] for node in imported):
+        return
+    for owner in ast.walk(tree(module)):
+        if isinstance(owner, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in owner.bases):
+            values = [ast.unparse(one.value) for one in owner.body if isinstance(one, ast.AnnAssign) and one.value]
+            wrong = [value for value in values if value.startswith("field(")]
+            assert not wrong, f"{module}.{owner.name} has {wrong}"
+
+
 def _callables(annotations: list[ast.expr]) -> int:
     return sum("Callable[" in ast.unparse(annotation) for annotation in annotations)
 

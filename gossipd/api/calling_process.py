@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 _SO_PEERPIDFD = 77
 _INT = struct.Struct("i")
@@ -23,8 +24,7 @@ class PeerSocket(Protocol):
     def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallingProcess:
+class CallingProcess(Struct, frozen=True):
     """While its connection is open. ``pid``: 0 is out of sight, or unknown."""
 
     pid: int = 0

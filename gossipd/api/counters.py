@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.runtime.look_interval import next_look_s
 
@@ -23,8 +23,7 @@ LAG_INTERVAL_S = 1.0  # each sample costs a wake-up, which it shares with other 
 LAG_WINDOW = 6_600  # a minute of samples, at the most that the turn loop adds (``runtime.turn_loop``)
 
 
-@dataclass(frozen=True, slots=True)
-class HistogramFigures:
+class HistogramFigures(Struct, frozen=True):
     """``counts[i]`` observations were at most ``bounds[i]``; the last count is of those above all bounds."""
 
     bounds: tuple[float, ...]
@@ -74,8 +73,7 @@ class LoopLag:
         return ordered[int(len(ordered) * 0.99)] if ordered else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentCounters:
+class DeploymentCounters(Struct, frozen=True, kw_only=True):
     """The work of this host for one deployment. Keys are bounded words, never names of peers. ``received_bytes`` by
     origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and ``wasted_bytes`` by origin,
     peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight: requests to peers and
@@ -89,8 +87,7 @@ class DeploymentCounters:
     chunks: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalCounters:
+class LocalCounters(Struct, frozen=True, kw_only=True):
     """The counters of this host that are not in the snapshot."""
 
     deployments: Sequence[DeploymentCounters] = ()

@@ -7,11 +7,12 @@ What lives here: a pure function. What does not: the sums (``deployment.progress
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
@@ -38,8 +39,7 @@ _STANDING = {one for one in HostReason if one.cured_by is CuredBy.DISK}
 _STANDING |= {HostReason.CLOCK_WRONG, HostReason.PAUSED, HostReason.NO_COPY}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentFacts:
+class DeploymentFacts(Struct, frozen=True, kw_only=True):
     """This node's facts about a deployment, mostly from its manifest; not the progress of hosts."""
 
     id: DeploymentId
@@ -74,8 +74,7 @@ class DeploymentFacts:
         return self.verb in STOPS
 
 
-@dataclass(frozen=True, slots=True)
-class TargetFacts:
+class TargetFacts(Struct, frozen=True):
     """One target of the deployment on the roster. ``member_state``: alive, suspect, dead or left."""
 
     node: NodeId

@@ -10,7 +10,7 @@ ordinary states in large clusters, because a reader could not tell a host that b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from gossipd.api.events import HostStateEvent
 
@@ -19,8 +19,7 @@ WAITING_MAX = 10_000  # of hosts and deployments; the ring keeps as many
 _ENDED = frozenset({"complete", "failed", "cancelled", "expired", "removed", "evicted"})
 
 
-@dataclass(slots=True)
-class PacedStates:
+class PacedStates(Struct):
     """One owner; times are seconds of one clock."""
 
     _waiting: tuple[dict[tuple[str, str], HostStateEvent], ...] = field(default_factory=lambda: ({}, {}, {}))

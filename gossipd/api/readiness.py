@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, UsageError
@@ -53,8 +54,7 @@ class DeploymentEndedError(GossipdError):
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """What a host must have done to count."""
 
     words: str
@@ -69,8 +69,7 @@ GOALS: Mapping[str, Goal] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostsNeeded:
+class HostsNeeded(Struct, frozen=True):
     """How many hosts must be complete, or what ``goal`` says: this one, a share of the targets, or a number of them."""
 
     is_here: bool = False

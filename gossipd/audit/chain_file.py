@@ -25,11 +25,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.errors import LocalError
 from gossipd.runtime.regular_file import open_regular
@@ -50,8 +50,7 @@ class AuditError(LocalError):
     code = "E_AUDIT"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditReport:
+class AuditReport(Struct, frozen=True):
     """The result of checking a log. ``problem`` is None when the chain is intact."""
 
     records: int

@@ -17,11 +17,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 
 from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
@@ -41,8 +41,7 @@ SUBJECTS_MAX = 4096
 log = get_logger("audit")
 
 
-@dataclass(slots=True)
-class _Allowance:
+class _Allowance(Struct):
     left: float
     at: float
     suppressed: int = 0

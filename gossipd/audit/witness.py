@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from gossipd.identity.keys import SecretKey, verify
 
@@ -34,8 +35,7 @@ _FIELDS = struct.Struct(">QQ32s")
 HEAD_BYTES = _FIELDS.size + 64
 
 
-@dataclass(frozen=True, slots=True)
-class AuditHead:
+class AuditHead(Struct, frozen=True):
     """The end of a chain at a moment. ``issued_ms``: milliseconds since 1970, by its host's clock."""
 
     issued_ms: int
@@ -56,8 +56,7 @@ class AuditHead:
         return cls(*_FIELDS.unpack(body))
 
 
-@dataclass(slots=True)
-class _Host:
+class _Host(Struct):
     name: str
     issued_ms: int = 0
     heads: list[tuple[int, int, str]] = field(default_factory=list)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import resource
 import socket
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from gossipd.control.settings import ControlSettings
 from gossipd.runtime.connection_filter import ConnectionFilter
@@ -34,8 +35,7 @@ class AddressDirectory(Protocol):
         """Whether a member's record names this address; quick."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Peer:
+class _Peer(Struct, frozen=True):
     name: Any
     address: str
     accepted_s: float

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import trio
 import zmq
+from msgspec import Struct
 
 from gossipd.control.settings import ControlSettings
 from gossipd.runtime.zmq_trio import SocketWakeup
@@ -35,8 +35,7 @@ _KEY_BYTES = 32
 _MEMBER, _CLIENT = "m", "c"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Who is at the other end of an accepted connection: a member, or a client by its Ed25519 key."""
 
     node: NodeId | None = None
@@ -49,8 +48,7 @@ class Identity:
         return cls(node=NodeId(body)) if user_id[0] == _MEMBER else cls(client=body)
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     head: list[bytes]
     key: bytes
     address: str

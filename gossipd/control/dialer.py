@@ -19,9 +19,9 @@ from __future__ import annotations
 import errno
 import math
 from collections import deque
-from dataclasses import dataclass
 
 import zmq
+from msgspec import Struct
 
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.monitor_report import monitor_report
@@ -51,8 +51,7 @@ _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _DIAL_BATCH = 16  # dials and hang-ups per turn, likewise: a new deployment may want links to hundreds of hosts
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
+class _Connection(Struct, frozen=True):
     """``name``: libzmq's routing id."""
 
     peer: NodeId

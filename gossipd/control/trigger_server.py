@@ -11,10 +11,10 @@ forgotten after a time without a new part, and after some minutes whatever comes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
@@ -64,8 +64,7 @@ class TriggerHost(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Upload:
+class _Upload(Struct):
     total: int
     idle_until_s: float
     until_s: float

@@ -17,7 +17,8 @@ The shortest is chosen. The receiver knows ``size`` from the manifest and refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.errors import RemoteError
 
@@ -31,8 +32,7 @@ class ChunkSetError(RemoteError):
     code = "E_DECODE"
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkSet:
+class ChunkSet(Struct, frozen=True):
     """Indexes in ``range(size)``. ``bits`` has bit ``i`` set when chunk ``i`` is in the set."""
 
     size: int

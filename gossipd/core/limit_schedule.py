@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gossipd.core.units import parse_bytes
 
@@ -32,8 +33,7 @@ class LimitEntryError(ValueError):
     """An entry that cannot be read, or two that cannot stand together. Fault: the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitEntry:
+class LimitEntry(Struct, frozen=True):
     """``text`` as it was written. ``spans``: minutes of the week, from Monday 00:00, each from begin to before its end.
     ``bytes_per_s``: by limit; 0 is no limit, and a limit that is not named is left as it is outside the timetable."""
 
@@ -42,8 +42,7 @@ class LimitEntry:
     bytes_per_s: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(Struct, frozen=True):
     """``entry`` is None between entries; ``until_s`` is the wall clock's next change, None where there is none."""
 
     entry: LimitEntry | None

@@ -5,15 +5,12 @@ What lives here: the two values. What does not: the manifest and the member reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import Struct
 
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What the planner needs to know of a model: no names, no hashes. ``chunk_bytes`` is the nominal size; a
     chunk may be shorter, and up to an eighth longer. ``extent_chunks`` adjacent chunks are read from external storage
     as one unit."""

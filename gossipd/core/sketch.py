@@ -6,8 +6,9 @@ What lives here: the sketch as a value, and what it is made of. What does not: w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from gossipd.core.chunkset import ChunkSet
 
@@ -17,8 +18,7 @@ SHARE_MAX = 254
 NOTHING_WANTED = 255
 
 
-@dataclass(frozen=True, slots=True)
-class KnownHoldings:
+class KnownHoldings(Struct, frozen=True):
     """The chunks that a host has and wants. ``heard_s``: when it said so last; None for this host."""
 
     held: ChunkSet

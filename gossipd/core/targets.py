@@ -5,12 +5,12 @@ What lives here: the value and its test against one host. What does not: its pla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Targets:
+
+class Targets(Struct, frozen=True):
     """Which hosts: in one of ``racks`` (empty: any) and named by one of the patterns ``names`` (empty: any)."""
 
     racks: tuple[str, ...] = ()

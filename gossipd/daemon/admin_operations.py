@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
+from msgspec import Struct
 
 from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.manifest_row import manifest_row
@@ -55,8 +55,7 @@ class MemberAliveError(LocalError):
     code = "E_MEMBER_ALIVE"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class AdminOperations:
+class AdminOperations(Struct, kw_only=True, eq=False):
     """The body of ``AdminPort``, which says what each order does."""
 
     membership_host: MembershipHost

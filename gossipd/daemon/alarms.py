@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.api.schema import AlarmRow
 from gossipd.audit.log import AuditLog
@@ -22,8 +22,7 @@ ALARMS_MAX = 64
 NOT_A_TARGET = "not a target refused"  # of chunks on the bulk port, of holdings on the control port
 
 
-@dataclass(slots=True)
-class Alarms:
+class Alarms(Struct):
     """What an operator must act on; the same code and sentence is one alarm, recorded when it begins."""
 
     audit: AuditLog
@@ -77,8 +76,7 @@ class BugTrap:
         raise AssertionError("a worker thread met what it should not have") from self._errors[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Reports:
+class Reports(Struct, frozen=True):
     """One per daemon."""
 
     audit: AuditLog
@@ -86,8 +84,7 @@ class Reports:
     bugs: BugTrap
 
 
-@dataclass(frozen=True, slots=True)
-class WordRefusals:
+class WordRefusals(Struct, frozen=True):
     """Statements that gossip brings and nobody may say, in the audit log: some of each member, and of all others."""
 
     audit: AuditLog

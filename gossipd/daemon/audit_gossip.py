@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
+from msgspec import Struct
 
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import AuditHead, Witness
@@ -36,8 +37,7 @@ STALE_MS, AHEAD_MS = 600_000, 3_600_000  # an old head proves nothing new; clock
 CODE = "E_AUDIT_CUT"
 
 
-@dataclass(slots=True, eq=False)
-class HeadRules:
+class HeadRules(Struct, eq=False):
     """Which heads count: signed by a member with the key of its record, of now, and newer than its last one."""
 
     directory: MemberDirectory

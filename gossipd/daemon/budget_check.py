@@ -7,7 +7,9 @@ not: the decision (``deployment.source_budget``), and which orders are in force 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
@@ -22,8 +24,7 @@ from gossipd.sources.errors import SourceBudgetError
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetCheck:
+class BudgetCheck(Struct, frozen=True, kw_only=True):
     """One per daemon, on the trio loop."""
 
     live: LiveSettings

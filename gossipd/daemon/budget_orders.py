@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.audit.log import AuditLog
 from gossipd.core.errors import UsageError
@@ -30,8 +31,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetOrders:
+class BudgetOrders(Struct, frozen=True):
     """One per daemon, on the trio loop."""
 
     check: BudgetCheck

@@ -11,6 +11,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.daemon.member_directory import MemberDirectory
@@ -73,8 +75,7 @@ class ChunkAccess:
         return dict(uploaded)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceWriter:
+class SourceWriter(Struct, frozen=True, eq=False):
     """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
 
     store: ChunkStore

@@ -6,7 +6,7 @@ may be made up is no host, but its key is known. What does not: the directory it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
@@ -17,8 +17,7 @@ from gossipd.swarm.capabilities import NodeCapabilities
 from membership.member import NodeId, node_id
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Signers:
+class Signers(Struct, frozen=True, eq=False):
     """The keys that may sign statements. Nothing is copied, so nothing can be out of date."""
 
     directory: MemberDirectory

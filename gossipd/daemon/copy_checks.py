@@ -6,10 +6,10 @@ What lives here: the fetch, and looking at what came. What does not: who is aske
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import SystemRandom
 
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.ids import ChunkIndex, DeploymentId, short
 from gossipd.daemon.member_directory import MemberDirectory
@@ -26,8 +26,7 @@ CHECK_S = 10.0  # 64 MiB at 55 Mbit/s
 log = get_logger("store")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyChecks:
+class CopyChecks(Struct, frozen=True):
     """One per daemon, on the trio loop."""
 
     lifecycle: DeploymentTable

@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gossipd.core.units import show_time
 from gossipd.daemon.alarms import Alarms
@@ -28,8 +29,7 @@ LOOK_S = 60.0
 CODE = "E_CREDENTIALS_END"
 
 
-@dataclass(slots=True, eq=False)
-class CredentialsWatch:
+class CredentialsWatch(Struct, eq=False):
     """One per daemon, on the trio loop."""
 
     live: LiveSettings

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TypeAlias
 
 import trio
+from msgspec import Struct
 
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
@@ -76,8 +77,7 @@ class Asked(Enum):
     """It was not asked: ``QUESTIONS_MAX`` hosts are."""
 
 
-@dataclass(slots=True, eq=False)
-class SketchQuestion:
+class SketchQuestion(Struct, eq=False):
     """One host and deployment that somebody looks at. ``answer``: the last one, and ``heard_s`` when it came."""
 
     looked_s: float

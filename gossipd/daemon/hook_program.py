@@ -18,9 +18,9 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 SAID_BYTES_MAX = 2000  # a traceback's last frames; one record of the log
 ABANDONED_MAX = 4
@@ -30,8 +30,7 @@ _READ_BYTES = 65_536
 _READ_S = 0.01  # after each read: one that writes without end waits, and the daemon goes on
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
+class ProgramEnd(Struct, frozen=True):
     """``trouble``: how it failed; None is success. ``said``: the end of what it wrote to standard error."""
 
     trouble: str | None

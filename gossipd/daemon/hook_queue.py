@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 WAITING_MAX = 256
 TOLD_MAX = 4096
@@ -23,16 +24,14 @@ RETRIES = len(RETRY_S)
 TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class HookFact:
+class HookFact(Struct, frozen=True):
     """Something worth a hook: ``kind`` is complete, failed or alarm; ``fields`` go into the JSON."""
 
     kind: str
     fields: tuple[tuple[str, str | int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A program for facts of one kind.
 
     ``command`` is its argument vector, which is not empty; ``names`` are patterns of a fact's ``name``, or of its
@@ -51,8 +50,7 @@ class Hook:
         return any(fnmatchcase(name, pattern) for pattern in self.names)
 
 
-@dataclass(slots=True)
-class HookFigures:
+class HookFigures(Struct):
     """For status."""
 
     done: int = 0

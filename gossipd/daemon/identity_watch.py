@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from membership.member import NodeId, Record
 
@@ -28,8 +29,7 @@ WANTED_MAX = 64
 FINDINGS_MAX = 8  # of each kind: a member that brings hosts along fills no status page
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityFinding:
+class IdentityFinding(Struct, frozen=True):
     """An identity that is seen twice. ``subject``: the name of a host that is concerned."""
 
     code: str
@@ -37,8 +37,7 @@ class IdentityFinding:
     subject: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Twice:
+class _Twice(Struct, frozen=True):
     addresses: tuple[str, ...]
     until_s: float
 

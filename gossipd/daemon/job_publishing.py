@@ -18,12 +18,13 @@ import tempfile
 import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import trio
+from msgspec import Struct
 
 from gossipd.api.ports import PublishStep, StatusPort
 from gossipd.api.readiness import HostsNeeded
@@ -110,14 +111,13 @@ def _joined(directory: Path, name: str, trusted: Collection[bytes]) -> Joined:
     return join_shards(name, [open_shards(read_envelope(path), trusted) for path in paths])
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     """One publication under way; its step is what the caller is told next. An observer of hashing."""
 
     step: PublishStep
-    ended: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = msgspec.field(default_factory=trio.Event)
     error: GossipdError | None = None
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
 
     def found(self, file_count: int, bytes_total: int) -> None:
         self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
@@ -402,8 +402,7 @@ def _is_told(view: StatusPort, record: DeploymentRecord, manifest: Manifest) -> 
     return own is not None and HostsNeeded(is_here=True).met_by(own, view.host_name())
 
 
-@dataclass(frozen=True, slots=True)
-class _Making:
+class _Making(Struct, frozen=True):
     """Hash and sign; in a thread. What publishes, obstore among it, is imported by the first job."""
 
     job: _Job

@@ -7,7 +7,8 @@ What lives here: the holder. What does not: reading and comparing files (``confi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
@@ -16,8 +17,7 @@ from gossipd.parts.want import Want, parse_want
 from gossipd.parts.want_orders import unite
 
 
-@dataclass(slots=True)
-class LiveSettings:
+class LiveSettings(Struct):
     """Owned by ``app``, on the trio loop. It alone changes it, but for the wants, which ``want_orders`` changes."""
 
     config: Config

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
@@ -51,8 +51,7 @@ class Newcomer:
         return f"this host is with others for {with_others_s:.0f} s only" if with_others_s < NEWCOMER_S else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hearing:
+class Hearing(Struct, frozen=True, kw_only=True):
     """What membership has counted since the start, and whom this host should hear."""
 
     datagrams_in: int

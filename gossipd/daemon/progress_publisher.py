@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.timing import CLOCKS_APART_MAX_S

@@ -7,10 +7,10 @@ for (``deployment.copy_proofs``), evicting (``watermarks``), and taking a versio
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import CuredBy
@@ -34,8 +34,7 @@ class CopyCheck(Protocol):
         """Whether it has sent a right one; None where it was not asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class RackCopies:
+class RackCopies(Struct, frozen=True):
     """One per daemon, on the trio loop."""
 
     live: LiveSettings

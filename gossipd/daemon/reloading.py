@@ -10,9 +10,10 @@ the file says again what runs, or the daemon was restarted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.api.ports import Reloaded
 from gossipd.config.changes import diff, with_changes
@@ -29,8 +30,7 @@ FAILED, RESTART_NEEDED = "E_RELOAD", "E_RESTART_NEEDED"
 log = get_logger("run")
 
 
-@dataclass(slots=True, eq=False)
-class Reloader:
+class Reloader(Struct, eq=False):
     """One per daemon. ``apply`` puts a configuration and keys into force."""
 
     live: LiveSettings

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gossipd.api.schema import LimitsRow
 from gossipd.audit.log import AuditLog
@@ -24,8 +25,7 @@ from gossipd.runtime.rate_limit import RateLimit
 LOOK_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsInForce:
+class LimitsInForce(Struct, frozen=True):
     """``bytes_per_s``: by limit, 0 for none."""
 
     bytes_per_s: Mapping[str, int]

@@ -6,7 +6,7 @@ What lives here: of which deployments and hosts, and how often. What does not: s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gossipd.core.sketch import sketch
 from gossipd.deployment.deployment_table import DeploymentTable
@@ -18,8 +18,7 @@ COARSE_S = begins_s(FINE_COLUMNS + 1) - begins_s(FINE_COLUMNS)
 HOSTS_MAX = 64  # of one look: a sketch of ten thousand chunks takes some 50 us, and a host has fewer neighbours
 
 
-@dataclass(slots=True, eq=False)
-class SketchSampler:
+class SketchSampler(Struct, eq=False):
     """One per daemon; owned by the trio loop."""
 
     planner: Planner

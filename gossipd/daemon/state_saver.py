@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.audit.witness import Witness
 from gossipd.core.ids import short
@@ -37,8 +37,7 @@ REFRESHED_KEEP_S = 60.0  # and of records whose time alone is new: at rest every
 KEEP_BYTES_PER_S = 1 << 18  # a large table of progress is written more rarely: 100,000 records are 7 MB
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class StateSaver:
+class StateSaver(Struct, kw_only=True, eq=False):
     """One task; owned by the trio loop."""
 
     state: StateDirectory

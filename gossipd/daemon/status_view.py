@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import trio
+from msgspec import Struct, field
 
 from gossipd import __version__
 from gossipd.api import refusal_counters, schema
@@ -60,8 +60,7 @@ UNHEARD = "unheard"
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class DaemonStatus:
+class DaemonStatus(Struct, kw_only=True, eq=False):
     """The body of ``StatusPort``, which says what each answer is. All on the trio loop."""
 
     live: LiveSettings

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import trio
+from msgspec import Struct, field
 
 from gossipd.api.ports import PublishStep
 from gossipd.config.job_sections import WatchEntry
@@ -52,8 +52,7 @@ class StepPublishing(Protocol):
     def known_steps(self, name: str) -> KnownSteps: ...
 
 
-@dataclass(slots=True, eq=False)
-class _Watched:
+class _Watched(Struct, eq=False):
     """One directory under watch."""
 
     entry: WatchEntry

@@ -6,7 +6,7 @@ What lives here: which parts hear of an open or closed deployment, and in which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import DeploymentClosed, DeploymentOpened, DeploymentPaused, ProbeSource
@@ -21,8 +21,7 @@ from gossipd.deployment.statement import Statement
 from gossipd.sources.reader import SourceReader
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class SwarmActions:
+class SwarmActions(Struct, kw_only=True, eq=False):
     """One per daemon."""
 
     live: LiveSettings

@@ -7,7 +7,7 @@ checked that it is its sender's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
@@ -20,8 +20,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.wire import control
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Triggers:
+class Triggers(Struct, kw_only=True, eq=False):
     """The body of ``TriggerHost``, which says what each method does."""
 
     statements: StatementStore

@@ -9,6 +9,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
+
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
@@ -95,8 +97,7 @@ class RosterPort(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentSettings:
+class DeploymentSettings(Struct, frozen=True, kw_only=True):
     """Times in seconds, and bounds."""
 
     space_retry_s: float = 5.0  # a freed disk is noticed within the 10 s that the fault table allows

@@ -6,7 +6,8 @@ sums over hosts (``progress_table``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from msgspec import Struct
+from msgspec.structs import fields
 
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, Supplier
 
@@ -15,8 +16,7 @@ RATE_SMOOTHING = 0.2
 RATE_IDLE_S = 10.0  # a chunk of 64 MiB at 7 MB/s takes as long; what was idle for longer stands still
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """Bytes and chunks since the deployment was first heard of; they never fall."""
 
     source_bytes: int = 0
@@ -49,8 +49,7 @@ def counters_of(holder: object) -> dict[str, int]:
     return {name: getattr(holder, name) for name in COUNTER_NAMES}
 
 
-@dataclass(slots=True)
-class SmoothedRate:
+class SmoothedRate(Struct):
     """Bytes per second, smoothed; ``tick`` is called about once a second."""
 
     bytes_per_s: float = 0.0

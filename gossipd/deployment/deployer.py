@@ -16,8 +16,9 @@ A word of a later epoch is weak evidence: who resumes or renews a deployment say
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 HEAD_BYTES = 8  # of the key; nobody finds another key with the same ones
 CONTESTED_HEAD = bytes(HEAD_BYTES)
@@ -36,8 +37,7 @@ class Evidence(IntEnum):
     """Two have deployed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deployer:
+class Deployer(Struct, frozen=True):
     """``key``: its Ed25519 key, or the first 8 bytes where only others have told of it; of a contested one the key that
     was known first.
     """

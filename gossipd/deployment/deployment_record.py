@@ -6,7 +6,7 @@ What lives here: a plain record and its arithmetic. What does not: the steps tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import StallReason
@@ -22,8 +22,7 @@ from gossipd.parts.want import EVERYTHING, Want
 _FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
 
 
-@dataclass(slots=True)
-class DeploymentRecord:
+class DeploymentRecord(Struct):
     """What this host knows and does about one deployment. Owned by the lifecycle; others read it."""
 
     id: DeploymentId

@@ -16,7 +16,7 @@ the second in which they heard of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import short
@@ -406,7 +406,7 @@ class DeploymentSteps:
             return
         self._may_hold_chunks = False
         record.is_open, record.is_published = True, event.is_published
-        record.base = replace(record.counters)
+        record.base = copy(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._look_for_superseded()
         self._enter(Step.IDLE if is_complete else Step.FETCH)

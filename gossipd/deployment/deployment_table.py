@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from operator import itemgetter
 from random import Random
+
+from msgspec.structs import replace
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall

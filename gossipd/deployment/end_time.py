@@ -12,7 +12,7 @@ most hosts' ends, as for the beginning, because the last host is often much slow
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.deployment.progress_record import HostState, Progress
 

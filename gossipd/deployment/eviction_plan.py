@@ -15,9 +15,9 @@ other host may. Rejected: to ask the others first, which a host with a full disk
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from membership.member import NodeId
@@ -25,8 +25,7 @@ from membership.member import NodeId
 DEPLOYING, REPLICA = "deploying", "replica"
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionCandidate:
+class EvictionCandidate(Struct, frozen=True):
     """A complete version on this host. ``label``: NAME@VERSION for people; ``model``: with the plain number. ``kept``:
     what keeps it, a word such as ``pinned``; empty when nothing does."""
 
@@ -39,8 +38,7 @@ class EvictionCandidate:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionPlan:
+class EvictionPlan(Struct, frozen=True):
     """``chosen`` in the order of eviction; ``kept``: all that something keeps, the longest unused first."""
 
     chosen: tuple[EvictionCandidate, ...]

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import ceil, isfinite
 from struct import Struct
 from typing import TypeAlias
 
 import msgspec
+from msgspec import field
 
 from gossipd.core.errors import LocalError
 from gossipd.core.sketch import BINS, NOTHING_WANTED
@@ -56,8 +56,7 @@ class HistoryFormatError(LocalError):
     code = "E_HISTORY_FORMAT"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What one record says. ``share``: 0 to 1 of what the host wants; ``word``: its reason, or empty."""
 
     share: float
@@ -271,8 +270,7 @@ class _Kept(msgspec.Struct):
     lone: list[bytes] = []
 
 
-@dataclass(slots=True)
-class Histories:
+class Histories(msgspec.Struct):
     """Those of the latest deployments, by the key of their progress records. One task owns it."""
 
     live: dict[bytes, History] = field(default_factory=dict)

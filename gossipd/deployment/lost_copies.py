@@ -15,7 +15,8 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
@@ -27,8 +28,7 @@ from gossipd.deployment.statement import Verb
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class RackView:
+class RackView(Struct, frozen=True):
     """One version in a rack, as its living hosts have told. ``copies``: of hosts that have all of it, or are about to
     have. ``evicted``: by which hosts, this one among them."""
 
@@ -36,8 +36,7 @@ class RackView:
     evicted: frozenset[NodeId]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRules:
+class CopyRules(Struct, frozen=True, kw_only=True):
     """What the operator has set, section ``store``, and the size of the disk in bytes."""
 
     replicas: int

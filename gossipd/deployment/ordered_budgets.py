@@ -11,9 +11,8 @@ Rejected: a budget in the manifest, which only its publisher can change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
+from msgspec import Struct, field
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.deployment.progress_record import BUDGET_BYTES_MAX, KEY_BYTES, Budget
@@ -43,8 +42,7 @@ class _Row(msgspec.Struct, array_like=True):
     signature: bytes = b""
 
 
-@dataclass(slots=True)
-class OrderedBudgets:
+class OrderedBudgets(Struct):
     """By the key of progress records. ``own``: those that were ordered on this host."""
 
     latest: dict[bytes, Budget] = field(default_factory=dict)

@@ -62,6 +62,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any
 
+import msgspec
+
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
@@ -162,8 +164,7 @@ class Budget:
         return cls(int.from_bytes(numbers[:_ORDERED_BYTES], "big"), int.from_bytes(numbers[_ORDERED_BYTES:], "big"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """One host's report on one deployment. Counters include everything since the deployment was first heard of."""
 
     state: HostState

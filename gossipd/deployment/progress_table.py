@@ -21,11 +21,12 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
@@ -94,8 +95,7 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False):
         return max(0.0, now - self.heard_at) + self.age_when_heard_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """One deployment over all hosts. Chunks and bytes count the targets, traffic counts all hosts, each with
     ``LOADS_MAX`` sizes of the model at most, and the rate of what is received with ``RATES_MAX`` times the middle one.
     ``chunks_verified``: of a host that wants a part, its share of that counts for the whole; bytes are those that are

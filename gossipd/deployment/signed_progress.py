@@ -16,10 +16,11 @@ and body.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Protocol
+
+from msgspec import Struct
 
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.progress_record import KEY_BYTES, Progress, ProgressFormatError
@@ -43,8 +44,7 @@ class Belief(Enum):
     NO = "no"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressWriter:
+class ProgressWriter(Struct, frozen=True):
     """A host as its own signed record describes it."""
 
     public_key: bytes
@@ -60,8 +60,7 @@ class WriterPort(Protocol):
         """The host with that id, None when it is not on the roster."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressKey:
+class ProgressKey(Struct, frozen=True):
     """Under what gossip carries a record."""
 
     node: NodeId

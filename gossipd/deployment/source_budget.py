@@ -14,7 +14,8 @@ number without a bound, told once by one liar, would hold the reads of all hosts
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.units import parse_bytes, show_bytes
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -26,8 +27,7 @@ GB = 1_000_000_000  # what storage vendors charge by
 _MONEY = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,4})?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceBudget:
+class SourceBudget(Struct, frozen=True):
     """For each deployment. 0 is no limit; ``money`` is in the currency of ``money_per_gb``; ``ordered_bytes``: given
     with the deployment."""
 

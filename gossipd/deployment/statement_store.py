@@ -21,9 +21,10 @@ operator drops the manifest into this host's inbox again.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
@@ -71,8 +72,7 @@ class Acceptance(Enum):
     ALREADY = "already"
 
 
-@dataclass(frozen=True, slots=True)
-class Equivocation:
+class Equivocation(Struct, frozen=True):
     """One version of one name with two contents: a publisher signs carelessly, or a key is stolen."""
 
     name: str
@@ -81,8 +81,7 @@ class Equivocation:
     offered: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedManifest:
+class AcceptedManifest(Struct, frozen=True):
     """That this host has accepted a manifest is a fact: it outlasts the trust in its signer's key.
 
     ``signer``: the publisher's Ed25519 key, empty when the file of an older gossipd did not tell.
@@ -92,8 +91,7 @@ class AcceptedManifest:
     accepted_s: int
 
 
-@dataclass(slots=True)
-class RegisterState:
+class RegisterState(Struct):
     """All that is kept; ``statement_file`` writes and reads it."""
 
     statements: dict[DeploymentId, Statement] = field(default_factory=dict)

@@ -31,10 +31,11 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_record import progress_key
@@ -66,8 +67,7 @@ class _Rank(NamedTuple):
     standing: Standing
 
 
-@dataclass(slots=True, eq=False)
-class _Word:
+class _Word(Struct, eq=False):
     number: int
     """In the order of hearing."""
     statement: Statement
@@ -98,8 +98,7 @@ class _Word:
         return next(iter(self.holders))
 
 
-@dataclass(slots=True)
-class _Signer:
+class _Signer(Struct):
     """One signer's words, oldest first."""
 
     words: dict[DeploymentId, _Word] = field(default_factory=dict)

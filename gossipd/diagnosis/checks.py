@@ -7,9 +7,10 @@ What lives here: judging what was read of a host. What does not: reading it (``c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.core.units import percent_words, show_bytes, show_count
@@ -44,16 +45,14 @@ class CheckVerdict(Enum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
+class CheckFinding(Struct, frozen=True):
     """What a check found; ``evidence`` has the figures."""
 
     verdict: CheckVerdict
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerReading:
+class PeerReading(Struct, frozen=True, kw_only=True):
     """What was tried with one other member. None: not tried. Otherwise empty when it worked, else why not."""
 
     name: str
@@ -67,8 +66,7 @@ class PeerReading:
     """Of a connection's first packets, as the kernel measured it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceReading:
+class SourceReading(Struct, frozen=True, kw_only=True):
     """What one ranged read of a source gave. ``model``: whose manifest names it; empty where only ``sources.allow``
     does, and an object was asked for that is not there. ``code``, ``sentence``: of the error; empty when a byte came.
     """
@@ -106,8 +104,7 @@ class SourceReading:
         return f"{self.source}{whose}: {self.reason.value}, {sentence}; cure: {self.reason.cure}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReadings:
+class HostReadings(Struct, frozen=True, kw_only=True):
     """What was read of a host; None where it could not be read. Problems are sentences, empty when there is none."""
 
     config_problem: str | None = None
@@ -146,8 +143,7 @@ class HostReadings:
     """Whether they were read in the environment of the running daemon."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """``run`` gives None when there is nothing to judge by."""
 
     code: str

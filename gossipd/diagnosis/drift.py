@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 CLOCK_APART_S = 10.0
 _UNKNOWN = ""
@@ -28,16 +29,14 @@ ASPECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostGroup:
+class HostGroup(Struct, frozen=True):
     """Hosts that say the same. ``value``: a version, a print, or seconds; empty for hosts that do not tell."""
 
     value: str
     hosts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Aspect:
+class Aspect(Struct, frozen=True):
     """One thing that should be the same, with the groups of hosts, the largest first."""
 
     name: str

@@ -7,15 +7,15 @@ What lives here: the rule. What does not: who is who (``daemon.cluster_roster``)
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PUBLISHER, CLIENT, DEPLOYER, MEMBER = "publisher", "client", "deployer", "member"
 ROLES = (PUBLISHER, CLIENT, DEPLOYER, MEMBER)
 DEFAULT_ROLES = (PUBLISHER, CLIENT, DEPLOYER)
 
 
-@dataclass(frozen=True, slots=True)
-class Authors:
+class Authors(Struct, frozen=True):
     """Ed25519 keys behind one deployment, empty where this host does not know: who signed its manifest, and who alone
     deployed it. Of the deployer perhaps only the first bytes, where other hosts have told of it.
     """

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
 from membership.verified_cache import verify_ed25519
@@ -37,8 +38,7 @@ class KeyFormatError(LocalError):
     exit_code = ExitCode.TRUST
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Struct, frozen=True):
     """The public half: ``ed25519`` checks signatures, ``curve25519`` opens ZeroMQ connections; 32 bytes each."""
 
     ed25519: bytes

@@ -31,8 +31,9 @@ import os
 import signal
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.runtime.directory_safety import open_directory, why_exchangeable
@@ -67,8 +68,7 @@ class UnfinishedError(Exception):
     """The file is still being written, or is gone: look again later. Nobody's fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
+class Print(Struct, frozen=True):
     """Identifies one content of one file without reading it."""
 
     device: int
@@ -81,8 +81,7 @@ class Print:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """A file in the inbox."""
 
     name: str

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import trio
 from inotify_simple import INotify, flags
+from msgspec import Struct
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
@@ -47,8 +47,7 @@ _NO_LINK = flags.ONLYDIR | flags.DONT_FOLLOW
 log = get_logger("inbox")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxSettings:
+class InboxSettings(Struct, frozen=True, kw_only=True):
     """When to look, and how much to take on."""
 
     whole_s: float = 0.02  # short, because a pause of a writer costs only one vain look
@@ -63,8 +62,7 @@ class InboxSettings:
     unfinished_codes: frozenset[str] = frozenset({"E_WATCH_EMPTY", "E_SIG_INVALID", "E_SIG_MISSING", "E_DECODE"})
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """The state of one name: since when it has had this print, and the verdict."""
 
     print: Print
@@ -74,8 +72,7 @@ class _Seen:
     code: str = ""
 
 
-@dataclass(slots=True)
-class InboxStatistics:
+class InboxStatistics(Struct):
     """For status and metrics. ``trouble`` says why the inbox does not work; None while it works."""
 
     accepted: int = 0

@@ -23,7 +23,8 @@ A signature is never an identifier (Ed25519 signatures are not unique); the payl
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.identity.trust import KEY_ID_BYTES, key_id, keys_by_id
@@ -35,8 +36,7 @@ SIGNATURES_MAX = 8  # endless signature lists were a denial of service elsewhere
 ENVELOPE_BYTES_MAX = 50 * 1024 * 1024  # 1,000,000 chunk hashes are 32 MB; 16 MiB are for the list of files
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEnvelope:
+class OpenedEnvelope(Struct, frozen=True):
     """A payload that ``signer`` (an Ed25519 public key, 32 bytes) has signed."""
 
     payload: memoryview

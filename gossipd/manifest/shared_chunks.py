@@ -7,16 +7,16 @@ which models whole (``daemon.deploy_plan``).
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from gossipd.manifest.manifest import Manifest
 
 Host = TypeVar("Host", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedChunks(Generic[Host]):
+class SharedChunks(Struct, Generic[Host], frozen=True):
     """``distinct_bytes``: of the manifest, equal chunks counted once. Of these ``by_host``: what each host can copy
     from models that it has; ``somewhere_bytes``: what some host can."""
 

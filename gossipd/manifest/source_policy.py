@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import ClassVar, TypeAlias
+
+from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.manifest.errors import ManifestError, shown
@@ -61,8 +62,7 @@ class SourceRuleError(LocalError):
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     scheme: str
     host: str = "*"
     port: int = ANY_PORT
@@ -90,8 +90,7 @@ class _Rule:
         return self.host == str(address)
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePolicy:
+class SourcePolicy(Struct, frozen=True):
     """The rules, made by ``parse``."""
 
     rules: tuple[_Rule, ...]

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from gossipd.manifest.errors import ManifestError, shown
 
@@ -40,8 +41,7 @@ _REPOSITORY = re.compile(rf"/([A-Za-z0-9][A-Za-z0-9._-]{{0,95}})(?:@({_REVISION}
 _PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceUrl:
+class SourceUrl(Struct, frozen=True):
     """A checked URL in parts. ``host`` is lower case (a bucket keeps its case); ``port`` is 0 without a port."""
 
     text: str
@@ -64,8 +64,7 @@ class SourceUrl:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HubRepository:
+class HubRepository(Struct, frozen=True):
     """A model on the hub at one revision: a branch, a tag, ``refs/pr/1``, or a commit."""
 
     name: str

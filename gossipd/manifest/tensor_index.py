@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.strict_msgpack import INTEGER_MAX
@@ -44,8 +44,7 @@ DTYPE_BITS = {
 _TYPES = (int, str, str, list, int, int)
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Struct, frozen=True):
     """One tensor: bytes ``begin`` to ``end`` (not included) of file ``file_index``."""
 
     file_index: int

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
+
+from msgspec import Struct
 
 from gossipd.parts.want import Experts, Layers, TensorNames, TensorRule, TensorsWanted, WantError
 
@@ -27,8 +28,7 @@ _HEAD = re.compile(r"head|(?:^|\.)output\.")
 Admits = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelNumbers:
+class ModelNumbers(Struct, frozen=True):
     """What a model's names say of the whole: how many experts and layers, and whether it has a head."""
 
     experts: int

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.errors import UsageError
 from gossipd.manifest.errors import shown
@@ -43,24 +44,21 @@ class WantError(UsageError):
     code = "E_WANT"
 
 
-@dataclass(frozen=True, slots=True)
-class Experts:
+class Experts(Struct, frozen=True):
     """Rank ``rank`` of ``ranks``, from 0."""
 
     rank: int
     ranks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """Layers ``first`` to ``last``, both among them."""
 
     first: int
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class TensorNames:
+class TensorNames(Struct, frozen=True):
     """Tensors whose whole name matches."""
 
     glob: str
@@ -69,22 +67,19 @@ class TensorNames:
 TensorRule: TypeAlias = Experts | Layers | TensorNames
 
 
-@dataclass(frozen=True, slots=True)
-class TensorsWanted:
+class TensorsWanted(Struct, frozen=True):
     """The tensors that every rule admits."""
 
     rules: tuple[TensorRule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FilesWanted:
+class FilesWanted(Struct, frozen=True):
     """Whole files whose path matches."""
 
     glob: str
 
 
-@dataclass(frozen=True, slots=True)
-class RangesWanted:
+class RangesWanted(Struct, frozen=True):
     """Bytes of one file: pairs of begin and end, ascending and apart."""
 
     path: str

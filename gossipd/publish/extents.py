@@ -7,14 +7,14 @@ size beyond which S3's requests get no cheaper.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 
 
-@dataclass(frozen=True, slots=True)
-class FileExtent:
+class FileExtent(Struct, frozen=True):
     """The chunks from ``first_chunk`` on that have these ``lengths``: the bytes of ``segments``, end to end. Either
     adjacent chunks of one file, with one segment; or one chunk of packed files."""
 

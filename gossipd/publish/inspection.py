@@ -15,9 +15,10 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from gossipd.manifest.errors import shown
 from gossipd.publish.safetensors_header import HeaderError, HeaderReader
@@ -87,8 +88,7 @@ class PieceReader(Protocol):
     def __call__(self, index: int, offset: int, length: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that looks wrong. ``kind`` is stable, for scripts; ``says`` has the cure."""
 
     kind: str

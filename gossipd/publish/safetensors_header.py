@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from gossipd.manifest.errors import shown
 from gossipd.manifest.tensor_index import DTYPE_BITS
@@ -24,8 +25,7 @@ class HeaderError(ValueError):
     """The file contradicts its header. Fault: its writer. Retry: with a good file."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderEntry:
+class HeaderEntry(Struct, frozen=True):
     """One tensor; ``begin`` and ``end`` are bytes in the file."""
 
     name: str
@@ -35,8 +35,7 @@ class HeaderEntry:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class SafetensorsHeader:
+class SafetensorsHeader(Struct, frozen=True):
     """``header_bytes`` with the 8 bytes of length; the tensors in order of offset, which fill the rest of the file."""
 
     header_bytes: int

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+
+from msgspec import Struct
 
 UNFINISHED_EXCLUDES = (
     "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/", "*.part.minio",
@@ -42,8 +43,7 @@ DEFAULT_EXCLUDES = (
 _TYPED_MAX = 60  # characters of a path in a pattern that a message proposes
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Patterns of included and excluded files. ``defaults``: names of files, and of directories with a final ``/``,
     that are left out at any depth; only ``*`` means more than itself there."""
 

@@ -28,8 +28,9 @@ of what is found first, but for what was signed since the start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from gossipd.core.versions import split_version
 
@@ -42,8 +43,7 @@ UNFINISHED = (".tmp", ".part", ".partial", ".incomplete", ".lock")
 _WHOLE = (".safetensors", ".safetensors.index.json")
 
 
-@dataclass(frozen=True, slots=True)
-class StepFile:
+class StepFile(Struct, frozen=True):
     """One file as a look saw it."""
 
     path: str
@@ -52,8 +52,7 @@ class StepFile:
     inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class StepListing:
+class StepListing(Struct, frozen=True):
     """One directory as a look saw it. ``faults``: sentences on shards that are missing and files that are cut."""
 
     step: int
@@ -61,24 +60,21 @@ class StepListing:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PublishStepDirectory:
+class PublishStepDirectory(Struct, frozen=True):
     """Publish that directory now; say with ``published`` or ``failed`` how it ended."""
 
     directory: str
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportTrouble:
+class ReportTrouble(Struct, frozen=True):
     """Tell a person, once."""
 
     directory: str
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSteps:
+class KnownSteps(Struct, frozen=True):
     """What is known of a name at the start. ``last``: its highest version. ``made_s``: when the newest version of each
     step was made, as its manifest says, seconds of the epoch; ``clock_s``: the time of day now."""
 
@@ -106,8 +102,7 @@ def unfinished(listing: StepListing, marker: str | None = None) -> str | None:
     return listing.faults[0] if listing.faults else None
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     listing: StepListing
     since_s: float
     """When it first looked as it does."""

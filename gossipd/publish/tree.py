@@ -17,8 +17,9 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.paths import DEPTH_MAX
@@ -36,8 +37,7 @@ _KINDS = (
 _REPOSITORIES = ("models--", "datasets--", "spaces--")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(Struct, frozen=True):
     """One file; equal as long as it shows no sign of a change."""
 
     path: str

@@ -25,7 +25,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.errors import LocalError
 
@@ -43,8 +44,7 @@ class PoolExhaustedError(LocalError):
     code = "E_POOL"
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStatistics:
+class PoolStatistics(Struct, frozen=True):
     """A snapshot. ``waited_s``: summed over all callers; ``waiting``: callers that wait now."""
 
     pool_bytes: int

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _GROUPS = "sys/fs/cgroup"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRoom:
+class MemoryRoom(Struct, frozen=True):
     """``available_bytes``: for cached files and all else, what is cached already included. ``waits_percent``: of the
     last ten seconds, the part in which some task waited for memory; 0 where the kernel does not tell."""
 

@@ -11,24 +11,23 @@ who opens one connection, get in while others flood.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 PLACE_LEAST_S = 0.1  # the least time of a stranger's connection: a handshake's; bounds the rate of a flood, too
 
 Connection = TypeVar("Connection", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingLimits:
+class PendingLimits(Struct, frozen=True):
     """Connections that may wait at once: in all, and of one address. At least 1."""
 
     total: int
     per_address: int
 
 
-@dataclass(frozen=True, slots=True)
-class Admission(Generic[Connection]):
+class Admission(Struct, Generic[Connection], frozen=True):
     """The verdict on a new connection; ``evicted`` must be cut to make room for it."""
 
     is_admitted: bool

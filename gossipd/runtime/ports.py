@@ -7,9 +7,10 @@ An adapter never imports another (``tests/test_house.py``); the daemon passes on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
+
+from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError, RemoteError
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -42,8 +43,7 @@ class StoreWriteError(LocalError):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """``length`` bytes at ``offset`` of an open file; the descriptor belongs to the OpenChunk."""
 
     descriptor: int

@@ -12,10 +12,10 @@ since the last look, less the time of the quick steps in between.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from time import perf_counter, thread_time
 
 import trio
+from msgspec import Struct
 
 STEP_S = 0.02  # the aim for the p99 of the loop's lag
 # Of quick steps, after which the thread's CPU time is looked at: what trio takes between them counts, too.
@@ -23,8 +23,7 @@ _LOOK_S = 0.005
 TASKS_MAX = 32
 
 
-@dataclass(slots=True)
-class SlowTask:
+class SlowTask(Struct):
     """The slow steps of one task since the start. ``cpu_s``: the most CPU time that one of them took."""
 
     steps: int = 0

@@ -10,10 +10,11 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
@@ -47,8 +48,7 @@ HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
 Resolve = Callable[[SourceUrl, str], Addresses]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceStatistics:
+class SourceStatistics(Struct, frozen=True):
     """Counters since start. ``results`` counts requests by scheme and outcome (``ok`` or an error code). ``bytes`` are
     received body bytes, right or wrong. ``troubles`` has the last error of each authority, until a good answer.
     """

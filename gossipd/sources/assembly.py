@@ -7,7 +7,8 @@ that arrives whole needs none. A chunk in pieces may be relayed meanwhile (``run
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gossipd.core.ids import SOURCE, ChunkIndex
 from gossipd.core.timing import READ_ENDING_SHARE
@@ -18,8 +19,7 @@ from gossipd.sources.errors import SourceHashError
 from gossipd.sources.range_request import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """The way of chunks into the store: buffers, and the table where the server finds chunks during their arrival."""
 
     writer: ChunkWriter

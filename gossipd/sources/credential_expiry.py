@@ -16,10 +16,11 @@ import hashlib
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs
+
+from msgspec import Struct
 
 from gossipd.runtime.regular_file import read_regular
 from gossipd.sources.credential_places import GCP_FILE, aws_files, has_boto
@@ -31,8 +32,7 @@ SSO_CACHE = "~/.aws/sso/cache"
 _PROFILE_ENDS = ("x_security_token_expires", "aws_expiration", "aws_session_expiration", "expiration")
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialFound:
+class CredentialFound(Struct, frozen=True):
     """``place``: the variable, file or service. ``ends_s``: seconds since 1970; None where nothing says it.
     ``is_renewed``: another program replaces it before its end, as Kubernetes does."""
 

@@ -12,8 +12,9 @@ import http.client
 import re
 import socket
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from gossipd.sources import errors
 from gossipd.sources.asked_pause import asked_pause_s, http_date
@@ -42,8 +43,7 @@ _TOLD = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A range of an object, and how many bytes the manifest says that the whole object has."""
 
     start: int
@@ -59,8 +59,7 @@ class Wanted:
         return {"Range": f"bytes={self.start}-{self.last}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """A good answer. ``count``: how many of the wanted bytes come, from the first on; fewer than all where the server
     gives less at once. ``before``: bytes of the body that precede them, as where the whole object comes though a part
     was asked for (``lacks_ranges``). ``is_range``: it is no whole object. ``has_rest``: more bytes follow them."""
@@ -73,8 +72,7 @@ class Head:
     has_rest: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """What the first request brought."""
 
     version: ObjectVersion
@@ -252,8 +250,7 @@ def _check_whole(response: http.client.HTTPResponse, what: str, wanted: Wanted, 
         raise errors.SourceWholeOnlyError(what, "the server has no ranges; the object is read from its beginning")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """What an answer says it is: bytes ``first`` to ``last`` of an object of ``size``."""
 
     first: int

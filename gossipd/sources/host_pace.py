@@ -16,9 +16,10 @@ requests fill (source: the retry budgets of the SRE book, chapter 21).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from random import Random
+
+from msgspec import Struct
 
 from gossipd.sources.connection_limit import ConnectionLimit
 from gossipd.sources.request_rate import RequestRate
@@ -30,8 +31,7 @@ FOLLOWER_WAIT_S = 0.1  # how soon a read checks again when nobody wakes it
 _REFUSALS_IN_ORDER = 4  # without an answer, while the right number per second is searched
 
 
-@dataclass(slots=True, eq=False)
-class Turn:
+class Turn(Struct, eq=False):
     """One request, from its permission to its end. ``is_struggling``: the host's last answers were failures."""
 
     level: int

@@ -15,10 +15,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import quote, urljoin, urlsplit
+
+from msgspec import Struct
 
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl, hub_repository, parse_source_url
@@ -44,8 +46,7 @@ _NOT_ALLOWED = {
 _REFUSED = "the hub refuses it: set HF_TOKEN in this host's environment to a token that may read it"
 
 
-@dataclass(frozen=True, slots=True)
-class Hub:
+class Hub(Struct, frozen=True):
     """One hub, as this host's environment names it."""
 
     endpoint: SourceUrl

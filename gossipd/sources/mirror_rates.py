@@ -16,8 +16,9 @@ given up lowers what is expected, so that a slow-down of all is soon the usual.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 _SMOOTHING = 0.2
 _SHARE = 4.0  # a mirror that is slower than the best by this is not used; a request that is, is given up
@@ -31,8 +32,7 @@ _KEYS_MAX = 1024
 _KNOWN_S = 60.0  # a rate is known for this long; then one request finds it out again
 
 
-@dataclass(slots=True)
-class _Rates:
+class _Rates(Struct):
     one: float = 0.0  # bytes per second of one request; 0 is unknown
     all: float = 0.0
     assigned: int = 0  # reads that go there now

@@ -10,8 +10,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -55,8 +56,7 @@ Attempt = Callable[[Location, Addresses], None]
 _AnyStream: TypeAlias = "Stream | FileStream | WebStream"
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """One call of the reader, during its run."""
 
     manifest: Manifest
@@ -68,8 +68,7 @@ class Job:
     errors: list[GossipdError] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """One request in progress, to one of ``addresses`` if there are any."""
 
     turn: Turn

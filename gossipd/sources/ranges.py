@@ -7,15 +7,15 @@ packed together; such a chunk takes one range for each piece of a file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.ids import ChunkIndex
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class ReadExtent:
+class ReadExtent(Struct, frozen=True):
     """Chunks whose bytes, in order, are those of ``ranges``, in order."""
 
     chunks: tuple[ChunkIndex, ...]

@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
@@ -54,8 +55,7 @@ from gossipd.sources.web_connection import resolve
 from gossipd.sources.wrong_bytes import WrongBytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOutcome:
+class ReadOutcome(Struct, frozen=True):
     """The result of one ``read_chunks``: every chunk is in ``stored`` or in ``failed``. ``errors`` are in the order of
     their occurrence; the last one decides ``reason``.
     """
@@ -72,8 +72,7 @@ class ReadOutcome:
         return _reason(self.errors[-1]) if self.failed and self.errors else None
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOutcome:
+class ProbeOutcome(Struct, frozen=True):
     """Whether this host can read a manifest's source; ``errors`` has the cause for each mirror. ``is_whole_only``: no
     mirror has ranges."""
 

@@ -11,7 +11,8 @@ its name, and no document can cost more than its first kilobytes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.sources import errors
 from gossipd.sources.errors import SourceError
@@ -29,8 +30,7 @@ _REGIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Meaning:
+class _Meaning(Struct, frozen=True):
     kind: type[SourceError]
     why: str
     names: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MIB = 1024 * 1024
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(Struct, frozen=True):
     """Limits of one host's reads from external storage. Times in seconds, sizes in bytes.
 
     Args:

@@ -11,8 +11,9 @@ Bound: two versions for each object read, dropped with its deployment; a manifes
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.sources.errors import SourceLongError, SourceTruncatedError
@@ -21,8 +22,7 @@ from gossipd.sources.location import Location
 _TAG_CHARS_MAX = 80  # S3's longest is 38; a longer one is cut in messages
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectVersion:
+class ObjectVersion(Struct, frozen=True):
     """What distinguishes versions of an object."""
 
     tag: str | None

@@ -18,8 +18,9 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from gossipd.sources.errors import (
     SourceError,
@@ -88,8 +89,7 @@ class WebConnections:
             sock.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
 
     byte_count: int = PIECE_BYTES

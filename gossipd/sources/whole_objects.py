@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gossipd.core.ids import DeploymentId
 from gossipd.sources.errors import SourceError
@@ -26,8 +27,7 @@ _KNOWN_MAX = 10_000
 Key = tuple[DeploymentId, str]
 
 
-@dataclass(slots=True)
-class WholeStream:
+class WholeStream(Struct):
     """One object on its way here. For the one that ``WholeObjects.stream`` gave it to."""
 
     position: int = 0

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from math import inf
+
+from msgspec import Struct, field
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.manifest.manifest import Manifest
@@ -36,8 +37,7 @@ _CHUNKS_MAX = 4096  # of one object; further ones are left alone with it
 _Key = tuple[DeploymentId, str, str]
 
 
-@dataclass(slots=True)
-class _Pause:
+class _Pause(Struct):
     until_s: float = -inf
     count: int = 0
 
@@ -48,8 +48,7 @@ class _Pause:
             self.count += 1
 
 
-@dataclass(slots=True)
-class _Wrong:
+class _Wrong(Struct):
     """One object, for one deployment."""
 
     location: Location

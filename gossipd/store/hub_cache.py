@@ -18,15 +18,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 REVISION_DIGITS = 40
 _NEXT = ".gossipd-next"
 
 
-@dataclass(frozen=True, slots=True)
-class HubEntry:
+class HubEntry(Struct, frozen=True):
     """What one repository should have: directories of complete versions by revision, and the current revision."""
 
     snapshots: Mapping[str, Path] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import DeploymentId
@@ -13,22 +14,19 @@ from gossipd.store.disk.condition import StoreCondition
 KEEP_VERSIONS = "keep_versions"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreConditionChanged:
+class StoreConditionChanged(Struct, frozen=True):
     """The disk began or ceased to refuse writes. Fetching stops and resumes with it."""
 
     condition: StoreCondition
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceFreed:
+class SpaceFreed(Struct, frozen=True):
     """A model that was refused with NoSpaceError would fit now: open it again."""
 
     deployment: DeploymentId
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEvicted:
+class ModelEvicted(Struct, frozen=True):
     """A version was deleted to make room: it must not be fetched again."""
 
     deployment: DeploymentId

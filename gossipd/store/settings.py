@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
 
@@ -24,8 +25,7 @@ class StoreSettingsError(LocalError):
     exit_code = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
+class StoreSettings(Struct, frozen=True):
     keep_versions: int = 2
     """Complete versions of a model to keep, 1 to 1000. More allow rollback and share more chunks; fewer save space."""
     reserve_bytes: int = 1 << 30

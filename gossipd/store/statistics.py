@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.condition import StoreCondition
@@ -11,8 +13,7 @@ from gossipd.store.models.replica import ModelReplica, ReplicaCounters
 from gossipd.store.models.warming import Warmth
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaStatistics(ReplicaCounters):
+class ReplicaStatistics(ReplicaCounters, kw_only=True):
     """One model: a copy of its counters, and present values."""
 
     durable_count: int
@@ -20,8 +21,7 @@ class ReplicaStatistics(ReplicaCounters):
     uncommitted_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatistics:
+class StoreStatistics(Struct, frozen=True):
     condition: StoreCondition
     models: Mapping[DeploymentId, ReplicaStatistics]
     open_files: int

@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from gossipd.transfer.channel import Channel
 from gossipd.transfer.settings import BulkSettings
@@ -21,16 +22,14 @@ from membership.member import NodeId
 Endpoint: TypeAlias = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class BulkPeer:
+class BulkPeer(Struct, frozen=True):
     """A node at an address; another address means other connections."""
 
     node: NodeId
     endpoint: Endpoint
 
 
-@dataclass(eq=False, slots=True)
-class BulkConnection:
+class BulkConnection(Struct, eq=False):
     """One connection to one peer. ``prefix`` is sent before its first request. ``may_be_stale``: the peer may have
     closed it since its last reply, or may not know the prefix any more, which is nobody's fault. ``is_asked``: the
     request of its present owner was already sent.
@@ -44,8 +43,7 @@ class BulkConnection:
     idle_since: float = 0.0
 
 
-@dataclass(slots=True)
-class _IdlePool:
+class _IdlePool(Struct):
     open_count: int = 0
     waiting: int = 0
     idle: list[BulkConnection] = field(default_factory=list)

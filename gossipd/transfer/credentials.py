@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.identity.certificates import authority_pem, node_pem
 from gossipd.identity.keys import SecretKey
 
 
-@dataclass(frozen=True, slots=True)
-class TlsCredentials:
+class TlsCredentials(Struct, frozen=True):
     """The contexts of a server and a client; replaced together when the cluster key is rotated."""
 
     server: ssl.SSLContext

@@ -21,7 +21,8 @@ CUBIC do not yield; receive windows, as a receiver sees no queue, only that byte
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 UNPACED = 2**64 - 1  # the kernel's word for it
 TARGET_S = 0.001  # round trips of hosts that compute vary by as much
@@ -40,8 +41,7 @@ _PATH = struct.Struct("=16xI48xI28xI16xQ20xI")
 PATH_BYTES = _PATH.size
 
 
-@dataclass(frozen=True, slots=True)
-class PathReading:
+class PathReading(Struct, frozen=True):
     """What the kernel knows of one connection's path."""
 
     segment_bytes: int

@@ -12,8 +12,9 @@ connections, which would cost honest members a handshake for each chunk that com
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from gossipd.runtime.pending_connections import Admission
 from membership.member import NodeId
@@ -21,8 +22,7 @@ from membership.member import NodeId
 Connection = TypeVar("Connection", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLimits:
+class KnownLimits(Struct, frozen=True):
     """Authenticated connections at once: in all, and of one node. At least 1."""
 
     total: int

@@ -5,8 +5,9 @@ What does not live here: the pool's size and the rate limits, which are shared w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -20,8 +21,7 @@ class Encryption(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class BulkSettings:
+class BulkSettings(Struct, frozen=True):
     """Defaults for 10 Gbit/s with chunks of 16 MiB as well as 100 Mbit/s with 256 KiB. Times are in seconds. The kernel
     sizes socket buffers that are None.
     """

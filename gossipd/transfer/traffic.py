@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from membership.member import NodeId
 
@@ -16,8 +17,7 @@ PEERS_MAX = 100_000
 OTHERS = NodeId(bytes(16))
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTraffic:
+class PeerTraffic(Struct, frozen=True):
     """Bodies that came from (``in``) or went to (``out``) one peer; only whole chunks count."""
 
     bytes_in: int = 0
@@ -27,8 +27,7 @@ class PeerTraffic:
     busy: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BulkStatistics:
+class BulkStatistics(Struct, frozen=True):
     """A snapshot. ``errors``: by stable code, of our fetches or of connections to our server."""
 
     connections: int

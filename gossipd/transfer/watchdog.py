@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from gossipd.transfer.channel import Channel, Cut
 from gossipd.transfer.settings import BulkSettings
@@ -30,8 +31,7 @@ DOZE_S = 15.0  # an idle connection of the client closes so late: before the ser
 _QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
 
 
-@dataclass(slots=True)
-class _Watch:
+class _Watch(Struct):
     transfer: int = 0
     moved: int = 0
     moved_at: float = math.inf

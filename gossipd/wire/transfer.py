@@ -41,8 +41,9 @@ needs a length in front and a second read, and there is nothing optional to say.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -101,8 +102,7 @@ class HeadVersionError(HeadError):
     code = "E_BULK_VERSION"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One question. ``length`` is that of the asker's manifest; a server whose manifest differs refuses."""
 
     verb: BulkVerb
@@ -125,8 +125,7 @@ class Request:
         return cls(_VERBS[verb], DeploymentId(deployment), chunk, length)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """One answer; ``length`` bytes of body follow an OK to CHUNK and MANIFEST."""
 
     status: Status

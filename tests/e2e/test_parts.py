@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors
+from msgspec.structs import replace
 
 from gossipd.client import Client, NotThereError
 from gossipd.identity.key_files import read_secret_key

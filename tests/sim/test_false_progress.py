@@ -8,11 +8,11 @@ complete that has not said so, and no liar keeps true records away. What does no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.cluster_roster import ClusterRoster

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.units import show_count
@@ -43,8 +44,7 @@ class StoreHealth(Enum):
     HANDLES = "handles"  # the process is out of file descriptors
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCondition:
+class StoreCondition(Struct, frozen=True):
     """The state of the disk. ``need_bytes`` is what the open models still lack."""
 
     health: StoreHealth = StoreHealth.OK

@@ -12,9 +12,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct
 
 _ASIDES_MOST = 100  # names to try
 
@@ -33,8 +34,7 @@ class NotAFileError(OSError):
     unchanged; nothing was read from it or written to it. ``filename``: where; ``strerror``: what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Struct, frozen=True):
     """Bytes of the file system: what we may still take, and its size. ``free_files``: how many more it can hold, None
     where it does not count them."""
 

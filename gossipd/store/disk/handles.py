@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import errno
 from collections import OrderedDict
-from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.disk import Disk
@@ -23,8 +24,7 @@ from gossipd.store.disk.disk import Disk
 Key: TypeAlias = tuple[DeploymentId, int, bool]
 
 
-@dataclass(slots=True, eq=False)
-class Handle:
+class Handle(Struct, eq=False):
     """One open file; ``Handles`` counts its users."""
 
     key: Key

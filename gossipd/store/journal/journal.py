@@ -36,8 +36,9 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from gossipd.core.bits import Bits
 from gossipd.core.ids import DeploymentId
@@ -66,8 +67,7 @@ class RecordType(IntEnum):
     CLOSED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """The model of a journal: enough to list and remove it when its manifest cannot be read."""
 
     deployment: DeploymentId
@@ -77,8 +77,7 @@ class Header:
     boot: str
 
 
-@dataclass(slots=True)
-class Replay:
+class Replay(Struct):
     """The content of a journal. ``header`` is None when not even that could be read."""
 
     header: Header | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.parts.want import WantError
@@ -24,8 +25,7 @@ _MARKER_PREFIX = "gossipd-store "
 _HEADER_BYTES = 4096  # a name has at most 257 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredModel:
+class StoredModel(Struct, frozen=True):
     """A model with books in the store. ``name`` is empty when its journal was lost; opening the model tells it."""
 
     deployment: DeploymentId

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from threading import Event
+
+from msgspec import Struct, field
 
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.clock import Clock
@@ -15,8 +16,7 @@ from gossipd.store.notices import Emit
 from gossipd.store.settings import StoreSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     disk: Disk
     whole_sync: WholeSync
     handles: Handles

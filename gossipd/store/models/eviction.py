@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
+
+from msgspec import Struct
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
@@ -31,8 +32,7 @@ PINNED, HELD, OPEN, GONE = "pinned", "held", "open", "gone"
 _FILES_ASKED_MAX = 64  # when they were last read; a job that loads a model reads all
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUse:
+class ModelUse(Struct, frozen=True):
     """One complete version. ``kept``: what keeps it, a word, or empty."""
 
     deployment: DeploymentId

@@ -13,8 +13,9 @@ releasing the tree; it is taken first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from threading import Condition, Lock
+
+from msgspec import Struct, field
 
 from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
@@ -28,8 +29,7 @@ from gossipd.store.models import layout
 from gossipd.store.models.placement import Placement
 
 
-@dataclass(slots=True)
-class Window:
+class Window(Struct):
     """Writes that become durable together."""
 
     number: int
@@ -53,8 +53,7 @@ def _raw(chunks: ChunkSet) -> bytes:
     return chunks.bits.to_bytes((chunks.size + 7) // 8, "little")
 
 
-@dataclass(slots=True)
-class ReplicaCounters:
+class ReplicaCounters(Struct):
     """Events of this model since the store was opened."""
 
     local_bytes: int = 0

@@ -20,11 +20,11 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
 
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
@@ -53,8 +53,7 @@ class Filled(Enum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """The result for one chunk."""
 
     chunk: int

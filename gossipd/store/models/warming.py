@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from mmap import PAGESIZE
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Protocol
+
+from msgspec import Struct
 
 from gossipd.core.errors import NotFoundError
 from gossipd.runtime.memory_room import MemoryRoom
@@ -47,8 +48,7 @@ class WarmState(Enum):
     PRESSURE = "memory is short"
 
 
-@dataclass(frozen=True, slots=True)
-class Warmth:
+class Warmth(Struct, frozen=True):
     """One version. ``bytes_cached``: of its files in the page cache at the last look; None where the kernel
     does not tell."""
 
@@ -58,8 +58,7 @@ class Warmth:
     state: WarmState
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     chunks: Iterator[int]
     read_bytes: int = 0
     is_done: bool = False

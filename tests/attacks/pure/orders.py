@@ -7,10 +7,10 @@ Made up: the disk.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from typing import Any
 
 import trio
+from msgspec.structs import fields
 
 from gossipd.daemon.deployment_executor import _open
 from gossipd.deployment import commands, events

@@ -5,9 +5,11 @@ What lives here: from a right reply to the bytes of a wrong one. What does not: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from random import Random
+
+from msgspec.structs import replace
 
 from gossipd.wire.transfer import Reply
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +99,7 @@ async def test_an_order_out_of_sight_ends_too_and_what_was_taken_away_is_watched
     assert not daemon.orders._awaited and not daemon.orders._descriptors
 
 
-@dataclass(frozen=True)
-class _Ending(CallingProcess):
+class _Ending(CallingProcess, frozen=True):
     """A child as if it were out of sight."""
 
     child: int = 0

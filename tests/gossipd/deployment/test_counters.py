@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from gossipd.api.schema import DeploymentRow
 from gossipd.core.ids import LOCAL, SOURCE

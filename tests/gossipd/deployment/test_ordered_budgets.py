@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from gossipd.deployment.ordered_budgets import ORDERS_MAX, OrderedBudgets, OrderedBudgetsError
 from gossipd.deployment.progress_record import (
@@ -88,7 +89,7 @@ def test_a_budget_travels_in_the_record_beside_all_else() -> None:
     assert Progress.from_body(body) == told
     assert len(body) - NUMBERS_BYTES - 2 <= FIELDS_BYTES_MAX
     assert Progress.from_body(Progress(state=HostState.INIT).to_body()).budget is None
-    unsigned = replace(told, budget=Budget(1_800_000_000_000, BUDGET_BYTES_MAX))
+    unsigned = structs.replace(told, budget=Budget(1_800_000_000_000, BUDGET_BYTES_MAX))
     assert Progress.from_body(unsigned.to_body()) == unsigned
     for cut in (bytes([6, 13]) + b"x" * 13, bytes([6, 15]) + b"x" * 15, bytes([7, 95]) + b"x" * 95):
         with pytest.raises(ProgressFormatError):

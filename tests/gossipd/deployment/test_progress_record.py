@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId

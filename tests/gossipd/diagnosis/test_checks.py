@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.diagnosis.checks import CHECKS, CheckVerdict, HostReadings, PeerReading, SourceReading, examine
 from tests.gossipd.cli.large_clusters import deployment, host, page

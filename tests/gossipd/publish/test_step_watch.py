@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.versions import step_version
 from gossipd.publish.step_watch import (

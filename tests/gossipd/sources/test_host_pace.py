@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.sources.host_pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.settings import SourceSettings

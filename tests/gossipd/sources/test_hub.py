@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.sources.errors import SourceError, SourceRedirectError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.sources import aws_credentials as aws_module
 from gossipd.sources import credential_places as places_module

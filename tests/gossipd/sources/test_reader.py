@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason
 from gossipd.manifest.manifest import Manifest

@@ -6,10 +6,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.sources.reader import SourceReader
 from tests.gossipd.sources.models import CHUNK_BYTES, sign

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.events import FailReason
 from gossipd.manifest.source_url import parse_source_url

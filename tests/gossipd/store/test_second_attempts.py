@@ -11,6 +11,7 @@ from contextlib import suppress
 from random import Random
 
 import pytest
+from msgspec.structs import force_setattr
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE, DeploymentId
@@ -297,7 +298,7 @@ def test_a_chunk_in_a_file_that_was_cut_short_is_not_told_as_lost_before_the_fil
         sizes.append(len(daemon.disk.file(incoming("shards/one.bin")).data))
         hear(event)  # type: ignore[arg-type]
 
-    object.__setattr__(daemon.store._context, "emit", refetch_at_once)
+    force_setattr(daemon.store._context, "emit", refetch_at_once)
     assert not daemon.store.recheck(IDENTITY, 2)
     assert set(sizes) == {len(MODEL.files["shards/one.bin"])}
     assert set(daemon.store.held(IDENTITY)) == {3, 4, 5}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from msgspec import structs
+
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.local_replica import LocalReplica
@@ -30,7 +32,7 @@ class Storage:
         settings: PlannerSettings = SETTINGS,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        of = replace(shape(chunks, extent=extent), chunk_bytes=chunk_bytes, bytes_total=chunks * chunk_bytes)
+        of = structs.replace(shape(chunks, extent=extent), chunk_bytes=chunk_bytes, bytes_total=chunks * chunk_bytes)
         self.nodes = tuple(sorted(node(number) for number in range(1, readers + 1)))
         self.now = 100.0
         self.readers: dict[bytes, SourceReadPlanner] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.transfer.channel import Channel
 from gossipd.transfer.giving_way import PATH_BYTES, UNPACED, PathReading, SendPace, read_path

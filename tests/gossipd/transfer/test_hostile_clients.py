@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.errors import CheckUnansweredError
 from gossipd.core.ids import DeploymentId

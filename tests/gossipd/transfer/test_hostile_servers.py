@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.events import FailReason
 from gossipd.runtime.buffer_pool import BufferPool
