@@ -28,6 +28,7 @@ _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc
 _PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
 _OF_DAEMONS = ("tests/e2e/", "tests/chaos/", "tests/gossipd/demo/")
 _LONG = (*_OF_DAEMONS, "tests/sim/", "tests/membership/", "tests/gossipd/store/")
+_GARBAGE_THRESHOLD = 50_000  # simulations make many values and few cycles: with the default a tenth of their time goes
 UNDER_CI = bool(os.environ.get("CI"))
 settings.load_profile("ci")  # everywhere the same examples, which no busy machine makes too slow
 collect_ignore = [] if find_spec("torch") else ["e2e_torch"]  # .ci/training runs them, where torch is installed
@@ -67,6 +68,7 @@ def pytest_collection_finish() -> None:
     """All tests stay to the end: no collection of garbage goes through them."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
