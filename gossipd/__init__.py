@@ -14,4 +14,4 @@ Imports point downwards in this list; ``tests/test_house.py`` has the exact rule
 ``manual`` holds the pages of ``gossipd help``. ``membership``, a package beside this one, never imports it.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -15,6 +15,7 @@ import click
 import pytest
 import yaml
 
+from gossipd import __version__
 from gossipd.cli.help import page
 from gossipd.cli.main import VERBS, cli
 from gossipd.core.errors import ExitCode
@@ -46,6 +47,16 @@ def test_the_readme_is_one_page() -> None:
     assert len(text.encode()) <= README_BYTES_MAX
     assert "<!-- test command -->" in text
     assert "<!-- demo command -->" in text
+
+
+def test_the_same_version_is_named_in_every_place() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((ROOT / "config" / "helm" / "gossipd" / "Chart.yaml").read_text())
+    images = re.findall(r"REGISTRY/gossipd:(\S+)", (ROOT / "config" / "examples" / "kubernetes.yaml").read_text())
+    wheels = re.findall(r"gossipd-([0-9.]+)-py3", (MANUAL / "operations.md").read_text())
+    released = re.findall(r"^## \[([0-9.]+)\] - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert images and wheels
+    assert {__version__, chart["version"], chart["appVersion"], released[0], *images, *wheels} == {version}
 
 
 def test_every_page_of_the_manual_ships_and_is_a_topic() -> None:
