@@ -1,6 +1,6 @@
 """Looks every second whether threads or connections have run out, and whether the audit log is written: three alarms.
 
-What lives here: the alarms ``E_THREADS``, ``E_DOOR_FULL`` and ``E_AUDIT``, and a record of each address that floods a
+What lives here: the alarms ``E_THREADS``, ``E_PORT_FULL`` and ``E_AUDIT``, and a record of each address that floods a
 port. What does not: the limits, and writing the log (``audit.log``).
 """
 
@@ -68,10 +68,10 @@ class LimitsWatch:
             if port.turned_away != self._turned_away[name]:
                 self._turned_away[name] = port.turned_away
                 self._crowded_s = now
-                self._alarms.ring("E_DOOR_FULL", CROWDED.format(port=name))
+                self._alarms.ring("E_PORT_FULL", CROWDED.format(port=name))
                 self._record_dropped(name, frozenset(port.dropped_addresses))
         if now - self._crowded_s >= CROWDED_S:
-            self._alarms.cured("E_DOOR_FULL")
+            self._alarms.cured("E_PORT_FULL")
 
     def _record_dropped(self, name: str, addresses: frozenset[str]) -> None:
         for address in sorted(addresses - self._dropped[name]):

@@ -118,7 +118,7 @@ def measure(size_bytes: int) -> dict[str, object]:
                 "slowest_visit_s": round(max(took), 2),
             }
             found["connections_closed"] = told["closed"]
-            found |= {"door_full": sum("E_DOOR_FULL" in one for one in alarms), "stranger": dict(told)}
+            found |= {"port_full": sum("E_PORT_FULL" in one for one in alarms), "stranger": dict(told)}
             return found | {"tracebacks": len(cluster.tracebacks()), "load_after": round(os.getloadavg()[0], 1)}
         finally:
             if cluster is not None:

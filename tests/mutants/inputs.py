@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "serves-strangers",
-        "Whoever has a connection is served, member or not.",
+        "A peer with a connection is served, member or not.",
         "gossipd/transfer/server.py",
         "        if not self._port.is_member(node):\n",
         "        if not node:\n",
@@ -737,7 +737,7 @@ MUTANTS = (
         ("tests/gossipd/runtime/test_flooding_addresses.py", f"{_TRANSFER}/test_hostile_clients.py"),
     ),
     Mutant(
-        "whoever-fails-in-a-flood-is-dropped",
+        "who-fails-in-a-flood-is-dropped",
         "A client that tries twice with a wrong key while others flood is dropped with them.",
         "gossipd/runtime/flooding_addresses.py",
         "        if failures <= ADDRESS_FAILURES_MAX or",
@@ -820,7 +820,7 @@ MUTANTS = (
         "a-full-port-is-no-alarm",
         "Connections that are turned away are counted and not told.",
         "gossipd/daemon/limits_watch.py",
-        '                self._alarms.ring("E_DOOR_FULL", CROWDED.format(port=name))\n',
+        '                self._alarms.ring("E_PORT_FULL", CROWDED.format(port=name))\n',
         "",
         (f"{_DAEMON}/test_limits_watch.py",),
     ),

@@ -189,7 +189,7 @@ class AttackedCluster:
 
 _PART_BYTES = 1 << 20  # sizes are multiples of it
 _MODEL_KEYS = ("name", "version", "state", "current", "bytes_total")
-_TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_DOOR_FULL")  # alarms that are how one is told
+_TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_PORT_FULL")  # alarms that are how one is told
 
 
 def _settled(state: str) -> str:

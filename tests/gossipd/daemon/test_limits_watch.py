@@ -35,7 +35,7 @@ def test_the_alarm_names_the_port_and_ends_a_minute_after_the_last_connection() 
     port.turned_away = 2
     watch.look(20.0)
     (row,) = alarms.rows.values()
-    assert row.code == "E_DOOR_FULL"
+    assert row.code == "E_PORT_FULL"
     assert "net.bulk_port" in row.sentence
     watch.look(20.0 + CROWDED_S - 1)
     assert alarms.rows
