@@ -26,6 +26,10 @@ PICTURES = {
 }  # fmt: skip
 BANNED_CLASS_WORDS = PICTURES | {"run", "keeping", "keeper", "manager", "helper", "util", "common", "misc"}
 BANNED_PROSE = re.compile(r"\b(whence|anew|whoever|whomever|whosoever|he|his|him|himself)\b", re.IGNORECASE)
+_BANNED = "|".join(
+    sorted(PICTURES | {"whence", "anew", "whoever", "whomever", "whosoever", "he", "his", "him", "himself"})
+)
+BANNED_IN_TESTS = re.compile(rf"(?<![a-z])({_BANNED})(?![a-z])", re.IGNORECASE)
 HISTORY = re.compile(r"\d ?(s|ms|%|KB|MB|chunk times)? (instead of|where it was|before that) \d", re.IGNORECASE)
 
 
@@ -84,6 +88,13 @@ def test_prose_names_its_actors_and_tells_no_history(module: str) -> None:
     for line, text in prose(module):
         assert not BANNED_PROSE.search(text), f"{module}:{line} {text.strip()}"
         assert not HISTORY.search(text), f"{module}:{line} {text.strip()}"
+
+
+def test_tests_and_examples_have_no_banned_word_in_names_or_text() -> None:
+    rules = [ROOT / "tests" / name for name in ("test_house_language.py", "test_manual.py")]  # they list the words
+    for path in sorted({*(ROOT / "tests").rglob("*.py"), *(ROOT / "config").rglob("*.py")} - {*rules}):
+        for line, text in enumerate(path.read_text().splitlines(), start=1):
+            assert not BANNED_IN_TESTS.search(text), f"{path.relative_to(ROOT)}:{line} {text.strip()}"
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("gossipd.daemon")])

@@ -254,9 +254,9 @@ ROWS = (
         34, "status socket", "garbage, 1 MB line, half a request, unknown page or field",
         ("E_STATUS_REQUEST", "E_USAGE"),
         (
-            f"{_STATUS}::test_what_is_no_request_gets_one_json_sentence_and_the_door",
+            f"{_STATUS}::test_what_is_no_request_gets_one_json_sentence_and_is_closed",
             f"{_STATUS}::test_a_wrong_page_or_field_is_named",
-            f"{_STATUS}::test_half_a_request_gets_the_door_and_half_a_connection_still_gets_its_answer",
+            f"{_STATUS}::test_half_a_request_is_closed_and_half_a_connection_still_gets_its_answer",
             f"{_STATUS}::test_a_client_that_says_nothing_is_dropped_after_two_seconds",
         ),
     ),

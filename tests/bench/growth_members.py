@@ -82,7 +82,7 @@ def ignore(event: Event) -> None:
     """Nobody acts on what stand-ins believe."""
 
 
-class Tellers:
+class Speakers:
     """All members; each tells the daemon of itself."""
 
     def __init__(self, runtimes: Sequence[tuple[Swim, SwimRuntime]]) -> None:
@@ -131,17 +131,17 @@ async def main(key_file: Path, members: int, probe_s: float) -> None:
             runtimes.append((brain, runtime))
             nursery.start_soon(runtime.run)
         print("ready", flush=True)
-        tellers, order = Tellers(runtimes), trio.CancelScope()
+        speakers, order = Speakers(runtimes), trio.CancelScope()
         while line := await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
             order.cancel()
             order = trio.CancelScope()
-            nursery.start_soon(_within, order, tellers, line)
+            nursery.start_soon(_within, order, speakers, line)
         nursery.cancel_scope.cancel()
 
 
-async def _within(scope: trio.CancelScope, tellers: Tellers, line: str) -> None:
+async def _within(scope: trio.CancelScope, speakers: Speakers, line: str) -> None:
     with scope:
-        await tellers.obey(line)
+        await speakers.obey(line)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ class Meter:
         return row | more
 
     def forget_traffic(self) -> None:
-        """Start the traffic figures anew."""
+        """Set the traffic figures to zero."""
         self._rows.clear()
 
     def _tick(self) -> None:

@@ -1,7 +1,7 @@
 """Pages that the machine's host has backed, freed as a receiver takes others: the same for every system.
 
 In a virtual machine the first touch of a page that the host has not backed costs more than everything that is measured
-here (0.66 CPU seconds per GB written against 0.19), for whoever happens to meet it. So as many pages as a receiver will
+here (0.66 CPU seconds per GB written against 0.19), for the call that meets it. So as many pages as a receiver will
 write are touched before it begins and given back to the kernel a little ahead of it. They are those of a file without
 blocks that is read once, so that nothing has to be written back. Rejected: to give them back all at once (the kernel
 tells the host of free pages within two seconds, and the host takes them); to hold them in a memfd (its small pages are

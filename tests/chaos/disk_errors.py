@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _again_with_shim(arguments: list[str]) -> int:
-    """Run this module anew with the library that writes short loaded first."""
+    """Run this module again with the library that writes short loaded first."""
     with tempfile.TemporaryDirectory(prefix="gossipd-shim-") as directory:
         library = Path(directory) / "shim.so"
         subprocess.run(

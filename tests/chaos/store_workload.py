@@ -166,7 +166,7 @@ def wrong_files(tree: Path, model: Model) -> list[str]:
 
 
 def right_chunks(tree: Path, model: Model) -> set[int]:
-    """Chunks whose bytes are all in the tree, whoever knows it."""
+    """Chunks whose bytes are all in the tree, known to the store or not."""
     files = {path: (tree / path).read_bytes() if (tree / path).is_file() else b"" for path in model.files}
     bodies = list(files.values())
     found = set()

@@ -238,6 +238,6 @@ def _unsigned(envelope: bytes) -> bytes:
 
 
 def _crafted(publisher: SecretKey, **wrong: object) -> bytes:
-    """Well signed by a publisher who means harm: no door but the manifest's own rules is left."""
+    """Well signed by a publisher who means harm: nothing but the manifest's own rules is left."""
     fields = payload_fields(**({"files": [["a.bin", 10, 0o644]], "hashes": fake_digests(1)} | wrong))
     return seal(ENVELOPE_TYPE, b"\x01" + msgpack.packb(fields, use_bin_type=True), [publisher])

@@ -1,4 +1,4 @@
-"""One real daemon: starting, refusing to start, reloading, stopping, and its local doors."""
+"""One real daemon: starting, refusing to start, reloading, stopping, and its local sockets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def policies(pid: int) -> set[int]:
     return found
 
 
-def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cluster, tmp_path: Path) -> None:
+def test_it_tells_systemd_logs_json_serves_its_sockets_and_stops_cleanly(alone: Cluster, tmp_path: Path) -> None:
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(tmp_path / "notify"))
     notify.settimeout(PATIENCE_S)

@@ -81,7 +81,7 @@ def test_all_go_on_from_the_highest_that_any_can_name(answers: Callable[..., lis
     assert first.asked_before == 9
 
 
-def test_a_run_is_not_begun_anew_because_no_version_can_be_had_now(answers: Callable[..., list[Any]]) -> None:
+def test_a_run_is_not_begun_again_because_no_version_can_be_had_now(answers: Callable[..., list[Any]]) -> None:
     told = answers(_Host(NOBODY), _Host(NONE_READY))
     assert [type(one) for one in told] == [EndedError, EndedError]
     assert all("no version of run is complete or recoverable" in str(one) for one in told)

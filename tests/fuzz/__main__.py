@@ -1,7 +1,7 @@
-"""``python -m tests.fuzz --seconds N --json``: hostile input at every door, one line of JSON each, and a total.
+"""``python -m tests.fuzz --seconds N --json``: hostile input at every surface, one line of JSON each, and a total.
 
-Each door runs in a process of its own, one after the other, so that memory is its own and a process that dies is seen.
-``--inputs N`` gives each door N inputs (cheap ones their share more) instead of a share of the time; with both, what
+Each surface runs in a process of its own, one after the other, so that memory is its own and its end is seen.
+``--inputs N`` gives each surface N inputs (cheap ones their share more) instead of a share of the time; with both, what
 ends first. ``--keep DIR`` writes what failed, made small. The exit code is 1 when anything failed.
 """
 
@@ -22,16 +22,16 @@ from tests.fuzz.findings import keep
 from tests.fuzz.surface import run_surface
 from tests.fuzz.surfaces import SURFACES
 
-RSS_BYTES_MAX = 16 * 1024 * 1024  # what a door may grow by after its warm-up
+RSS_BYTES_MAX = 16 * 1024 * 1024  # what a surface may grow by after its warm-up
 _SUMS = ("inputs", "mutated_before_sealing", "crashes", "untyped_errors", "slow_inputs", "cpu_s")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, help="for all doors together")
-    parser.add_argument("--inputs", type=int, help="for each door")
+    parser.add_argument("--seconds", type=float, help="for all surfaces together")
+    parser.add_argument("--inputs", type=int, help="for each surface")
     only = "only this one; may be given again"
-    parser.add_argument("--door", dest="surface", choices=sorted(SURFACES), action="append", help=only)
+    parser.add_argument("--surface", choices=sorted(SURFACES), action="append", help=only)
     parser.add_argument("--rng", type=int, default=1, help="seed of everything that is drawn")
     parser.add_argument("--keep", type=Path, help="directory for inputs that failed")
     parser.add_argument("--json", action="store_true", help="one JSON object a line and nothing else")
@@ -56,9 +56,9 @@ def main() -> int:
 
 
 def total(rows: Iterable[dict[str, object]]) -> dict[str, object]:
-    """All doors in one row: sums, and the most of what is a bar for each."""
+    """All surfaces in one row: sums, and the most of what is a bar for each."""
     rows = list(rows)
-    found: dict[str, object] = {"door": "total"}
+    found: dict[str, object] = {"surface": "total"}
     for key in _SUMS:
         found[key] = round(sum(float(str(row[key])) for row in rows), 1)
     for key in _SUMS[:-1]:
@@ -99,7 +99,7 @@ def _run_here(name: str, options: argparse.Namespace) -> dict[str, object]:
 
 
 def _run_apart(name: str, options: argparse.Namespace, seconds: float | None) -> dict[str, object]:
-    command = [sys.executable, "-m", "tests.fuzz", "--door", name, "--rng", str(options.rng), "--json"]
+    command = [sys.executable, "-m", "tests.fuzz", "--surface", name, "--rng", str(options.rng), "--json"]
     if seconds is not None:
         command += ["--seconds", str(seconds)]
     if options.inputs is not None:
@@ -109,10 +109,10 @@ def _run_apart(name: str, options: argparse.Namespace, seconds: float | None) ->
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         row: dict[str, object] = json.loads(done.stdout)
-    except ValueError:  # the process died: that is a crash, and no input can be named but by running the door alone
+    except ValueError:  # the process died: that is a crash, and no input can be named but by running the surface alone
         print(f"{name}: the process ended with {done.returncode}", file=sys.stderr)
         keys = (*_SUMS, "slowest_ms", "rss_growth_bytes", "wall_s")
-        row = {"door": name, **dict.fromkeys(keys, 0), "crashes": 1}
+        row = {"surface": name, **dict.fromkeys(keys, 0), "crashes": 1}
     return row
 
 

@@ -2,7 +2,7 @@
 
 What lives here: shrinking and writing. What does not: finding (``surface``).
 
-A door that holds state may fail only after all that came before: then the case alone does nothing at a new door, and
+A surface with state may fail only after all that came before: then the case alone does nothing at a new one, and
 the seed and the number of the input are what reproduces it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.fuzz.surface import Case, Finding, MakeSurface, once
 
-_TRIES_MAX = 400  # each makes a new door; some of them start a cluster
+_TRIES_MAX = 400  # each makes a new surface; some of them start a cluster
 
 
 async def keep(directory: Path, surface: str, make: MakeSurface, finding: Finding, *, seed: int) -> Path:
@@ -24,7 +24,7 @@ async def keep(directory: Path, surface: str, make: MakeSurface, finding: Findin
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{surface}-{seed}-{finding.number}.json"
     content = {
-        "door": surface,
+        "surface": surface,
         "seed": seed,
         "number": finding.number,
         "verdict": finding.verdict,

@@ -1,11 +1,11 @@
 """Changing good input into bad: bytes that know nothing, and values that know their types.
 
 What lives here: mutations, each drawn from a seeded generator. What does not: corpora and what is done with a
-changed input (``doors``).
+changed input (``surfaces``).
 
 ``mutate_bytes`` flips, cuts, repeats, splices and writes numbers where lengths may be. ``mutate_value`` changes one
 place of a decoded message (maps, lists, texts, bytes, numbers), so that the result still packs and gets past the
-decoder to the rules behind it. Both are cheap: some 5 us, so that the door and not the fuzzer is what a run spends
+decoder to the rules behind it. Both are cheap: some 5 us, so that the surface and not the fuzzer is what a run spends
 its time on.
 """
 

@@ -1,10 +1,10 @@
-"""One door under fire: what a door is, and the loop that feeds it, times it and watches its memory.
+"""A surface: one way in for bytes, what it is to the fuzzer, and the loop that feeds it and watches time and memory.
 
-What lives here: ``Surface``, ``Case`` and ``run_surface``. What does not: the doors themselves (``doors``), mutations,
-and keeping what failed (``findings``).
+What lives here: ``Surface``, ``Case`` and ``run_surface``. What does not: each surface (``surfaces``), mutations, and
+keeping what failed (``findings``).
 
-A door makes a case (from its corpus, changed), seals it as a genuine sender would if the change came before that, and
-is then handed the bytes. What it documents as a refusal it takes itself; whatever leaves ``deliver`` is a finding:
+A surface makes a case (from its corpus, changed), seals it as a genuine sender would if the change came before, and is
+then handed the bytes. What it documents as a refusal it takes itself; whatever leaves ``deliver`` is a finding:
 *untyped* when it is an exception that our errors do not derive from, *crash* when it is an assertion or anything else
 that ends a task of the daemon. Only ``deliver`` is timed, in CPU time of this thread, so that a busy machine makes
 nothing slow. Memory is compared at the end and after a warm-up, which fills whatever is bounded by design.
@@ -36,7 +36,7 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One input before it is sealed. ``body`` is what was changed; ``kind`` says what it is to its door.
+    """One input before it is sealed. ``body`` is what was changed; ``kind`` says what it is to its surface.
 
     ``before_sealing``: the change was made in what is then framed, checksummed, signed or sealed as a genuine sender
     would, so it gets past the tag; else these are the bytes as they arrive.
@@ -63,7 +63,7 @@ class Surface(Protocol):
         """What arrives; not timed."""
 
     async def deliver(self, arrived: Any) -> None:
-        """Let it in. Raises nothing that the door documents."""
+        """Let it in. Raises nothing that the surface documents."""
 
     def rest(self) -> None:
         """Between inputs, not timed: other hosts speak, clocks go on."""
@@ -73,10 +73,10 @@ class Surface(Protocol):
 
 
 class MakeSurface(Protocol):
-    """A class of doors."""
+    """A class of surfaces."""
 
     share: float
-    """Inputs of this door for each of the others': cheap ones get more."""
+    """Inputs of this surface for each of the others': cheap ones get more."""
 
     def __call__(self, rng: Random) -> Surface:
         """A new one, with a corpus of its own."""
@@ -109,7 +109,7 @@ class Tally:
     def row(self) -> dict[str, object]:
         """One line of the report."""
         return {
-            "door": self.surface,
+            "surface": self.surface,
             "inputs": self.inputs,
             "mutated_before_sealing": self.mutated_before_sealing,
             "crashes": self.verdicts["crash"],
@@ -125,7 +125,7 @@ FINDINGS_MAX = 40  # different ones; the rest is only counted
 
 
 async def run_surface(make: MakeSurface, *, seed: int, inputs: int | None, until_s: float | None) -> Tally:
-    """Feed a new door until ``inputs`` are in or the monotonic time is ``until_s``."""
+    """Feed a new surface until ``inputs`` are in or the monotonic time is ``until_s``."""
     rng = Random(seed)
     surface = make(rng)
     tally = Tally(surface.name)
@@ -178,7 +178,7 @@ async def _timed(surface: Surface, arrived: Any) -> tuple[float, Exception | Non
 
 
 async def once(make: MakeSurface, case: Case, *, seed: int = 0) -> tuple[str, str] | None:
-    """Verdict and reason of one case at a new door; None when it is taken well."""
+    """Verdict and reason of one case at a new surface; None when it is taken well."""
     surface = make(Random(seed))
     elapsed_s, error = await _timed(surface, surface.seal(case))
     surface.close()

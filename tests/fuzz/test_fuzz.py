@@ -1,4 +1,4 @@
-"""A small, repeatable part of the fuzzing of each door; the long part is ``python -m tests.fuzz``."""
+"""A small, repeatable part of the fuzzing of each surface; the long part is ``python -m tests.fuzz``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_changed_frames_reach_the_planner_and_changed_orders_the_register(
 
 
 class _Planted:
-    """A door with three bugs."""
+    """A surface with three bugs."""
 
     name = "planted"
     share = 1.0
@@ -87,7 +87,7 @@ class _Planted:
 
     async def deliver(self, arrived: bytes) -> None:
         if b"\0" in arrived:
-            raise GossipdError("said, but not where this door says it")
+            raise GossipdError("said, but not where this surface says it")
         if len(arrived) < 4:
             raise KeyError(arrived)
         assert arrived.count(b"<length 3>") < 2, "a bug of ours"
@@ -147,12 +147,12 @@ def test_an_assertion_is_a_crash_a_stranger_an_untyped_error_and_a_long_wait_slo
     assert judged(None, 0.2)[0] == "slow"
 
 
-def test_the_total_is_clean_only_when_every_door_is() -> None:
+def test_the_total_is_clean_only_when_every_surface_is() -> None:
     row: dict[str, object] = {
-        "door": "a", "inputs": 5, "mutated_before_sealing": 3, "crashes": 0, "untyped_errors": 0, "slow_inputs": 0,
+        "surface": "a", "inputs": 5, "mutated_before_sealing": 3, "crashes": 0, "untyped_errors": 0, "slow_inputs": 0,
         "slowest_ms": 1.5, "rss_growth_bytes": RSS_BYTES_MAX, "cpu_s": 0.5,
     }  # fmt: skip
-    both = total([row, row | {"door": "b", "inputs": 7}])
+    both = total([row, row | {"surface": "b", "inputs": 7}])
     assert (both["inputs"], both["inputs_least"], both["is_clean"]) == (12, 5, True)
     for key in ("crashes", "untyped_errors", "slow_inputs"):
         assert total([row, row | {key: 1}])["is_clean"] is False

@@ -36,7 +36,7 @@ class Campaign:
             self.cluster.run(self.cluster.now + self.rng.uniform(0.2, 6.0))
 
     def calm(self) -> None:
-        """Every fault ends; whoever is down starts again."""
+        """Every fault ends; a host that is down starts again."""
         cluster = self.cluster
         cluster.loss = cluster.duplicate = cluster.reorder = 0.0
         cluster.heal()

@@ -14,7 +14,7 @@ from membership.record import sign_record
 from membership.roster import Gone
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
-GONE, AWAY, TELLER = 7, 6, 2
+GONE, AWAY, SPEAKER = 7, 6, 2
 
 
 def settled(members: int = 8) -> SimulatedCluster:
@@ -24,7 +24,7 @@ def settled(members: int = 8) -> SimulatedCluster:
     return cluster
 
 
-def forget(cluster: SimulatedCluster, index: int = TELLER) -> None:
+def forget(cluster: SimulatedCluster, index: int = SPEAKER) -> None:
     assert cluster.swim(index).forget(cluster.hosts[GONE].node, cluster.now)
     cluster._flush(index)
 
@@ -93,11 +93,11 @@ def test_hosts_without_state_forget_what_a_returning_host_tells_them() -> None:
     forget(cluster)
     cluster.run(cluster.now + 2.0)
     for index in (0, 1, 3, 4):
-        cluster.restart(index, join=(TELLER, AWAY), keep_roster=False)
+        cluster.restart(index, join=(SPEAKER, AWAY), keep_roster=False)
     cluster.run(cluster.now + 2.0)
     cluster.heal()
     cluster.swim(AWAY)
-    for index in (0, 1, 3, 4):  # told at once, before the teller itself has come to its verdict
+    for index in (0, 1, 3, 4):  # told at once, before the speaker itself has come to its verdict
         record = cluster.swim(AWAY)._node.roster.claims[cluster.hosts[GONE].node[:8]].item
         cluster.swim(index)._items.take([record], cluster.now, FORWARDER)
         cluster._flush(index)
@@ -196,10 +196,10 @@ def test_after_a_restart_a_forget_is_told_again_in_ones_own_name() -> None:
     cluster.crash(GONE)
     cluster.run(cluster.now + 20.0)
     forget(cluster)
-    cluster.restart(TELLER, join=(0,))
+    cluster.restart(SPEAKER, join=(0,))
     cluster.run(cluster.now + 5.0)
     for index in range(7):
-        if index != TELLER:  # what a host without state has
+        if index != SPEAKER:  # what a host without state has
             cluster.swim(index)._forgets.tombstones.lift(cluster.hosts[GONE].node[:8])
     cluster.swim(AWAY)._items.take([record], cluster.now, FORWARDER)
     cluster._flush(AWAY)
@@ -212,12 +212,12 @@ def test_a_liars_forget_hides_no_living_member_from_a_newcomer() -> None:
     late = cluster.add_host("late", "rack-0")
     cluster.start(late)
     part = wire.forget_part(
-        cluster.hosts[TELLER].node[:8], cluster.hosts[GONE].node[:8], cluster.swim(GONE).self_record().boot
+        cluster.hosts[SPEAKER].node[:8], cluster.hosts[GONE].node[:8], cluster.swim(GONE).self_record().boot
     )
-    sign = cluster.keys.signer(cluster.hosts[TELLER].public)
+    sign = cluster.keys.signer(cluster.hosts[SPEAKER].public)
     word = wire.item(wire.FORGET, part + sign(FORGET_LABEL + RING.cluster_id + part))
-    teller = cluster.swim(TELLER)._node.own.item
-    cluster.swim(late)._items.take([teller, word], cluster.now, FORWARDER)
+    speaker = cluster.swim(SPEAKER)._node.own.item
+    cluster.swim(late)._items.take([speaker, word], cluster.now, FORWARDER)
     cluster.swim(late).join([cluster.hosts[0].address], cluster.now)
     cluster._flush(late)
     cluster.swim(late)._items.take([word], cluster.now, FORWARDER)
@@ -227,10 +227,10 @@ def test_a_liars_forget_hides_no_living_member_from_a_newcomer() -> None:
 
 def test_a_forget_of_a_later_life_replaces_the_one_that_waits() -> None:
     cluster = settled()
-    sign = cluster.keys.signer(cluster.hosts[TELLER].public)
+    sign = cluster.keys.signer(cluster.hosts[SPEAKER].public)
     boot = cluster.swim(GONE).self_record().boot
     for number in (boot + 5, boot, boot + 10):
-        part = wire.forget_part(cluster.hosts[TELLER].node[:8], cluster.hosts[GONE].node[:8], number)
+        part = wire.forget_part(cluster.hosts[SPEAKER].node[:8], cluster.hosts[GONE].node[:8], number)
         word = wire.item(wire.FORGET, part + sign(FORGET_LABEL + RING.cluster_id + part))
         cluster.swim(0)._items.take([word], cluster.now, FORWARDER)
     waiting = cluster.swim(0)._forgets._waiting
@@ -304,11 +304,11 @@ def test_the_progress_of_a_forgotten_member_takes_no_room() -> None:
         cluster.swim(GONE).publish(PayloadKind.PROGRESS, key, 1, b"half", cluster.now)
     cluster._flush(GONE)
     cluster.run(cluster.now + 5.0)
-    assert cluster.swim(TELLER).statistics()["events_kept"] == 40
+    assert cluster.swim(SPEAKER).statistics()["events_kept"] == 40
     cluster.crash(GONE)
     cluster.run(cluster.now + 20.0)
     forget(cluster)
-    assert cluster.swim(TELLER).statistics()["events_kept"] == 0
+    assert cluster.swim(SPEAKER).statistics()["events_kept"] == 0
 
 
 @pytest.mark.parametrize(("members", "seed"), [(8, 5), (8, 7), (8, 12), (40, 0), (40, 1), (40, 2)])
@@ -322,8 +322,8 @@ def test_all_hosts_hear_of_a_forget_that_follows_a_goodbye(members: int, seed: i
     cluster.crash(members)
     cluster.run(cluster.now + 0.3)
     rows = {index: cluster.swim(index).member(gone) for index in range(members)}
-    teller = next(index for index, row in rows.items() if row is not None and row.state is MemberState.LEFT)
-    assert cluster.swim(teller).forget(gone, cluster.now)
-    cluster._flush(teller)
+    speaker = next(index for index, row in rows.items() if row is not None and row.state is MemberState.LEFT)
+    assert cluster.swim(speaker).forget(gone, cluster.now)
+    cluster._flush(speaker)
     cluster.run(cluster.now + 4.0)
     assert not any(cluster.swim(index).member(gone) for index in range(members))

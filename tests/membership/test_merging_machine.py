@@ -2,7 +2,7 @@
 
 A machine of hypothesis lets the subject sign (a newer record, a new life, a contradiction, a goodbye) and hands any of
 it to any observer at any time. What must hold: belief only moves up, nobody is brought back from a goodbye by words of
-that life, sums match what they sum up, and whoever has heard all believes the same.
+that life, sums match what they sum up, and all that have heard all believe the same.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ MUTANTS = (
         (_VALUES,),
     ),
     Mutant(
-        "the-newest-word-goes-first-whoever-writes-most",
+        "the-newest-word-goes-first-also-of-the-loudest",
         "A writer of many words never waits behind a writer of few.",
         "membership/rumours.py",
         "        lag = len(written) // _EACH\n",
@@ -319,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-notice-spends-the-incarnations",
-        "Whoever says that we are ill also says how far our incarnation rises.",
+        "A host that says that we are ill also says how far our incarnation rises.",
         "membership/judge.py",
         "        if not _is_near(incarnation, own):\n",
         "        if incarnation >= wire.INCARNATION_MAX:\n",
@@ -335,7 +335,7 @@ MUTANTS = (
     ),
     Mutant(
         "takes-an-accusation-in-our-name-for-ours",
-        "An accusation that names this host as its author is believed whoever has signed it.",
+        "An accusation that names this host as its author is believed without a look at its signer.",
         "membership/judge.py",
         "        if not node.verified_cache.is_signed(data, accusing.record.public_key, message, signature):\n",
         "        if accusing is not roster.own and not node.verified_cache.is_signed(\n"
@@ -352,7 +352,7 @@ MUTANTS = (
         (_VALUES,),
     ),
     Mutant(
-        "a-new-key-begins-its-nonces-anew",
+        "a-new-key-begins-its-nonces-again",
         "After a rotation the counter starts again, so a key that comes back meets its nonces again.",
         "membership/seal.py",
         "        self._tag = key_tag(ring.cluster_id, ring.keys[0])\n",
@@ -385,7 +385,7 @@ MUTANTS = (
     ),
     Mutant(
         "passes-on-a-strangers-statement",
-        "A statement is kept and passed on whoever signed it.",
+        "A statement is kept and passed on without a look at its signer.",
         "membership/event_store.py",
         "        if not verdict.is_known:\n",
         "        if not verdict.is_known and kind is PayloadKind.PROGRESS:\n",
@@ -528,7 +528,7 @@ MUTANTS = (
         (_ATTACKS,),
     ),
     Mutant(
-        "dials-whoever-is-named",
+        "dials-each-that-is-named",
         "The host is asked to dial a member that never answered from its address.",
         "membership/prober.py",
         " and node.roster.has_answered(subject.handle)\n",
@@ -656,7 +656,7 @@ MUTANTS = (
         ("tests/membership/test_swim.py",),
     ),
     Mutant(
-        "says-anew-what-it-heard",
+        "says-again-what-it-heard",
         "A host that hears a statement publishes it as its own word.",
         "gossipd/deployment/dissemination.py",
         "            self.act(statement, wall_s)\n        self._lifecycle",

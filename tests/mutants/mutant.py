@@ -2,7 +2,7 @@
 
 What lives here: the value and the replacement. What does not: copying and running (``trial``), and the bugs.
 
-A replacement of exact text is crude on purpose: whoever changes the line sees the bug's name in the failing test, and
+A replacement of exact text is crude on purpose: who changes the line sees the bug's name in the failing test, and
 moves the bug along with the code or says why it cannot be made any more.
 """
 

@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "believes-anybodys-head-of-an-audit-log",
-        "A head of a host's audit chain counts whoever signed it.",
+        "A head of a host's audit chain counts without a look at its signer.",
         "gossipd/audit/witness.py",
         "        if len(payload) != HEAD_BYTES or not verify(public_key, signature, _LABEL + body):\n",
         "        if len(payload) != HEAD_BYTES or verify(public_key, signature, _LABEL):\n",

@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "forged-records-set-the-clock",
-        "A record counts as its host's word on the time, whoever signed it.",
+        "A record counts as its host's word on the time without a look at its signer.",
         "gossipd/deployment/signed_progress.py",
         "        return (key.node, version / 1000) if is_signed else None\n",
         "        return (key.node, version / 1000) if is_signed or version else None\n",

@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "renames-the-journal-before-syncing",
-        "A journal that is started anew takes the old one's place before it is on the disk.",
+        "A journal that is started again takes the old one's place before it is on the disk.",
         "gossipd/store/journal/ledger.py",
         """            self._disk.sync_data(descriptor)
             self._disk.rename(path + ".part", path, replace=True)
@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "serves-what-is-not-verified",
-        "A chunk is sent to whoever asks, held or not.",
+        "A chunk is sent to each that asks, held or not.",
         "gossipd/store/models/reading.py",
         """    if chunk not in replica.held:
         raise NotHeldError(f"chunk {chunk} is not held")

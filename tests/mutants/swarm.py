@@ -499,7 +499,7 @@ MUTANTS = (
     ),
     Mutant(
         "every-host-reads-storage",
-        "Whoever can read the source does, elected or not.",
+        "Each host that can read the source does, elected or not.",
         "gossipd/swarm/roles.py",
         "        claimants = [self._views[node] for node in seeds - out if node in self._views]\n",
         "        claimants = [view for node, view in self._views.items() if node not in out]\n",
@@ -554,8 +554,8 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
-        "everybody-helps-whoever-is-behind",
-        "Readers that have read all of their own read the same extents for whoever is behind.",
+        "everybody-helps-those-behind",
+        "Readers that have read all of their own read the same extents for those that are behind.",
         "gossipd/swarm/source_read_planner.py",
         "            if helper == self._own and before[line[0]]",
         "            if helper and before[line[0]]",
@@ -603,7 +603,7 @@ MUTANTS = (
     ),
     Mutant(
         "holdings-that-lack-a-chunk-leave-it-present",
-        "A chunk counts as being somewhere after its only holder has said anew what it holds, and not that.",
+        "A chunk counts as being somewhere after its only holder has said again what it holds, and not that.",
         "gossipd/swarm/deployment_swarm.py",
         "        if lost := before & ~event.chunks.bits:\n",
         "        if event.chunks and (lost := before & ~event.chunks.bits):\n",
@@ -619,7 +619,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
-        "An owner reads anew what another has begun, when the chunk was due for long before that.",
+        "An owner reads again what another has begun, when the chunk was due for long before that.",
         "gossipd/swarm/source_read_planner.py",
         "any(claim.get(chunk, -inf) > believed_since for claim in others)",
         "any(claim.keys() & {chunk} and self._at_head_s[position] > believed_since for claim in others)",
@@ -818,7 +818,7 @@ MUTANTS = (
         (_PLANNER,),
     ),
     Mutant(
-        "asks-for-the-deadline-anew",
+        "asks-for-the-deadline-again",
         "A deadline that counts from now is asked for again at every turn, and so never comes.",
         "gossipd/daemon/planner_driver.py",
         "        if not heard and now < self._due_s:\n",

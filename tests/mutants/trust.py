@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "obeys-anybodys-statement",
-        "Whoever has a key may order a deployment.",
+        "Each that has a key may order a deployment.",
         "gossipd/deployment/statement_store.py",
         "        if statement.signer not in signers:\n",
         "        if not statement.signer:\n",
@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "asks-nobodys-right-to-cancel-first",
-        "A cancel that comes before the manifest is believed whoever signed it.",
+        "A cancel that comes before the manifest is believed without a look at its signer.",
         "gossipd/deployment/statement_rules.py",
         'heard is Heard.NEWS and (publisher != b"" or statements.is_proven(statement.deployment))\n',
         "heard is Heard.NEWS and statements.is_proven(statement.deployment)\n",
@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         "drops-what-was-heard-first-of-many-signers",
-        "Where all words are too many, the signer with most loses one, whoever brought them.",
+        "Where all words are too many, the signer with most loses one, also of those that others brought.",
         "gossipd/deployment/unproven.py",
         "max(self._brought[bringer].values(), key=len)",
         "max((one for brought in self._brought.values() for one in brought.values()), key=len)",
@@ -384,14 +384,14 @@ MUTANTS = (
     ),
     Mutant(
         "lets-any-member-cancel",
-        "Whoever may sign statements may cancel what others deployed.",
+        "A host that may sign statements may cancel what others deployed.",
         "gossipd/identity/cancel_rights.py",
         "        or (MEMBER in roles and not is_client)\n",
         "        or not is_client\n",
         (_ORDERS, "tests/gossipd/identity/test_cancel_rights.py"),
     ),
     Mutant(
-        "takes-whoever-deploys-again-for-the-deployer",
+        "takes-who-deploys-again-for-the-deployer",
         "A later statement to deploy brings the right to cancel.",
         "gossipd/deployment/deployer.py",
         "    return known or Deployer(signer, Evidence.LATER_WORD)\n",

@@ -17,49 +17,49 @@ MODEL = DeploymentId(b"m" * 32)
 
 def pair() -> tuple[Announcements, Announcements, Any]:
     """A tells B, which has its Holdings; and what B's plane knows of A."""
-    teller, listener = Announcements(), Announcements()
-    teller.say(SendHoldings(B, MODEL, ChunkSet.of(8, [1]), 4))
+    speaker, listener = Announcements(), Announcements()
+    speaker.say(SendHoldings(B, MODEL, ChunkSet.of(8, [1]), 4))
     listener.hear(HoldingsHeard(A, MODEL, ChunkSet.of(8, [1]), 4))
     plane = SimpleNamespace(
-        is_quiet_between=lambda peer: peer == A, told_by=lambda peer, deployment: teller.told.get((B, MODEL))
+        is_quiet_between=lambda peer: peer == A, told_by=lambda peer, deployment: speaker.told.get((B, MODEL))
     )
-    return teller, listener, cast(Any, plane)
+    return speaker, listener, cast(Any, plane)
 
 
 def test_what_was_heard_as_it_was_announced_is_no_hole() -> None:
-    teller, listener, plane = pair()
-    teller.say(SendDelta((B,), MODEL, (2, 3), (1,), (), 4))
+    speaker, listener, plane = pair()
+    speaker.say(SendDelta((B,), MODEL, (2, 3), (1,), (), 4))
     listener.hear(DeltaHeard(A, MODEL, (2, 3), (1,), (), 4))
     assert [listener.holes(plane, now) for now in (0.0, 100.0)] == [(1, []), (1, [])]
 
 
 def test_what_stays_missing_is_a_hole() -> None:
-    teller, listener, plane = pair()
-    teller.say(SendDelta((B,), MODEL, (2,), (), (), 4))
+    speaker, listener, plane = pair()
+    speaker.say(SendDelta((B,), MODEL, (2,), (), (), 4))
     assert listener.holes(plane, 0.0) == (1, [])
     assert listener.holes(plane, HOLE_S) == (1, [])
     assert listener.holes(plane, HOLE_S + 0.1) == (1, [(A, MODEL)])
 
 
 def test_new_holdings_mend_a_hole() -> None:
-    teller, listener, plane = pair()
-    teller.say(SendDelta((B,), MODEL, (2,), (), (), 4))
+    speaker, listener, plane = pair()
+    speaker.say(SendDelta((B,), MODEL, (2,), (), (), 4))
     listener.holes(plane, 0.0)
     listener.hear(HoldingsHeard(A, MODEL, ChunkSet.of(8, [1, 2]), 4))
     assert listener.holes(plane, HOLE_S + 0.1) == (1, [])
 
 
 def test_what_cannot_be_compared_is_no_hole() -> None:
-    teller, listener, plane = pair()
-    teller.say(SendDelta((B,), MODEL, (2,), (), (), 4))
+    speaker, listener, plane = pair()
+    speaker.say(SendDelta((B,), MODEL, (2,), (), (), 4))
     listener.holes(plane, 0.0)
-    teller.say(PeerLost(B))
+    speaker.say(PeerLost(B))
     assert listener.holes(plane, HOLE_S + 0.1) == (0, [])
 
 
 def test_what_is_still_on_its_way_is_no_hole() -> None:
-    teller, listener, plane = pair()
+    speaker, listener, plane = pair()
     plane.is_quiet_between = lambda peer: False
-    teller.say(SendDelta((B,), MODEL, (2,), (), (), 4))
+    speaker.say(SendDelta((B,), MODEL, (2,), (), (), 4))
     listener.holes(plane, 0.0)
     assert listener.holes(plane, HOLE_S + 0.1) == (1, [])

@@ -1,4 +1,4 @@
-"""Every door, by name."""
+"""Every surface, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon does with what membership tells it: the part behind the datagram and control doors.
+"""What the daemon does with what membership tells it: the part behind the datagram and control surfaces.
 
 Real: the table of members, the deployment brain, the statement store, the table of progress, the planner and the seed
 claim. Made up: every disk, which keeps all and has every model complete at once, and peers, which give no manifest.

@@ -191,7 +191,7 @@ class BulkSurface:
         self._sink = memoryview(bytearray(CHUNK_BYTES))
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         kind = pick(rng, ("server",) * 5 + ("client",) * 5 + ("hello",) * 2 + ("certificate",))
         if kind == "certificate":
             return Case(kind, mutate_bytes(self._certificate, rng), False)
@@ -217,14 +217,14 @@ class BulkSurface:
         return Case(kind, body if before else mutate_bytes(body, rng, corpus), before, asked)
 
     def seal(self, case: Case) -> tuple[str, bytes, Any]:
-        """See Door."""
+        """See Surface."""
         if case.kind == "hello" and case.context:
             token = self._tokens.issue(_PEER.node)
             return case.kind, case.body[:4] + token + case.body[36:], None
         return case.kind, case.body, case.context
 
     async def deliver(self, arrived: tuple[str, bytes, Any]) -> None:
-        """See Door."""
+        """See Surface."""
         kind, body, asked = arrived
         if kind == "certificate":
             _read_certificate(body)
@@ -257,10 +257,10 @@ class BulkSurface:
         assert links.open_count == 0
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
 
 def _pieces(rng: Random) -> bytes:

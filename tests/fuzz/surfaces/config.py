@@ -101,7 +101,7 @@ class ConfigSurface:
         self._tables = [tomllib.loads(text) for text in _TEXTS]
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         at = int(rng.random() * len(self._raw))
         draw = rng.random()
         context = None
@@ -130,11 +130,11 @@ class ConfigSurface:
         return Case("text", body, True, context)
 
     def seal(self, case: Case) -> tuple[bytes, dict[str, str]]:
-        """See Door."""
+        """See Surface."""
         return case.body, {} if case.context is None else {case.context[0]: case.context[1]}
 
     async def deliver(self, arrived: tuple[bytes, dict[str, str]]) -> None:
-        """See Door."""
+        """See Surface."""
         body, environment = arrived
         try:
             text = body.decode("utf-8")
@@ -148,10 +148,10 @@ class ConfigSurface:
         _use(config)
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
 
 def _use(config: Config) -> None:

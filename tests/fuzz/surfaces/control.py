@@ -100,7 +100,7 @@ class ControlSurface:
         self._deltas: Counter[NodeId] = Counter()
         self._corpus = _genuine(self._nodes)
         self._frames = [encode(message, number=number) for message, number in self._corpus]
-        # The clock of the trio loop stands still within a run of this door; what hears by it sees no time pass.
+        # The clock of the trio loop stands still within a run of this surface; what hears by it sees no time pass.
         self._began_s = trio.current_time()
 
     @property
@@ -109,7 +109,7 @@ class ControlSurface:
         return self._counters + self._driver.sessions.counters
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         at = int(rng.random() * len(self._corpus))
         route = pick(rng, ("visitor", "visitor", "visitor", "link", "client"))
         node = int(rng.random() * len(self._nodes))
@@ -137,11 +137,11 @@ class ControlSurface:
         return Case(route, body, True, node)
 
     def seal(self, case: Case) -> tuple[str, bytes, NodeId]:
-        """See Door."""
+        """See Surface."""
         return case.kind, case.body, self._nodes[case.context]
 
     async def deliver(self, arrived: tuple[str, bytes, NodeId]) -> None:
-        """See Door."""
+        """See Surface."""
         route, frame, node = arrived
         if route == "link":
             with self._requests.opened(node, control.Token) as pending:
@@ -154,7 +154,7 @@ class ControlSurface:
         self._perform()
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
         self._now += _STEP_S
         self._count += 1
         if self._count % _REFOLLOW_EVERY == 0:
@@ -167,7 +167,7 @@ class ControlSurface:
             self._dial()
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def _post(self, event: events.Event) -> None:
         self.heard += 1

@@ -73,7 +73,7 @@ class DatagramSurface:
     # ---- making --------------------------------------------------------------------------------------
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         sender = 1 + int(rng.random() * (MEMBERS - 1))
         if rng.random() < 0.15:
             sender = MEMBERS + int(rng.random() * STRANGERS)
@@ -124,7 +124,7 @@ class DatagramSurface:
         return head + b"".join(items)
 
     def _change_item(self, item: bytes, sender: int, rng: Random) -> bytes:
-        """Another content, signed again by whoever said it, or by the sender."""
+        """Another content, signed again by the host that said it, or by the sender."""
         kind, content = item[0], item[wire.ITEM_HEAD_BYTES :]
         label = _LABELS.get(kind)
         if label is None or len(content) <= SIGNATURE_BYTES:
@@ -209,7 +209,7 @@ class DatagramSurface:
     # ---- delivering ----------------------------------------------------------------------------------
 
     def seal(self, case: Case) -> tuple[bytes, Address]:
-        """See Door."""
+        """See Surface."""
         if case.kind == "sealed":
             return case.body, self._cluster.hosts[1].address
         sender, to_address = case.context
@@ -221,7 +221,7 @@ class DatagramSurface:
         return host.seal.seal(body, None if to_address else self._cluster.hosts[TARGET].node)
 
     async def deliver(self, arrived: tuple[bytes, Address]) -> None:
-        """See Door."""
+        """See Surface."""
         swim = self._target.swim
         assert swim is not None
         now = self._cluster.now
@@ -236,7 +236,7 @@ class DatagramSurface:
         self._application.plan(swim, now)
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
         self._cluster.now += _STEP_S
         self._count += 1
         if self._count % _PUMP_EVERY == 0:
@@ -246,7 +246,7 @@ class DatagramSurface:
             self._strangers[number % STRANGERS] = make_stranger(STRANGERS + number)
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def _told(self, number: int, output: object) -> None:
         if number == TARGET:

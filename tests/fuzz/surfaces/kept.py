@@ -57,7 +57,7 @@ class KeptSurface:
         }  # fmt: skip
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         kind = pick(rng, self._kinds)
         body = pick(rng, self._corpus[kind])
         change = CHANGES.get(kind)
@@ -68,19 +68,19 @@ class KeptSurface:
         return Case(kind, mutate_bytes(body, rng, self._corpus[kind]), False)
 
     def seal(self, case: Case) -> tuple[str, bytes]:
-        """See Door."""
+        """See Surface."""
         return case.kind, case.body
 
     async def deliver(self, arrived: tuple[str, bytes]) -> None:
-        """See Door."""
+        """See Surface."""
         kind, body = arrived
         self._read[kind](body)
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
         self._state.close()
         self._directory.cleanup()
 

@@ -1,4 +1,4 @@
-"""The files of the ``kept`` door: genuine ones, and the same changed with checksums, chains and hashes made to fit.
+"""The files of the ``kept`` surface: genuine ones, and the same changed with checksums, chains and hashes made to fit.
 
 What lives here: making and changing. What does not: reading (``kept``).
 """

@@ -100,7 +100,7 @@ class ManifestSurface:
         self._head = seal(ENVELOPE_TYPE, b"", [PUBLISHER])[:-SIGNATURE_BYTES]
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         draw = rng.random()
         at = int(rng.random() * len(self._maps))
         if draw < 0.35:
@@ -148,7 +148,7 @@ class ManifestSurface:
             fields[key] = mutate_value(fields.get(key), rng)
 
     def seal(self, case: Case) -> bytes:
-        """See Door."""
+        """See Surface."""
         if case.kind == "envelope":
             return case.body
         self._count += 1
@@ -157,7 +157,7 @@ class ManifestSurface:
         return self._head + self._private.sign(_pae(ENVELOPE_TYPE.encode(), case.body)) + case.body
 
     async def deliver(self, arrived: bytes) -> None:
-        """See Door."""
+        """See Surface."""
         try:
             named = deployment_id(arrived)
             manifest = open_manifest(arrived, TRUSTED)
@@ -176,10 +176,10 @@ class ManifestSurface:
         self._register.statements()
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
 
 def _moved_cuts(cuts: list[Any], rng: Random) -> list[Any]:

@@ -111,7 +111,7 @@ class Wire:
         host.swim.join([other.address for other in self.hosts if other is not host], self.now)
 
     def turn(self, datagrams_max: int = 200, *, lost: float = 0.0, deaf: tuple[int, ...] = ()) -> None:
-        """Timers of all that are due, and everything they send, to whoever is there."""
+        """Timers of all that are due, and everything they send, to all that are there."""
         for host in self.hosts:
             if host.swim is not None:
                 host.swim.handle_timer(self.now)

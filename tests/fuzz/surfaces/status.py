@@ -72,7 +72,7 @@ class StatusSurface:
         self._count = 0
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         if rng.random() < 0.35:
             return Case("http", mutate_bytes(pick(rng, self._requests), rng, self._requests), False)
         headers: list[str] = []
@@ -98,11 +98,11 @@ class StatusSurface:
         return Case("http", _request(method, path, headers, body), True)
 
     def seal(self, case: Case) -> bytes:
-        """See Door."""
+        """See Surface."""
         return case.body
 
     async def deliver(self, arrived: bytes) -> None:
-        """See Door."""
+        """See Surface."""
         self._count += 1
         if self._count % _WHOLE_EVERY == 0:
             await self._whole(arrived)
@@ -115,11 +115,11 @@ class StatusSurface:
             await _serve(self._apps[self._count % 8 == 0], exchange)
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
         self._daemon.orders.clear()
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     async def _whole(self, arrived: bytes) -> None:
         ours, theirs = socket.socketpair()

@@ -1,6 +1,6 @@
-"""What a client may order: frames of ``gossipd trigger``, through the doorman and the desk to the register.
+"""What a client may order: frames of ``gossipd trigger``, through admission and orders to the register.
 
-Real: the frame, the desk with its uploads, statements, manifests, the register, who may sign. Made up: the life of a
+Real: the frame, orders with their uploads, statements, manifests, the register, who may sign. Made up: the life of a
 deployment and the disk. An input is one conversation: frames one after the other. Changes before signing are in the
 manifest (signed by a trusted publisher), in the statement (signed by the client), or in a message's fields.
 """
@@ -47,7 +47,7 @@ _PART_BYTES = 400  # so that an upload takes a few parts
 
 
 class _Nursery:
-    """Keeps what is to be run, for the door to run before the next input."""
+    """Keeps what is to be run, for the surface to run before the next input."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[..., Awaitable[None]], tuple[Any, ...]]] = []
@@ -126,7 +126,7 @@ class TriggerSurface:
     # ---- making --------------------------------------------------------------------------------------
 
     def case(self, rng: Random) -> Case:
-        """See Door."""
+        """See Surface."""
         identity = 0 if rng.random() < 0.85 else int(rng.random() * len(self._visitors))
         draw = rng.random()
         if draw < 0.35:
@@ -205,11 +205,11 @@ class TriggerSurface:
     # ---- delivering ----------------------------------------------------------------------------------
 
     def seal(self, case: Case) -> tuple[Identity, list[bytes]]:
-        """See Door."""
+        """See Surface."""
         return self._visitors[case.context], _apart(case.body)
 
     async def deliver(self, arrived: tuple[Identity, list[bytes]]) -> None:
-        """See Door."""
+        """See Surface."""
         identity, frames = arrived
         for frame in frames:
             self._dispatcher.from_identity(identity, self._answer, frame)
@@ -218,10 +218,10 @@ class TriggerSurface:
             await job(*arguments)
 
     def rest(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def close(self) -> None:
-        """See Door."""
+        """See Surface."""
 
     def _answer(self, frame: bytes) -> bool:
         self._replies += 1

@@ -1,4 +1,4 @@
-"""A daemon for the status socket that holds its answers in memory: what the doors' tests and the commands' talk to."""
+"""A daemon for the status socket that holds its answers in memory: what the tests of sockets and commands talk to."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ BAD_REQUESTS = {
 
 
 @pytest.mark.parametrize("request_bytes", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
-async def test_what_is_no_request_gets_one_json_sentence_and_the_door(tmp_path: Path, request_bytes: bytes) -> None:
+async def test_what_is_no_request_gets_one_json_sentence_and_is_closed(tmp_path: Path, request_bytes: bytes) -> None:
     path = tmp_path / "s"
     async with serving(path, FakeDaemon()) as guard:
         stream = await trio.open_unix_socket(path)
@@ -266,7 +266,7 @@ async def test_a_wrong_page_or_field_is_named(tmp_path: Path, request_bytes: byt
     assert daemon.orders == []
 
 
-async def test_half_a_request_gets_the_door_and_half_a_connection_still_gets_its_answer(tmp_path: Path) -> None:
+async def test_half_a_request_is_closed_and_half_a_connection_still_gets_its_answer(tmp_path: Path) -> None:
     path = tmp_path / "s"
     async with serving(path, FakeDaemon()):
         assert await ask(path, b"", half_close=True) == (0, {})
@@ -336,7 +336,7 @@ async def test_the_seventeenth_client_is_turned_away_with_a_word(tmp_path: Path)
         assert (await ask(path, get("/livez")))[0] == 200
 
 
-async def test_clients_that_are_turned_away_and_reset_do_not_end_the_door(tmp_path: Path) -> None:
+async def test_clients_that_are_turned_away_and_reset_do_not_end_the_server(tmp_path: Path) -> None:
     listener = bind_metrics("127.0.0.1", 0)
     port = listener.socket.getsockname()[1]
     guard = RequestGuard(health_app(FakeDaemon()), clients_max=1)
@@ -366,7 +366,7 @@ async def test_health_says_why_not_and_life_goes_on(tmp_path: Path) -> None:
         assert (await ask(path, get("/livez")))[0] == 200
 
 
-async def test_a_bug_in_an_answer_is_one_sentence_and_a_logged_traceback_and_the_door_stays_open(
+async def test_a_bug_in_an_answer_is_one_sentence_and_a_logged_traceback_and_the_server_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, daemon = tmp_path / "s", FakeDaemon(rows=[None])  # type: ignore[list-item]

@@ -23,7 +23,7 @@ def configured(directory: Path, racks: str | None) -> Path:
 @pytest.mark.parametrize(
     ("racks", "rack"),
     [
-        ("gpu-6 r1\ngpu-7\tr2  # by the door\n", "r2"),
+        ("gpu-6 r1\ngpu-7\tr2  # by the window\n", "r2"),
         ("# none\n\ngpu-70 r1\n", "unknown"),
         ("", "unknown"),
         ("gpu-6 not/a/rack at all\ngpu-7 r2\n", "r2"),

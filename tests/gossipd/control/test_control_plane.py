@@ -306,7 +306,7 @@ async def test_when_a_deployment_opens_acquaintances_are_dialed_without_sitting_
             nursery.cancel_scope.cancel()
 
 
-async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
+async def test_holdings_bring_tokens_and_only_to_subscribers() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
         b.host.tokens = (b"t" * 32, b"u" * 32)

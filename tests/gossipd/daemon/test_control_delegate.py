@@ -52,7 +52,7 @@ def delegate_of(
     )  # fmt: skip
 
 
-def test_tokens_that_go_with_holdings_open_connections_of_whoever_was_given_them() -> None:
+def test_tokens_that_go_with_holdings_open_connections_of_the_peer_that_has_them() -> None:
     book, received_tokens = IssuedTokens(), ReceivedTokens()
     given, valid_s = delegate_of(book, ReceivedTokens()).tokens_for(A)
     assert [book.redeem(token) for token in given] == [A] * TOKENS_AHEAD

@@ -24,7 +24,7 @@ async def test_the_end_of_a_process_is_told_and_not_before() -> None:
     await wait_process_end(name)  # it is gone for good
 
 
-async def test_a_process_of_an_earlier_boot_has_ended_whoever_has_its_number_now() -> None:
+async def test_a_process_of_an_earlier_boot_has_ended_though_another_has_its_number() -> None:
     with trio.fail_after(30):
         await wait_process_end(f"{os.getpid()}.0ther")
 

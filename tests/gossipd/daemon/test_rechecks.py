@@ -81,7 +81,7 @@ def test_an_error_that_cannot_be_is_a_bug() -> None:
     rechecks.want(MODEL, 2)  # too late, and no error
 
 
-def test_a_chunk_is_read_back_once_a_minute_whoever_complains() -> None:
+def test_a_chunk_is_read_back_once_a_minute_for_all_that_complain() -> None:
     looked = Looked(16 * MIB)
     for member in (LIAR, HONEST, LIAR):
         assert looked.complain(1, member) == 1

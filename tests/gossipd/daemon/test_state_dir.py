@@ -233,7 +233,7 @@ def test_lives_that_are_over_are_kept_behind_the_roster(tmp_path: Path) -> None:
     state.close()
 
 
-def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
+def test_a_damaged_progress_table_is_begun_again(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path / "state")
     state.keep_progress(ClusterProgress().to_bytes())
     (tmp_path / "state" / "progress").write_bytes(b"\x63garbage")

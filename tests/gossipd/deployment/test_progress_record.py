@@ -240,7 +240,7 @@ def test_no_total_ever_falls_whatever_the_hosts_say(seed: int) -> None:
             rng.choice(nodes),
             KEY,
             START_MS + step,
-            # A host that was installed anew, lost its counters, or dropped rotten chunks says less than before.
+            # A host that was installed again, lost its counters, or dropped rotten chunks says less than before.
             halfway(
                 rng.randrange(1024),
                 source_bytes=rng.randrange(BYTES_MAX),

@@ -81,7 +81,7 @@ def test_a_stranger_s_word_is_refused_until_it_may_sign() -> None:
     assert made.hear(word(secret=STRANGER), [STRANGER.public.ed25519]) is Heard.NEWS
 
 
-def test_words_of_a_member_that_was_forgotten_are_kept_and_can_be_said_anew() -> None:
+def test_words_of_a_member_that_was_forgotten_are_kept_and_can_be_said_again() -> None:
     made = register(word(1), word(2, secret=OTHER_NODE))
     left = [PUBLISHER.public.ed25519]
     assert made.orphans(left) == (word(2, secret=OTHER_NODE),)

@@ -134,8 +134,8 @@ def test_hosts_that_differ_make_each_other_refuse_both() -> None:
     one.hear(said())
     other.hear(said(secret=LIAR))
     for _ in range(2):
-        for host, teller in ((one, other), (other, one)):
-            deployer = teller.statements.deployer(ONE.id)
+        for host, speaker in ((one, other), (other, one)):
+            deployer = speaker.statements.deployer(ONE.id)
             assert deployer is not None
             told(host, deployer.told, THIRD)
     for host in (one, other):
@@ -177,7 +177,7 @@ def test_what_was_stopped_long_ago_stays_so() -> None:
     assert host.record().state is HostState.CANCELLED
 
 
-def test_a_stop_of_the_publishers_stays_whoever_else_deployed_it() -> None:
+def test_a_stop_of_the_publishers_stays_though_others_deployed_it() -> None:
     host = a_host()
     host.hear(said(secret=LIAR))
     host.hear(said(epoch=2, verb=Verb.CANCEL, secret=PUBLISHER))

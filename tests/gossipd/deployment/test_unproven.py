@@ -356,7 +356,7 @@ def test_proven_signers_come_first_and_made_up_ones_last() -> None:
     assert list(wanted) == [nothing(9), nothing(8), nothing(0)]
 
 
-def test_members_that_bring_words_take_turns_whoever_signed_them() -> None:
+def test_members_that_bring_words_take_turns_whichever_host_signed() -> None:
     made = table()
     for number in range(5):
         made.add(said(nothing(number), secret=made_up(number)), LIAR_NODE, 0.0)
@@ -365,7 +365,7 @@ def test_members_that_bring_words_take_turns_whoever_signed_them() -> None:
     assert list(made.wanted(equally)) == [nothing(0), nothing(8), nothing(1)]
 
 
-def test_the_member_that_brought_most_loses_a_word_whoever_signed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_member_that_brought_most_loses_a_word_whichever_host_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORDS_MAX", 10)
     made = table()
     made.add(said(nothing(99)), PEER, 0.0)

@@ -45,12 +45,12 @@ def test_a_peer_with_ipv4_of_an_ipv6_socket_sees_the_mark_too() -> None:
 
 
 def test_a_connection_that_is_accepted_has_its_listener_s_mark_and_no_priority_yet() -> None:
-    with socket.socket() as door, socket.socket() as ours:
-        mark(door, 8)
-        door.bind(("127.0.0.1", 0))
-        door.listen()
-        ours.connect(door.getsockname())
-        accepted, _ = door.accept()
+    with socket.socket() as listener, socket.socket() as ours:
+        mark(listener, 8)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        ours.connect(listener.getsockname())
+        accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 32
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 0

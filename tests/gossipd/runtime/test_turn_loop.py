@@ -44,7 +44,7 @@ async def beating(turn_loop: TurnLoop, *parts: tuple[Phase, Callable[[float], bo
             nursery.cancel_scope.cancel()
 
 
-async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_first(
+async def test_hearing_deciding_and_saying_are_in_that_order_whichever_joined_first(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     turn_loop, taken = TurnLoop(), list[Phase]()
@@ -270,7 +270,7 @@ async def test_it_says_how_late_the_loop_woke_it_from_a_rest(mock_clock: trio.te
         assert late == [pytest.approx(0.5)]
 
 
-async def test_a_loop_that_is_woken_late_rests_longer_and_nobody_loses_his_turn(
+async def test_a_loop_that_is_woken_late_rests_longer_and_nobody_loses_a_turn(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     counter = Counter(busy=10**6)

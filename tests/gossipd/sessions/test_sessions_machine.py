@@ -27,7 +27,7 @@ from gossipd.wire.control import Hello, Message
 from membership.member import NodeId
 from tests.gossipd.sessions.driving import MODEL, opened
 
-TELLER, LISTENER = NodeId(b"t" * 16), NodeId(b"h" * 16)
+SPEAKER, LISTENER = NodeId(b"t" * 16), NodeId(b"h" * 16)
 CHUNKS = 12
 SETTINGS = SessionSettings(redial_min_s=0.0, redial_max_s=0.0)
 CHUNK = st.integers(0, CHUNKS - 1)
@@ -54,8 +54,8 @@ class AnnouncementMachine(RuleBasedStateMachine):
         self.held: set[int] = set()
         self.seen: set[int] | None = None
         self.questions_arrive = True
-        self.wire: deque[Outgoing] = deque()  # from the teller to the listener
-        self.teller = self._started()
+        self.wire: deque[Outgoing] = deque()  # from the speaker to the listener
+        self.speaker = self._started()
         self.listener = self._started()
         self._listen()
         self.send()
@@ -68,7 +68,7 @@ class AnnouncementMachine(RuleBasedStateMachine):
         return sessions
 
     def _listen(self) -> None:
-        self.listener.handle(StartSubscription(TELLER, MODEL), self.now)
+        self.listener.handle(StartSubscription(SPEAKER, MODEL), self.now)
         self._settle()
 
     # ---- the planner and the transport -------------------------------------------------------------
@@ -78,7 +78,7 @@ class AnnouncementMachine(RuleBasedStateMachine):
         busy = True
         while busy:
             busy = False
-            for sessions, peer in ((self.teller, LISTENER), (self.listener, TELLER)):
+            for sessions, peer in ((self.speaker, LISTENER), (self.listener, SPEAKER)):
                 sessions.advance(self.now)
                 for command in sessions.drain():
                     busy = True
@@ -86,15 +86,15 @@ class AnnouncementMachine(RuleBasedStateMachine):
                         sessions.handle(LinkUp(peer), self.now)
                     elif isinstance(command, ReportEvent):
                         self._reported(command)
-            while (outgoing := self.listener.take(TELLER)) is not None:
+            while (outgoing := self.listener.take(SPEAKER)) is not None:
                 busy = True
                 if self.questions_arrive and isinstance(outgoing.message, control.Subscribe):
-                    self.teller.handle(MessageHeard(LISTENER, outgoing.message, outgoing.number), self.now)
+                    self.speaker.handle(MessageHeard(LISTENER, outgoing.message, outgoing.number), self.now)
 
     def _reported(self, command: ReportEvent) -> None:
         event = command.event
         if isinstance(event, SubscribeHeard):
-            self.teller.handle(SendHoldings(LISTENER, MODEL, ChunkSet.of(CHUNKS, self.held), 4), self.now)
+            self.speaker.handle(SendHoldings(LISTENER, MODEL, ChunkSet.of(CHUNKS, self.held), 4), self.now)
         elif isinstance(event, HoldingsHeard):
             self.seen = set(event.chunks)
         elif isinstance(event, DeltaHeard) and self.seen is not None:
@@ -110,12 +110,12 @@ class AnnouncementMachine(RuleBasedStateMachine):
         """What is held is dropped, what is not is added."""
         added, dropped = tuple(changed - self.held), tuple(changed & self.held)
         self.held ^= changed
-        self.teller.handle(SendDelta((LISTENER,), MODEL, added, dropped, (), 4), self.now)
+        self.speaker.handle(SendDelta((LISTENER,), MODEL, added, dropped, (), 4), self.now)
         self._settle()
 
     @rule()
     def send(self) -> None:
-        while (outgoing := self.teller.take(LISTENER)) is not None:
+        while (outgoing := self.speaker.take(LISTENER)) is not None:
             if not isinstance(outgoing.message, Hello):
                 self.wire.append(outgoing)
 
@@ -131,7 +131,7 @@ class AnnouncementMachine(RuleBasedStateMachine):
             outgoing = self.wire.popleft()
             said: Message | DeltaPayload = outgoing.message
             message = said.message if isinstance(said, DeltaPayload) else said
-            self.listener.handle(MessageHeard(TELLER, message, outgoing.number), self.now)
+            self.listener.handle(MessageHeard(SPEAKER, message, outgoing.number), self.now)
             self._settle()
 
     @rule(seconds=st.sampled_from([0.1, 3.0, 6.0]), questions_arrive=st.booleans())
@@ -142,17 +142,17 @@ class AnnouncementMachine(RuleBasedStateMachine):
 
     # ---- what goes wrong -----------------------------------------------------------------------------
 
-    @rule(what=st.sampled_from(["teller restarts", "listener restarts", "teller's link", "listener's link"]))
+    @rule(what=st.sampled_from(["speaker restarts", "listener restarts", "speaker's link", "listener's link"]))
     def fail(self, what: str) -> None:
         if what == "listener's link":
-            self.listener.handle(LinkDown(TELLER, "lost"), self.now)
+            self.listener.handle(LinkDown(SPEAKER, "lost"), self.now)
             return self._settle()
         self.wire.clear()
-        if what == "teller restarts":
-            self.teller = self._started()
-            self.listener.handle(LinkDown(TELLER, "lost"), self.now)
+        if what == "speaker restarts":
+            self.speaker = self._started()
+            self.listener.handle(LinkDown(SPEAKER, "lost"), self.now)
         else:
-            self.teller.handle(LinkDown(LISTENER, "lost"), self.now)
+            self.speaker.handle(LinkDown(LISTENER, "lost"), self.now)
         if what == "listener restarts":
             self.seen, self.listener = None, self._started()
             self._listen()
@@ -161,23 +161,23 @@ class AnnouncementMachine(RuleBasedStateMachine):
     # ---- what always holds ---------------------------------------------------------------------------
 
     def _is_current(self) -> bool:
-        """The listener has had Holdings of this life of the teller, and all that was sent since."""
-        subscription = self.listener._exchange.subscriptions._by_peer[TELLER][MODEL]
-        channel = self.teller._channels.get(LISTENER)
-        stream = self.teller._exchange.subscribers._streams.get(MODEL)
+        """The listener has had Holdings of this life of the speaker, and all that was sent since."""
+        subscription = self.listener._exchange.subscriptions._by_peer[SPEAKER][MODEL]
+        channel = self.speaker._channels.get(LISTENER)
+        stream = self.speaker._exchange.subscribers._streams.get(MODEL)
         if channel is None or stream is None or subscription.stream != stream or subscription.number is None:
             return False
         return channel.queue._numbers.get(stream) == subscription.number
 
     @invariant()
     def a_current_subscription_is_right(self) -> None:
-        channel = self.teller._channels.get(LISTENER)
+        channel = self.speaker._channels.get(LISTENER)
         if self._is_current() and not self.wire and (channel is None or not channel.queue):
             assert self.seen == self.held
 
     @invariant()
     def queues_are_bounded_by_the_model(self) -> None:
-        channel = self.teller._channels.get(LISTENER)
+        channel = self.speaker._channels.get(LISTENER)
         assert channel is None or len(channel.queue._deltas) <= 1
 
     def teardown(self) -> None:

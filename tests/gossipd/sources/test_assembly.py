@@ -80,7 +80,7 @@ def test_of_a_run_only_the_last_chunk_tells_that_little_is_left_of_it() -> None:
         run.feed(begin + CHUNK_BYTES * 7 // 8, begin + CHUNK_BYTES)
 
 
-def test_a_chunk_that_stops_coming_ends_its_relays_and_is_listed_again_when_it_comes_anew() -> None:
+def test_a_chunk_that_stops_coming_ends_its_relays_and_is_listed_again_when_it_comes_once_more() -> None:
     run = Run()
     run.feed(0, HALF)
     incoming = run.incoming_chunks.find(MANIFEST.id, 0)

@@ -1,4 +1,4 @@
-"""The door of the store, on a real directory."""
+"""The public part of the store, on a real directory."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _rot(disk: MemoryDisk, model: Model, diary: Diary) -> None:
 
 
 def _right_on_disk(disk: MemoryDisk, model: Model, tree: str) -> set[int]:
-    """Chunks whose bytes are all there, whoever knows it."""
+    """Chunks whose bytes are all there, known to the store or not."""
     found = set()
     for chunk in range(model.manifest.chunk_count):
         body = bytearray()

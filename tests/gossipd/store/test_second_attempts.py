@@ -308,7 +308,7 @@ def test_a_chunk_in_a_file_that_was_cut_short_is_not_told_as_lost_before_the_fil
 
 
 class ForgetfulDisk(MemoryDisk):
-    """As syncfs: a lost write is told once, to whoever asks first."""
+    """As syncfs: a lost write is told once, to the first that asks."""
 
     lost: str | None = None
 

@@ -120,7 +120,7 @@ def test_a_chunk_that_was_lost_and_came_back_is_told_as_held() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whoever_hears_every_message_knows_in_the_end_what_is_held(seed: int) -> None:
+def test_a_peer_that_hears_every_message_knows_in_the_end_what_is_held(seed: int) -> None:
     rng = Random(seed)
     announcements = Announcements(DEPLOYMENT, SETTINGS)
     peers = [node(number) for number in range(1, 6)]

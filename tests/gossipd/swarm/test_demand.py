@@ -111,7 +111,7 @@ def test_when_duties_move_what_was_heard_of_is_looked_at_again_by_the_new_ones()
     assert list(wants.near) == [6]
 
 
-def test_when_duties_move_whoever_holds_everything_makes_every_wanted_chunk_ready() -> None:
+def test_when_duties_move_a_holder_of_everything_makes_every_wanted_chunk_ready() -> None:
     wants, seen = demand(place=9)
     seen.replace(node(1), ChunkSet.full(100), near=True)
     wants.set_places([1] * BUCKETS, [0] * BUCKETS, 0.1, 1.0)

@@ -211,7 +211,7 @@ def test_a_mapping_of_all_members_is_shared_until_one_of_them_changes() -> None:
     assert shared == {node(number): view(number) for number in range(4)}
 
 
-def test_whoever_is_not_among_all_members_any_more_is_lost_and_forgiven_when_back() -> None:
+def test_a_peer_that_is_no_member_any_more_is_lost_and_forgiven_when_back() -> None:
     peers, peer = peers_with_one()
     peers.failed(node(1), FailReason.GONE, 10.0)
     assert peers.adopt({node(2): view(2)}) == [node(1)]

@@ -185,7 +185,7 @@ def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() 
     assert [message for message in of(SendDelta, after) if message.added] == []
 
 
-def test_a_chunk_that_comes_anew_after_its_relays_were_refused_is_told_again() -> None:
+def test_a_chunk_that_comes_again_after_its_relays_were_refused_is_told_again() -> None:
     driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
@@ -383,7 +383,7 @@ def test_what_is_promised_before_its_read_is_heard_of_counts_as_read_when_the_re
     driven.tell(stored(2, SOURCE))
     reader = driven.planner._swarms[DEPLOYMENT].reader
     driven.tell(delta(51, 1), delta(50, reading=(1, 2)))
-    assert list(reader.present) == [0, 0, 1], "what is here is here, whoever reads it anew"
+    assert list(reader.present) == [0, 0, 1], "what is here is here, also when another reads it again"
     driven.tell(delta(50))
     assert list(reader.present) == [0, 1, 1]
 
@@ -598,7 +598,7 @@ def test_a_chunk_from_another_rack_is_asked_for_twice_by_what_such_chunks_take()
     driven.tell(holdings(1, 4, 5), holdings(8, 6))
     for chunk in (4, 5):
         driven.tell(stored(chunk, A), after=0.1)
-    driven.wait(10.0)  # whoever is first in line for it
+    driven.wait(10.0)  # the first in line for it
     driven.tell(replace(stored(6, node(8)), elapsed_s=4.0))
     asked = of(StartFetch, driven.tell(delta(8, 7), delta(9, 7)))
     while not asked:
@@ -882,11 +882,11 @@ def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_
     assert raised[0][-1] >= 2.5 * PlannerSettings().slots_min
 
 
-def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
+def test_what_is_held_is_not_fetched_again_when_others_offer_it() -> None:
     driven = among_rack_peers(8, (0, 1, 2, 3))
     full = HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 24)
     commands = driven.tell(holdings(1, *range(8), free=24), full)
-    commands += driven.meet(view(3), view(4, "b"))  # every wanted chunk is looked at anew
+    commands += driven.meet(view(3), view(4, "b"))  # every wanted chunk is looked at again
     for chunk in (4, 5, 6, 7):
         commands += driven.tell(stored(chunk, A), after=0.1)
     fetched = {fetch.chunk for fetch in of(StartFetch, commands + driven.wait(10.0))}

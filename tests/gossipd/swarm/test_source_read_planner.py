@@ -330,7 +330,7 @@ def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
     assert not set(helped) & set(claimed)
 
 
-def test_whoever_has_nothing_left_helps_though_it_is_late_in_line_and_nobody_else_does() -> None:
+def test_a_reader_that_has_nothing_left_helps_though_it_is_late_in_line_and_nobody_else_does() -> None:
     storage = Storage(4, 64)
     busy, *others = storage.nodes
     lines = [storage.readers[busy]._line(position) for position in range(64)]

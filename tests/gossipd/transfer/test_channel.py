@@ -30,8 +30,8 @@ class Interrupted(socket.socket):
 
 @pytest.mark.parametrize("takes", [0, 3, 5, 11, 25])
 def test_a_head_and_a_body_that_are_sent_as_one_arrive_whole_when_a_signal_comes_in_between(takes: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as theirs:
-        interrupted = Interrupted(fileno=door.accept()[0].detach())
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as theirs:
+        interrupted = Interrupted(fileno=listener.accept()[0].detach())
         interrupted.takes = takes
         channel = Channel(interrupted, BulkSettings(), sends_bodies=True)
         channel.send_memory(b"head:", b"b" * 20, RateLimit())
@@ -82,8 +82,8 @@ def in_bursts(sock: socket.socket, bodies: Iterable[bytes], burst_bytes: int) ->
 
 def test_a_piece_wakes_its_thread_once_and_not_for_each_burst() -> None:
     body, length = os.urandom(512 * 1024), 128 * 1024
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         sender = threading.Thread(target=in_bursts, args=(theirs, [body], 4096))
         got = bytearray(len(body))
@@ -102,9 +102,9 @@ def test_a_piece_wakes_its_thread_once_and_not_for_each_burst() -> None:
 def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_for_ever(burst_bytes: int) -> None:
     """A small part after a large one, and a part that has come in half when it is asked for."""
     parts = [os.urandom(size) for size in (21, 64 * 1024, 192 * 1024 + 7, 14, 16 * 1024, 3, 150_000)]
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
         ours.settimeout(None)
-        theirs = door.accept()[0]
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         sender = threading.Thread(target=in_bursts, args=(theirs, parts, burst_bytes))
         watch = threading.Timer(20.0, channel.cut, [Cut.STALLED])
@@ -124,8 +124,8 @@ def test_heads_and_bodies_that_come_in_any_bursts_are_whole_and_none_is_awaited_
 def test_a_wait_that_ends_early_takes_what_is_here_and_waits_for_the_rest(here: int, *, is_body: bool) -> None:
     """As where the receive window is full before all of a piece has come."""
     body = os.urandom(64 * 1024)
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         in_bursts(theirs, [body[:here]], 500)
         sender = threading.Thread(target=in_bursts, args=(theirs, [body[here:]], 16 * 1024))
@@ -160,8 +160,8 @@ def test_a_wait_that_ends_early_takes_what_is_here_and_waits_for_the_rest(here: 
 
 def test_one_wait_is_for_several_heads_and_bodies() -> None:
     parts = [bytes(8), bytes(64 * 1024)] * 4
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         sender = threading.Thread(target=in_bursts, args=(theirs, parts, 4096))
         sender.start()
@@ -174,8 +174,8 @@ def test_one_wait_is_for_several_heads_and_bodies() -> None:
 
 @pytest.mark.parametrize("end", ["closed", "cut", "patience"])
 def test_a_wait_for_several_pieces_ends_though_they_do_not_come(end: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         theirs.sendall(bytes(1000))
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         ends = {"closed": theirs.close, "cut": lambda: channel.cut(Cut.CANCELLED), "patience": lambda: None}[end]
@@ -187,8 +187,8 @@ def test_a_wait_for_several_pieces_ends_though_they_do_not_come(end: str) -> Non
 
 
 def test_a_piece_ends_early_when_a_relay_hurries() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         filled: list[int] = []
         first = threading.Event()
@@ -217,8 +217,8 @@ def test_a_piece_ends_early_when_a_relay_hurries() -> None:
 def test_a_piece_whose_size_was_settled_before_a_relay_hurried_ends_early() -> None:
     """The relay comes when the receiver knows how much it will receive next, and does not sleep yet."""
     filled: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         channel.begin()
         body = memoryview(bytearray(256 * 1024))
@@ -245,8 +245,8 @@ def test_a_piece_whose_size_was_settled_before_a_relay_hurried_ends_early() -> N
 
 
 def test_the_next_transfer_is_not_hurried_by_the_relays_of_the_last() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         channel.begin()
         channel.hurry(64 * 1024)
@@ -262,15 +262,15 @@ def test_the_next_transfer_is_not_hurried_by_the_relays_of_the_last() -> None:
 
 
 def test_hurrying_leaves_a_wait_for_a_head_as_it_is() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         channel.hurry(64 * 1024)
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
 def test_a_cut_ends_the_wait_for_a_piece() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
-        theirs = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs = listener.accept()[0]
         channel = Channel(ours, BulkSettings(), sends_bodies=False)
         theirs.sendall(bytes(1000))
         cutter = threading.Timer(0.05, channel.cut, [Cut.CANCELLED])

@@ -116,8 +116,8 @@ def test_the_kernel_s_reading_is_that_of_its_structure() -> None:
 
 
 def test_a_real_connection_is_read_and_paced() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as theirs:
-        ours = door.accept()[0]
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as theirs:
+        ours = listener.accept()[0]
         channel = Channel(ours, BulkSettings(background=True), sends_bodies=True)
 
         def move(count: int) -> PathReading:

@@ -37,7 +37,7 @@ def test_a_full_port_takes_the_longest_idle_connection_of_the_node_with_most() -
     assert len(port.known) == LIMITS.total
 
 
-def test_a_member_without_a_connection_gets_one_whoever_fills_the_port() -> None:
+def test_a_member_without_a_connection_gets_one_though_others_fill_the_port() -> None:
     port = port_of(A, A, A, B, B, B)
     assert port.enter(C).is_admitted
     assert port.enter(D).is_admitted

@@ -1,4 +1,4 @@
-"""Tokens open one connection, for the node they were given to, for a short time; book and purse are bounded."""
+"""Tokens open one connection, for the node they were given to, for a short time; all are bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from membership.member import NodeId
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
 
 
-def test_a_token_is_redeemed_once_by_whoever_holds_it_for_the_node_it_was_given_to() -> None:
+def test_a_token_is_redeemed_once_and_for_the_node_it_was_given_to() -> None:
     book = IssuedTokens()
     token = book.issue(A)
     assert book.redeem(token) == A
@@ -108,7 +108,7 @@ def test_tokens_of_a_node_that_takes_none_of_them_are_forgotten() -> None:
     assert received_tokens.take(A) is None
 
 
-def test_the_purse_is_bounded_and_the_oldest_make_room() -> None:
+def test_received_tokens_are_bounded_and_the_oldest_make_room() -> None:
     received_tokens = ReceivedTokens()
     nodes = [NodeId(number.to_bytes(16, "big")) for number in range(TOKENS_MAX // TOKENS_PER_NODE_MAX + 1)]
     for node in nodes:

@@ -263,9 +263,9 @@ class Plane:
         subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
         if subscription is None or subscription.number is None:
             return None
-        teller = self._world.daemons[self._world.index_of[peer]].plane
-        is_open = deployment in teller.sessions._exchange._chunk_counts
-        return teller.announcements.told.get((self._daemon.node, deployment), _NOTHING_TOLD if is_open else None)
+        speaker = self._world.daemons[self._world.index_of[peer]].plane
+        is_open = deployment in speaker.sessions._exchange._chunk_counts
+        return speaker.announcements.told.get((self._daemon.node, deployment), _NOTHING_TOLD if is_open else None)
 
     def is_quiet_to(self, peer: int) -> bool:
         """Whether there is a connection up to that peer, with nothing on its way."""

@@ -94,7 +94,7 @@ class LiarWorld(World):
         wires.on_event = self._heard
 
     def add_nobody(self, node: NodeId) -> None:
-        """A member that does not exist: whoever asks it for something finds no machine."""
+        """A member that does not exist: a host that asks it for something finds no machine."""
         nobody = LiarDaemon.__new__(LiarDaemon)
         Daemon.__init__(nobody, self, 0)
         nobody.index, nobody.node, nobody.is_powered = len(self.daemons), node, False

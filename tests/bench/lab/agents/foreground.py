@@ -20,14 +20,14 @@ _TIMEOUT_S = 30
 
 def serve(address: str, port: int) -> None:
     """One connection."""
-    with socket.create_server((address, port)) as door:
+    with socket.create_server((address, port)) as listener:
         print("ready", flush=True)
-        threading.Thread(target=_answer_all, args=(door,), daemon=True).start()
+        threading.Thread(target=_answer_all, args=(listener,), daemon=True).start()
         sys.stdin.read()
 
 
-def _answer_all(door: socket.socket) -> None:
-    sock, _ = door.accept()
+def _answer_all(listener: socket.socket) -> None:
+    sock, _ = listener.accept()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while _is_whole(sock, REQUEST_BYTES):
         sock.sendall(bytes(ANSWER_BYTES))

@@ -318,7 +318,7 @@ def test_figures_are_told_while_the_disk_syncs_whatever_it_syncs() -> None:
     assert len(asked) > 20
 
 
-def test_a_chunk_that_comes_while_the_journal_is_started_anew_is_named_in_the_new_one(
+def test_a_chunk_that_comes_while_the_journal_is_started_again_is_named_in_the_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = MemoryDisk()
