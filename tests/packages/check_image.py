@@ -24,6 +24,14 @@ def test_the_image_is_small_and_names_an_unprivileged_user(image: tuple[Path, di
     assert (root / HOME.lstrip("/")).stat().st_uid == USER
 
 
+def test_a_command_in_a_container_compiles_no_module(image: tuple[Path, dict[str, Any]]) -> None:
+    modules = [path for path in image[0].glob("usr/lib/python3.*/**/*.py") if "__pycache__" not in path.parts]
+    assert len(modules) > 100
+    for path in modules:
+        headers = [one.read_bytes()[4:8] for one in path.parent.glob(f"__pycache__/{path.stem}.cpython-*[0-9].pyc")]
+        assert headers == [b"\1\0\0\0"], f"{path}: bytecode that is taken without a look at the file's time"
+
+
 def test_an_image_that_is_built_again_has_the_same_digest(tmp_path: Path) -> None:
     run(ROOT / "config" / "packages" / "image", tmp_path / "again.tar", package("deb"), BASE)
     assert manifest_digest(tmp_path / "again.tar") == manifest_digest(package("tar"))
