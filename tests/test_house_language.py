@@ -25,11 +25,9 @@ PICTURES = {
     "sights", "lexicon", "laggards", "niceness", "stuff", "whereabouts",
 }  # fmt: skip
 BANNED_CLASS_WORDS = PICTURES | {"run", "keeping", "keeper", "manager", "helper", "util", "common", "misc"}
-BANNED_PROSE = re.compile(r"\b(whence|anew|whoever|whomever|whosoever|he|his|him|himself)\b", re.IGNORECASE)
-_BANNED = "|".join(
-    sorted(PICTURES | {"whence", "anew", "whoever", "whomever", "whosoever", "he", "his", "him", "himself"})
-)
-BANNED_IN_TESTS = re.compile(rf"(?<![a-z])({_BANNED})(?![a-z])", re.IGNORECASE)
+_PROSE = ("whence", "anew", "whoever", "whomever", "whosoever", "he", "his", "him", "himself")
+BANNED_PROSE = re.compile(rf"\b({'|'.join(_PROSE)})\b", re.IGNORECASE)
+BANNED_IN_TESTS = re.compile(rf"(?<![a-z])({'|'.join((*_PROSE, *sorted(PICTURES)))})(?![a-z])", re.IGNORECASE)
 HISTORY = re.compile(r"\d ?(s|ms|%|KB|MB|chunk times)? (instead of|where it was|before that) \d", re.IGNORECASE)
 
 
