@@ -15,6 +15,9 @@ def run(*, config_path: str) -> int:
     Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops the daemon within five seconds and keeps all
     verified chunks; SIGHUP reloads the settings that can be reloaded. Tells systemd when it is ready.
     """
+    from gossipd.daemon import start_signals
+
+    start_signals.hold()
     from gossipd.daemon.main import main
 
     return main(config_path)

@@ -1,7 +1,8 @@
 """The daemon: the brains wired to what moves bytes. Nothing here decides what a brain decides.
 
-* Beginning and end: ``main`` (signals, exit codes), ``app`` (everything opened in order), ``self_checks``,
-  ``leftovers`` (what the last run left), ``systemd``; ``alarms`` (also of bugs that stop the daemon)
+* Beginning and end: ``main`` (signals, exit codes), ``start_signals`` (those that come earlier), ``app`` (everything
+  opened in order), ``self_checks``, ``leftovers`` (what the last run left), ``systemd``; ``alarms`` (also of bugs that
+  stop the daemon)
 * The planner: ``planner_driver`` (its turns), ``planner_executor`` (its commands), ``swarm_actions`` (deployments that
   open and close), ``rechecks`` (chunks read back), ``chunk_access`` (the store, for peers and sources), ``data_plane``
   (all that holds bytes), ``store_events``

@@ -3,7 +3,8 @@
 What lives here: signals, what systemd is told, and how each failure ends. What does not: the daemon (``app``).
 
 SIGTERM or SIGINT: stop within five seconds, exit 0; a second one ends the process at once. SIGHUP: read the
-configuration and keys again, apply what can be applied, say what cannot; a wrong one changes nothing.
+configuration and keys again, apply what can be applied, say what cannot; a wrong one changes nothing. Signals that come
+before there is a daemon: ``start_signals``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from gossipd.config.keys import Keys
 from gossipd.config.load import ConfigError
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.daemon import start_signals
 from gossipd.daemon.app import App
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
@@ -122,6 +124,7 @@ async def _live(config: Config, keys: Keys, ending: _Ending) -> int:
 async def _serve_until_a_signal(config: Config, keys: Keys, ending: _Ending) -> None:
     notifier = Notifier()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        start_signals.release()
         async with trio.open_nursery() as nursery:
             node = App(config, keys, nursery)
             threading.excepthook = lambda args: node.reports.bugs.report(

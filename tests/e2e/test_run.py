@@ -102,6 +102,47 @@ def test_it_tells_systemd_logs_json_serves_its_sockets_and_stops_cleanly(alone: 
     notify.close()
 
 
+STOPS_AT_ITS_START = """
+import os, signal, sys
+from gossipd.cli.main import main
+from gossipd.config import check
+
+original, stops = check.load_checked, [signal.SIGSTOP]
+
+def load_checked(path):
+    if stops:
+        os.kill(os.getpid(), stops.pop())
+    return original(path)
+
+check.load_checked = load_checked
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_daemon_that_still_starts_ends_well_when_told_to_and_keeps_a_reload(
+    alone: Cluster, number: signal.Signals
+) -> None:
+    daemon = alone.add("one", "rack-1")
+    command = [sys.executable, "-c", STOPS_AT_ITS_START, "run", "--config", str(daemon.config)]
+
+    def told_while_it_starts(*numbers: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        for one in (*numbers, signal.SIGCONT):
+            process.send_signal(one)
+        return process
+
+    process = told_while_it_starts(signal.SIGHUP, number)
+    assert (process.communicate(timeout=PATIENCE_S)[1], process.returncode) == ("", 0)
+    process = told_while_it_starts(signal.SIGHUP)
+    assert process.stderr is not None
+    assert any('"reloaded"' in line for line in process.stderr)
+    process.send_signal(number)
+    assert '"stopped"' in process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 0
+
+
 STOPS_IN_A_VISIT = """
 import os, signal, sys
 from gossipd.cli.main import main
