@@ -107,7 +107,7 @@ def _deliver(made: Site, plan: Plan, trouble: Trouble, oracle: Oracle, rng: Rand
             _check_alive(made, trouble)
             if trouble.is_over and over_s is None:
                 over_s = now
-            if over_s is not None and all(oracle.is_published(host) for host in made.hosts) and _is_mended(rot):
+            if over_s is not None and _are_well(made, oracle) and _is_mended(rot):
                 return max(0.0, now - over_s)
             if over_s is None and now - began_s > FAULTS_SECONDS_MAX:
                 raise LabError(f"faults are not over after {FAULTS_SECONDS_MAX:.0f} s: {trouble.events}")
@@ -126,6 +126,11 @@ def _rot(made: Site, plan: Plan, rng: Random) -> Rot | None:
         return None
     host = next(host for host in made.hosts if host.name == plan.rotten)
     return Rot(made.manifest, host.models, made.original, chunks_max=ROTTEN_CHUNKS_MAX, rng=rng)
+
+
+def _are_well(made: Site, oracle: Oracle) -> bool:
+    """Each host has the model and answers: one that starts does not, and SIGTERM before Python runs simply ends it."""
+    return all(oracle.is_published(host) and host.status() is not None for host in made.hosts)
 
 
 def _is_mended(rot: Rot | None) -> bool:
