@@ -149,6 +149,9 @@ class MembershipNode:
         self.counts["sends_withheld"] += not may
         return may
 
+    def _has_just_started(self, now: float) -> bool:
+        return now < self.started_s + _FIRST_S
+
     def pick_reachable(self, count: int) -> list[Claim]:
         """Up to ``count`` living members at random to which one datagram may go each. But for the first seconds of this
         node, one of four at most has never answered, as long as others are there, and a silent address takes nobody's
@@ -158,7 +161,7 @@ class MembershipNode:
         picked = [claim for claim in drawn if roster.has_answered(claim.handle)]
         if len(picked) == count:
             return picked
-        if self.now_s < self.started_s + _FIRST_S:
+        if self._has_just_started(self.now_s):
             return [claim for claim in drawn if self.may_send(claim)]
         others = roster.next_heard(count - len(picked), avoid={claim.handle for claim in picked})
         self._unheard_due = min(1.0, self._unheard_due + count * _UNHEARD_SHARE)
@@ -185,7 +188,7 @@ class MembershipNode:
         if (handle in self.suspected or handle in self.roster.gone) and self.settings.lifeguard:
             items = self.notice_for(claim) + items
         body = head + items
-        if self.roster.has_answered(handle) or now < self.started_s + _FIRST_S:
+        if self.roster.has_answered(handle) or self._has_just_started(now):
             room = BODY_BYTES_MAX - len(body)
             body += self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))

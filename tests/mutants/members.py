@@ -225,7 +225,7 @@ MUTANTS = (
         "tells-the-made-up-with-each-question",
         "Words ride on the questions to members that a liar has just made up.",
         "membership/node.py",
-        "        if self.roster.has_answered(handle) or now < self.started_s + _FIRST_S:\n",
+        "        if self.roster.has_answered(handle) or self._has_just_started(now):\n",
         "        if body:\n",
         (_STARVATION,),
     ),
