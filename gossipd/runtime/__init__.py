@@ -1,4 +1,4 @@
-"""Mechanisms under every adapter, without knowledge of models: they decide nothing.
+"""Mechanisms under every adapter, without knowledge of models; nothing here decides about the cluster.
 
 * The loop: ``turn_loop``, ``turn_interval``, ``look_interval``, ``slow_steps`` (what holds it up), ``task_tree`` (where
   tasks wait), ``zmq_trio``

@@ -1,7 +1,8 @@
 """One request for one range: admission, the first request, the stream, and what is learnt from it.
 
 What lives here: the way from a range of an object to its pieces. What does not: choosing ranges and mirrors, and
-repeats (``reader``). Used by many threads at once.
+repeats (``reader``); the request itself (``obstore_clients``, ``web_stream``, ``file_stream``). Used by many threads at
+once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The interface of the store: every call of the daemon and of other adapters, with input checked and refusals named.
+"""The interface of the store: every call of the daemon and of other adapters; where a chunk is hashed and compared.
 
-What lives here: ``ChunkStore``, which checks its input, finds the replica and names the refusals. What does not: the
-work itself (one module each, see the package), and the decision what to fetch or delete.
+What lives here: ``ChunkStore``, which checks its input, a chunk's digest above all, finds the replica and names the
+refusals. What does not: the work itself (one module each, see the package), and the decision what to fetch or delete.
 
 All methods may block and are thread-safe. ``on_event`` is called in the thread that made the event, without a lock
 held. The store writes no bytes that it has not hashed and found right.
