@@ -10,7 +10,6 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,8 +28,9 @@ from gossipd.publish.errors import (
 )
 from gossipd.runtime.ports import StoreWriteError
 from membership.errors import MembershipError
+from tests.rule import rule_for
+from tests.test_house import MODULES, nodes
 
-ROOT = Path(__file__).resolve().parent.parent
 CODE = re.compile(r"E_[A-Z]+(_[A-Z]+)*")
 PREFIXES = {"E_KEY", "E_SIG"}  # what several codes begin with; told to nobody
 
@@ -73,11 +73,6 @@ CODES = frozenset(_PROMISED.split())
 EXTRAS = ("gossipd.torch", "gossipd.mlflow", "gossipd.vllm")  # built on what is not installed; they define no errors
 
 
-def _modules() -> Iterator[Path]:
-    for package in ("gossipd", "membership"):
-        yield from sorted((ROOT / package).rglob("*.py"))
-
-
 def _kinds() -> list[type[Exception]]:
     """Every error class of the product."""
     for package in (gossipd, membership):
@@ -96,10 +91,9 @@ KINDS = _kinds()
 def codes_in_the_product() -> set[str]:
     """Text constants that are a code, or begin with one as in a sentence; docstrings do not count."""
     found = set()
-    for path in _modules():
-        tree = ast.parse(path.read_text())
-        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+    for module in MODULES:
+        said = {id(node.value) for node in nodes(module) if isinstance(node, ast.Expr)}
+        for node in nodes(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
                 code = CODE.fullmatch(node.value.partition(":")[0].strip())
                 if code is not None:
@@ -115,7 +109,7 @@ def test_exit_codes_are_the_promised_ones() -> None:
     assert {code.name: code.value for code in ExitCode} == EXIT_CODES
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+@rule_for(KINDS)
 def test_an_error_has_a_stable_code_and_says_whose_fault_it_is_or_when_to_try_again(kind: type[Exception]) -> None:
     words = kind.__doc__ or ""
     assert "Fault" in words or "Retry" in words
@@ -129,9 +123,9 @@ def test_every_code_that_gives_a_host_its_reason_is_given_by_something() -> None
     """As a constant outside the table of reasons."""
     said = {
         node.value
-        for path in _modules()
-        if path.name != "reasons.py"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for module in MODULES
+        if module != "gossipd.core.reasons"
+        for node in nodes(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert {f"E_{name}" for name in _OF_CODES} <= said & CODES
@@ -142,15 +136,15 @@ def test_a_sentence_is_the_code_and_one_line() -> None:
     assert error.sentence == "E_CONFIG: net.port is 0, must be a whole number from 1 to 65535"
 
 
-@pytest.mark.parametrize("path", [str(path.relative_to(ROOT)) for path in _modules()])
-def test_nothing_is_caught_without_a_name_unless_it_is_raised_again(path: str) -> None:
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+@rule_for(MODULES)
+def test_nothing_is_caught_without_a_name_unless_it_is_raised_again(module: str) -> None:
+    for node in nodes(module):
         if not isinstance(node, ast.ExceptHandler):
             continue
         names = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {""}
         if names & {"", "Exception", "BaseException"}:
             last = node.body[-1]
-            assert isinstance(last, ast.Raise) and last.exc is None, f"{path}:{node.lineno} catches everything"
+            assert isinstance(last, ast.Raise) and last.exc is None, f"{module}:{node.lineno} catches everything"
 
 
 def _raised_with_a_code() -> Iterator[tuple[type[GossipdError], str]]:
@@ -158,8 +152,8 @@ def _raised_with_a_code() -> Iterator[tuple[type[GossipdError], str]]:
     kinds = {kind.__name__: kind for kind in KINDS if issubclass(kind, GossipdError)}
     for kind in kinds.values():
         yield kind, kind.code
-    for path in _modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+    for module in MODULES:
+        for node in nodes(module):
             if isinstance(node, ast.Call) and (raised := kinds.get(ast.unparse(node.func).rpartition(".")[2])):
                 told = [word.value for word in node.keywords if word.arg == "code"]
                 yield from ((raised, str(one.value)) for one in told if isinstance(one, ast.Constant))
@@ -187,7 +181,7 @@ def test_an_error_ends_a_command_as_the_reason_that_its_code_gives_a_host() -> N
 
 
 def test_the_exit_code_of_an_error_is_looked_up_in_one_place() -> None:
-    for path in _modules():
+    for path in MODULES.values():
         assert 'getattr(error, "code_of_exit"' not in path.read_text(), path
     assert GossipdError("x").code_of_exit == ExitCode.OTHER
     assert StoreWriteError("x").code_of_exit == ExitCode.DISK

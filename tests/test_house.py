@@ -9,7 +9,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.rule import rule_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,14 +86,21 @@ def tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text())
 
 
+@cache
+def nodes(module: str) -> list[ast.AST]:
+    """All of the tree: each rule looks at them, and walking costs more than looking."""
+    return list(ast.walk(tree(module)))
+
+
 def is_pure(module: str) -> bool:
     return module.startswith(PURE_PREFIXES) and not module.startswith(IMPURE_EXCEPTIONS)
 
 
+@cache
 def imports(module: str) -> list[str]:
     """Modules of this project that ``module`` imports, and outside top-level names prefixed with ``!``."""
     names = []
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -109,7 +116,7 @@ def package(module: str) -> str:
     return module.split(".")[1] if module.startswith("gossipd.") else module.split(".", maxsplit=1)[0]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("gossipd.")])
+@rule_for(name for name in MODULES if name.startswith("gossipd."))
 def test_package_imports_only_what_it_may(module: str) -> None:
     own = package(module)
     assert own in MAY_IMPORT, f"{own} has no line in MAY_IMPORT"
@@ -133,19 +140,19 @@ def test_no_import_cycle_counting_late_and_typing_imports() -> None:
         visit(name, [])
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("membership")])
+@rule_for(name for name in MODULES if name.startswith("membership"))
 def test_membership_stands_alone(module: str) -> None:
     assert not [name for name in imports(module) if "gossipd" in name]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if is_pure(name)])
+@rule_for(name for name in MODULES if is_pure(name))
 def test_deciding_code_is_pure(module: str) -> None:
     for name in imports(module):
         top = name.lstrip("!").split(".")[0]
         assert top not in IMPURE_MODULES, f"{module} imports {name.lstrip('!')}"
         if not name.startswith("!"):
             assert is_pure(name) or name in ("gossipd", "membership"), f"{module} imports {name}, which is not pure"
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), f"{module}:{node.lineno} is async"
         if isinstance(node, ast.Call):
             assert not _is_banned(node.func), f"{module}:{node.lineno} calls {ast.unparse(node.func)}"
@@ -160,21 +167,21 @@ def _is_banned(function: ast.expr) -> bool:
     return False
 
 
-@pytest.mark.parametrize("module", MODULES)
+@rule_for(MODULES)
 def test_every_module_says_what_it_is_and_functions_fit_a_screen(module: str) -> None:
     assert ast.get_docstring(tree(module)), f"{module} has no docstring"
     last = tree(module).body[-1].end_lineno or 0
     assert last <= MODULE_LINES_MAX, f"{module} has {last} lines: split it by the nouns inside it"
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"{module}.{node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@rule_for(MODULES)
 def test_constructors_are_narrow_and_take_one_callable_at_most(module: str) -> None:
     """Several callables are a port: a Protocol with a name for each. Of dataclasses only callables are counted."""
-    for owner in ast.walk(tree(module)):
+    for owner in nodes(module):
         if isinstance(owner, ast.ClassDef):
             fields = [node.annotation for node in owner.body if isinstance(node, ast.AnnAssign)]
             assert _callables(fields) <= 1, f"{module}.{owner.name} has {_callables(fields)} callables"
@@ -186,13 +193,13 @@ def test_constructors_are_narrow_and_take_one_callable_at_most(module: str) -> N
                     assert count <= 1, f"{module}.{owner.name} takes {count} callables"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@rule_for(MODULES)
 def test_defaults_of_structs_are_made_by_the_struct_library(module: str) -> None:
     """A ``field`` of dataclasses in a Struct is no error to the type checker: it is the default value itself."""
-    imported = [node for node in ast.walk(tree(module)) if isinstance(node, ast.ImportFrom)]
+    imported = [node for node in nodes(module) if isinstance(node, ast.ImportFrom)]
     if not any(node.module == "dataclasses" and "field" in [one.name for one in node.names] for node in imported):
         return
-    for owner in ast.walk(tree(module)):
+    for owner in nodes(module):
         if isinstance(owner, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in owner.bases):
             values = [ast.unparse(one.value) for one in owner.body if isinstance(one, ast.AnnAssign) and one.value]
             wrong = [value for value in values if value.startswith("field(")]

@@ -14,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
-from tests.test_house import MODULES, ROOT, tree
+from tests.rule import rule_for
+from tests.test_house import MODULES, ROOT, nodes, tree
 
 CLASS_LINES_MAX = 250
 LONG_CLASSES_MAX = 15  # may only fall
@@ -36,7 +35,7 @@ def words(identifier: str) -> list[str]:
 
 
 def identifiers(module: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -61,14 +60,14 @@ def prose(module: str) -> tuple[tuple[int, str], ...]:
 def test_public_class_names_are_defined_once() -> None:
     places = defaultdict(list)
     for module in MODULES:
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(f"{module}:{node.lineno}")
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert not twice, twice
 
 
-@pytest.mark.parametrize("module", MODULES)
+@rule_for(MODULES)
 def test_identifiers_hold_no_pictures(module: str) -> None:
     for line, name in identifiers(module):
         assert not PICTURES & set(words(name)), f"{module}:{line} {name}"
@@ -76,12 +75,12 @@ def test_identifiers_hold_no_pictures(module: str) -> None:
 
 def test_class_names_hold_no_banned_words() -> None:
     for module in MODULES:
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef):
                 assert not BANNED_CLASS_WORDS & set(words(node.name)), f"{module}:{node.lineno} {node.name}"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@rule_for(MODULES)
 def test_prose_names_its_actors_and_tells_no_history(module: str) -> None:
     for line, text in prose(module):
         assert not BANNED_PROSE.search(text), f"{module}:{line} {text.strip()}"
@@ -95,10 +94,10 @@ def test_tests_and_examples_have_no_banned_word_in_names_or_text() -> None:
             assert not BANNED_IN_TESTS.search(text), f"{path.relative_to(ROOT)}:{line} {text.strip()}"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.startswith("gossipd.daemon")])
+@rule_for(name for name in MODULES if name.startswith("gossipd.daemon"))
 def test_no_part_is_put_into_another_after_its_construction(module: str) -> None:
     """``self.one.other = part`` wires in two phases: construction must be one pass."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if not (
             isinstance(node, ast.FunctionDef) and (node.name == "__init__" or node.name.startswith(("_make", "_build")))
         ):
@@ -118,7 +117,7 @@ def test_long_classes_become_fewer() -> None:
     long = [
         f"{module}.{node.name}"
         for module in MODULES
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.ClassDef)
         and (node.end_lineno or 0) - node.lineno + 1 > CLASS_LINES_MAX
         and "Enum" not in [ast.unparse(base) for base in node.bases]  # a table is as long as its rows

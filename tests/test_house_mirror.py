@@ -12,8 +12,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-import pytest
-
+from tests.rule import rule_for
 from tests.test_house import MODULES, ROOT, imports
 
 COVERED_BY = Path(__file__).with_name("covered_by.toml")
@@ -61,11 +60,12 @@ def _of_helper(name: str) -> list[str]:
     return [one for one in imported(path.relative_to(ROOT).as_posix()) if one in MODULES] if path.exists() else []
 
 
+@cache
 def listed() -> dict[str, str]:
     return tomllib.loads(COVERED_BY.read_text())["covered_by"] if COVERED_BY.exists() else {}
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if not is_exempt(name)])
+@rule_for(name for name in MODULES if not is_exempt(name))
 def test_module_has_a_test_of_its_name_or_is_listed(module: str) -> None:
     if (ROOT / mirror(module)).exists():
         assert module not in listed(), f"{module} has {mirror(module)}; take it off the list"

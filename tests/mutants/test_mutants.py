@@ -15,6 +15,7 @@ import pytest
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant, MutantError
 from tests.mutants.trial import ROOT, Verdict, copied_tree, planted, run_tests, try_mutant
+from tests.rule import rule_for
 
 CHEAP = ("a-tombstone-forgets", "journal-without-a-crc-check")
 
@@ -25,7 +26,7 @@ def tree() -> Iterator[Path]:
         yield copy
 
 
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=lambda mutant: mutant.name)
+@rule_for(MUTANTS.values(), breaks=MutantError)
 def test_every_planted_bug_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> None:
     mutant.applied((ROOT / mutant.path).read_text())
     assert mutant.tests
