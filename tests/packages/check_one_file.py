@@ -13,7 +13,7 @@ import pytest
 from tests.packages.hosts import PATH, package
 
 STATUS_CPU_S = 0.5  # of one command, once the file has unpacked itself
-DEMO = ("demo", "--hosts", "3", "--json")
+DEMO = ("demo", "--hosts", "3", "--size", "64MiB", "--json")
 
 
 def run(*words: str | Path, home: Path) -> str:
