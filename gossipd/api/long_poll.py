@@ -5,7 +5,7 @@ What lives here: looking again, how often, and for how long. What does not: what
 A row is made of every target's record, so looking costs time on a large cluster. All who wait for one version share a
 look, which is repeated every ``LOOK_S``, or more rarely where all the looks together would take more than a twentieth
 of the time. A round ends after ``ROUND_S_MAX`` with what is known then, and the client asks again; so a client that has
-gone holds its place only that long.
+gone holds its place only that long. For its first seconds a host knows itself alone: a share of that is not enough.
 
 Rejected: to be told of each record that arrives, because during a deployment every host sends one each second.
 """
@@ -94,9 +94,12 @@ class LongPoll:
         if look.row is None:
             return False
         here = self._view.host_name()
+        settling = self._settling(needed)
         if needed.met_by(look.row, here):
-            return True
+            return not settling
         check_possible(look.row, needed, here)
+        if settling:
+            return False
         if needed.is_hopeless(look.row):
             self._raise_if_hopeless_for_long(look.row, (*key, needed), now)
         else:
@@ -120,7 +123,15 @@ class LongPoll:
             sentence = f"no deployment {label} is known here"
             return WaitRow(ready=False, sentence=sentence, deployment=None, label=label)
         here = self._view.host_name()
-        return WaitRow(ready=needed.met_by(row, here), sentence=needed.so_far(row, here), deployment=row)
+        settling, sentence = self._settling(needed), needed.so_far(row, here)
+        if settling:
+            sentence += f"; {settling}, and may not have heard of all hosts"
+        is_ready = needed.met_by(row, here) and not settling
+        return WaitRow(ready=is_ready, sentence=sentence, deployment=row)
+
+    def _settling(self, needed: HostsNeeded) -> str:
+        """A share of the hosts that a host which has just started knows is no share of all."""
+        return self._view.newcomer(at_start=True) if needed.share else ""
 
 
 def newest_row(view: StatusPort, name: str, version: int | None) -> DeploymentRow | None:

@@ -156,8 +156,9 @@ class StatusPort(Protocol):
     def counters(self) -> LocalCounters:
         """Counters of this host, for Prometheus."""
 
-    def newcomer(self) -> str:
-        """Why this host may not have heard yet what the others know, as "this host is up for 1 s only"; else empty."""
+    def newcomer(self, *, at_start: bool = False) -> str:
+        """Why this host may not have heard yet what the others know, as "this host is up for 1 s only"; else empty.
+        ``at_start``: only in the first seconds, when "all hosts" would mean those that were heard so far."""
 
     def health(self) -> HealthRow:
         """Whether this host is ready. Contains no secrets, because anybody may ask."""

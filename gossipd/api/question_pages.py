@@ -17,7 +17,7 @@ from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.long_poll import LongPoll
 from gossipd.api.ports import StatusPort
-from gossipd.api.readiness import EVERYWHERE, HostsNeeded, NotReadyError, newest, refuse_strangers
+from gossipd.api.readiness import EVERYWHERE, HERE, HostsNeeded, NotReadyError, newest, refuse_strangers
 from gossipd.api.request_fields import question_fields, round_s, whole_number
 from gossipd.api.schema import SketchesRow
 from gossipd.core.errors import NotFoundError
@@ -143,7 +143,9 @@ class QuestionPages:
                 rows.append(row)
                 await trio.lowlevel.checkpoint()
             try:
-                return json_answer({"deployment": newest(rows, name, where, self._view.host_name(), before)})
+                row = newest(rows, name, where, self._view.host_name(), before)
+                if where == HERE or not self._view.newcomer(at_start=True) or trio.current_time() >= until_s:
+                    return json_answer({"deployment": row})
             except (NotFoundError, NotReadyError) as error:
                 why = self._view.newcomer()
                 if not why:

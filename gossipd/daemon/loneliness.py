@@ -50,6 +50,11 @@ class Newcomer:
         with_others_s = now - self._alone_s
         return f"this host is with others for {with_others_s:.0f} s only" if with_others_s < NEWCOMER_S else ""
 
+    def settling(self, now: float, swim: Swim, live: LiveSettings) -> str:
+        """The same while this host starts. Later it answers by what it knows, though its contacts may be silent for
+        good: ``E_ALONE`` says that."""
+        return self.words(now, swim, live) if now < self.started_s + ALONE_S else ""
+
 
 class Hearing(Struct, frozen=True, kw_only=True):
     """What membership has counted since the start, and whom this host should hear."""

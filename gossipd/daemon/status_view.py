@@ -297,8 +297,9 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip
 
-    def newcomer(self) -> str:
-        return self.age.words(time.monotonic(), self.swim, self.live)
+    def newcomer(self, *, at_start: bool = False) -> str:
+        words = self.age.settling if at_start else self.age.words
+        return words(time.monotonic(), self.swim, self.live)
 
     def health(self) -> schema.HealthRow:
         condition = self.data_plane.store.condition()

@@ -8,6 +8,22 @@ _SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
 _SHARDS = ("tests/gossipd/manifest/test_shards.py",)
 MUTANTS = (
     Mutant(
+        "waits-for-all-that-a-start-has-found",
+        "A daemon that has just started knows itself alone and says that all hosts have the model.",
+        "gossipd/api/long_poll.py",
+        "        is_ready = needed.met_by(row, here) and not settling\n",
+        "        is_ready = needed.met_by(row, here)\n",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
+    Mutant(
+        "resumes-from-what-a-start-remembers",
+        "A job on a host that was down goes on from an older step than the others have.",
+        "gossipd/api/question_pages.py",
+        " or not self._view.newcomer(at_start=True) or ",
+        " or row is not None or ",
+        ("tests/gossipd/client/test_client.py",),
+    ),
+    Mutant(
         "joins-shards-of-two-writers",
         "Two ranks have written one file, and the version has that of the last.",
         "gossipd/manifest/shards.py",

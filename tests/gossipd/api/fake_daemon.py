@@ -115,6 +115,7 @@ class FakeDaemon:
     alarms: list[AlarmRow] = field(default_factory=list)
     ready: bool = True
     newcomer_words: str = ""
+    settling_words: str = ""
     bad_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
@@ -231,8 +232,8 @@ class FakeDaemon:
             loop_lag_seconds=lag.histogram.figures(),
         )
 
-    def newcomer(self) -> str:
-        return self.newcomer_words
+    def newcomer(self, *, at_start: bool = False) -> str:
+        return self.settling_words if at_start else self.newcomer_words
 
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])

@@ -64,6 +64,30 @@ async def test_fewer_hosts_are_not_hopeless_and_hope_that_returns_counts(clock: 
     assert (await polls.wait("org/toy", 3, HostsNeeded.parse("2"), 0.0)).ready
 
 
+async def test_a_share_of_the_hosts_that_a_start_has_found_so_far_is_not_enough(clock: Clock) -> None:
+    daemon = FakeDaemon(settling_words="this host has found no other member yet")
+    polls = LongPoll(daemon)
+    row = daemon.rows[0]
+    done = [msgspec.structs.replace(host, state="complete") for host in row.hosts]
+    daemon.rows = [msgspec.structs.replace(row, hosts=done, hosts_complete=len(done))]
+    answer = await polls.wait("org/toy", 3, ALL, 0.0)
+    assert not answer.ready
+    assert answer.sentence.endswith("; this host has found no other member yet, and may not have heard of all hosts")
+    for enough in ("here", str(len(done))):
+        assert (await polls.wait("org/toy", 3, HostsNeeded.parse(enough), 0.0)).ready
+    daemon.settling_words = ""
+    assert (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+
+
+async def test_a_start_that_has_found_few_hosts_yet_calls_no_wait_hopeless(clock: Clock) -> None:
+    daemon = refused_by_one()
+    daemon.settling_words = "this host is with others for 1 s only"
+    polls = LongPoll(daemon)
+    for _ in range(3):
+        assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready
+        clock.now += HOPELESS_S
+
+
 @pytest.mark.parametrize(
     ("goal", "words"), [("current", "current on 0 of 4 hosts; not on: node-1"), ("removed", "removed from 0 of 4")]
 )

@@ -164,6 +164,22 @@ def test_a_host_that_has_just_started_never_says_that_there_is_no_version(
             client.latest("nothing")
 
 
+def test_a_host_that_has_just_started_names_no_older_version_that_others_have_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = (msgspec.structs.replace(toy_row(1), version=version) for version in (3, 4))
+    daemon = FakeDaemon(rows=[older], settling_words="this host has found no other member yet")
+    with guarded(tmp_path / "s", daemon):
+        client = Client(tmp_path / "s")
+        assert client.latest("org/toy", "here").version == 3, "its own disk"
+        threading.Timer(0.2, setattr, (daemon, "rows", [older, newer])).start()
+        threading.Timer(0.4, setattr, (daemon, "settling_words", "")).start()
+        assert client.latest("org/toy", "anywhere").version == 4
+        daemon.settling_words = "this host has found no other member yet"
+        monkeypatch.setattr(question_pages, "NEWCOMER_WAIT_S", 0.1)
+        assert client.latest("org/toy", "anywhere").version == 4, "nobody may be there"
+
+
 def test_no_daemon_at_all_is_an_error_when_the_time_is_up(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnreachableError):
         Client(tmp_path / "s").wait("org/toy", timeout=0.05)

@@ -37,17 +37,20 @@ def test_a_host_that_can_join_nobody_says_whom_it_asked() -> None:
 
 
 def test_a_host_that_has_just_found_others_may_not_have_heard_everything() -> None:
-    def words(now: float, *, join: bool = True, others: int = 1) -> str:
+    def words(now: float, *, join: bool = True, others: int = 1, starts: bool = False) -> str:
         members = [SimpleNamespace(state=MemberState.ALIVE)] * (1 + others)
         config = SimpleNamespace(net=SimpleNamespace(join=["h1:7946"] if join else []))
         swim, live = SimpleNamespace(members=lambda: members), SimpleNamespace(config=config)
-        return newcomer.words(now, cast(Any, swim), cast(Any, live))
+        return (newcomer.settling if starts else newcomer.words)(now, cast(Any, swim), cast(Any, live))
 
     newcomer = Newcomer(10.0)
     assert words(11.0) == "this host is with others for 1 s only"
     assert words(11.0, join=False) == words(10.0 + NEWCOMER_S) == ""
     assert words(60.0, others=0) == "this host has found no other member yet"
     assert words(61.0) and not words(60.0 + NEWCOMER_S)
+    newcomer = Newcomer(10.0)
+    assert words(10.0 + ALONE_S - 0.1, others=0, starts=True), "its contacts may still answer"
+    assert not words(10.0 + ALONE_S, others=0, starts=True), "an alarm says so by now"
 
 
 def test_another_cluster_key_is_told_from_silence() -> None:
