@@ -2,9 +2,9 @@
 
 What lives here: signals, what systemd is told, and how each failure ends. What does not: the daemon (``app``).
 
-SIGTERM or SIGINT: stop within five seconds, exit 0; a second one ends the process at once. SIGHUP: read the
-configuration and keys again, apply what can be applied, say what cannot; a wrong one changes nothing. Signals that come
-before there is a daemon: ``start_signals``.
+SIGTERM or SIGINT: stop within five seconds, also in the middle of a start, exit 0; a second one ends the process at
+once. SIGHUP: read the configuration and keys again, apply what can be applied, say what cannot; a wrong one changes
+nothing. Signals that come before there is a daemon: ``start_signals``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
@@ -122,32 +123,68 @@ async def _live(config: Config, keys: Keys, ending: _Ending) -> int:
 
 
 async def _serve_until_a_signal(config: Config, keys: Keys, ending: _Ending) -> None:
-    notifier = Notifier()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        start_signals.release()
-        async with trio.open_nursery() as nursery:
-            node = App(config, keys, nursery)
-            threading.excepthook = lambda args: node.reports.bugs.report(
-                args.exc_value or AssertionError(args.exc_type.__name__)
-            )
-            async with node.serving(ending=ending.begin):
-                notifier.ready(f"{config.node.name} serves on port {config.net.port}")
-                nursery.start_soon(notifier.run_watchdog)
-                log.info("ready", node=config.node.name, rack=config.node.rack, port=config.net.port)
-                # What a start has made stays for the daemon's life: 80,000 objects, of which every full collection of
-                # garbage would go through each, and hold up the loop for 50 ms.
-                gc.freeze()
-                async for number in signals:
-                    if number != signal.SIGHUP:
-                        break
-                    notifier.reloading(time.monotonic_ns() // 1000)
-                    with contextlib.suppress(ConfigError):  # it is in the log, and an alarm
-                        await node.reloader.reload()
-                    notifier.ready()
-                notifier.stopping()
-                log.info("stopping")
-                ending.begin()
-            nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        node = App(config, keys, nursery)  # reads the store, in this thread: a signal ends it at once
+        threading.excepthook = lambda args: node.reports.bugs.report(
+            args.exc_value or AssertionError(args.exc_type.__name__)
+        )
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            start_signals.release()
+            await _serve(node, config, _Signals(signals, ending, nursery), nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(node: App, config: Config, signals: _Signals, nursery: trio.Nursery) -> None:
+    notifier = signals.notifier
+    async with node.serving(ending=signals.ending.begin):
+        signals.ends_start = False
+        notifier.ready(f"{config.node.name} serves on port {config.net.port}")
+        nursery.start_soon(notifier.run_watchdog)
+        log.info("ready", node=config.node.name, rack=config.node.rack, port=config.net.port)
+        # What a start has made stays for the daemon's life: 80,000 objects, of which every full collection of garbage
+        # would go through each, and hold up the loop for 50 ms.
+        gc.freeze()
+        while await signals.is_reload():
+            notifier.reloading(time.monotonic_ns() // 1000)
+            with contextlib.suppress(ConfigError):  # it is in the log, and an alarm
+                await node.reloader.reload()
+            notifier.ready()
+
+
+class _Signals:
+    """The signals as they come. One that ends the daemon ends its start, too, which may take minutes on a slow disk."""
+
+    def __init__(self, signals: AsyncIterator[int], ending: _Ending, nursery: trio.Nursery) -> None:
+        self.notifier = Notifier()
+        self.ending = ending
+        self.ends_start = True
+        """Whether the daemon still starts."""
+        self._is_reload, self._is_end = False, False
+        self._changed = trio.Event()
+        nursery.start_soon(self._listen, signals, nursery.cancel_scope)
+
+    async def _listen(self, signals: AsyncIterator[int], starting: trio.CancelScope) -> None:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                self._is_reload = True
+                self._changed.set()
+                continue
+            self.notifier.stopping()
+            log.info("stopping")
+            self.ending.begin()
+            self._is_end = True
+            self._changed.set()
+            if self.ends_start:
+                starting.cancel()
+            return
+
+    async def is_reload(self) -> bool:
+        """Wait for the next signal. True: reload; False: end. Several reloads at once are one."""
+        while not (self._is_reload or self._is_end):
+            await self._changed.wait()
+            self._changed = trio.Event()
+        is_reload, self._is_reload = not self._is_end, False
+        return is_reload
 
 
 def _at_once(number: int, frame: object) -> None:

@@ -178,6 +178,24 @@ def test_a_host_that_stands_still_while_it_checks_itself_checks_again(alone: Clu
     assert any(is_checked_again(alone.add(name, "rack-1")) for name in ("one", "two", "three"))
 
 
+def test_a_daemon_that_checks_itself_is_not_ready_and_ends_when_told_to(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start(("-c", STOPS_IN_A_VISIT))
+    process = daemon.process
+    assert process is not None
+    until("it stands still", lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(PATIENCE_S) == 0
+    daemon.process = None
+    told = [event["event"] for event in events(daemon)]
+    assert told[-2:] == ["stopping", "stopped"]
+    assert "ready" not in told
+    daemon.start()
+    daemon.wait_ready()
+    assert daemon.stop() == 0, "the next start finds all in order"
+
+
 def test_the_alarm_that_ends_a_slow_stop_is_off_when_everything_has_stopped(alone: Cluster) -> None:
     daemon = alone.add("one", "rack-1")
     script = "import signal, sys; from gossipd.daemon.main import main; "

@@ -536,6 +536,22 @@ MUTANTS = (
         (f"{_DAEMON}/test_alarms.py",),
     ),
     Mutant(
+        "starts-to-the-end-before-it-stops",
+        "A daemon that is told to stop while a slow disk starts it does so minutes later.",
+        "gossipd/daemon/main.py",
+        "            if self.ends_start:\n",
+        "            if not self.ends_start:\n",
+        ("tests/gossipd/daemon/test_main.py",),
+    ),
+    Mutant(
+        "dies-of-a-reload-at-its-start",
+        "A SIGHUP while the daemon still imports ends it.",
+        "gossipd/daemon/start_signals.py",
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})\n",
+        "    signal.signal(signal.SIGHUP, signal.SIG_DFL)\n",
+        ("tests/gossipd/daemon/test_start_signals.py",),
+    ),
+    Mutant(
         "a-thread-takes-the-cpu-from-the-one-it-waits-for",
         "Threads that wake up in a busy daemon interrupt the one that holds the interpreter's lock.",
         "gossipd/daemon/main.py",

@@ -69,6 +69,61 @@ sys.exit(main.main("x"))
 """
 
 
+STARTS = """
+import contextlib, signal, sys, time
+from types import SimpleNamespace
+import trio
+from gossipd.daemon import main
+from gossipd.runtime.worker_threads import run_blocking
+
+class App:
+    def __init__(self, config, keys, nursery):
+        self.reports = SimpleNamespace(bugs=None)
+        self.reloader = SimpleNamespace(reload=self.reload)
+
+    async def reload(self):
+        print("reloads", flush=True)
+        signal.raise_signal(signal.SIGTERM)
+        await (trio.sleep_forever() if sys.argv[1] == "reload" else trio.sleep(0))
+
+    @contextlib.asynccontextmanager
+    async def serving(self, *, ending):
+        try:
+            if sys.argv[1] in ("waits", "blocks"):
+                signal.raise_signal(signal.SIGTERM)
+                await (trio.sleep_forever() if sys.argv[1] == "waits" else run_blocking(time.sleep, 60))
+            signal.raise_signal(signal.SIGHUP)
+            yield
+        finally:
+            ending()
+            print("closed", flush=True)
+
+main.App, main.STOP_S = App, 60.0 if sys.argv[1] in ("waits", "serves") else 0.3
+node, net = SimpleNamespace(name="a", rack="r"), SimpleNamespace(port=1)
+settings = SimpleNamespace(log=SimpleNamespace(format="text", level="info"), node=node, net=net)
+main.load_checked = lambda path: (settings, None)
+sys.exit(main.main("x"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "said", "closes"),
+    [
+        ("waits", 0, "stopped", True),
+        ("serves", 0, "stopped", True),
+        ("blocks", 1, "not stopped in time", False),
+        ("reload", 1, "not stopped in time", False),
+    ],
+)
+def test_a_signal_ends_a_start_or_a_reload_that_would_last(at: str, code: int, said: str, closes: bool) -> None:
+    ended = subprocess.run([sys.executable, "-c", STARTS, at], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    lines = ended.stdout.splitlines()
+    assert said in ended.stdout + ended.stderr
+    assert ("closed" in lines) == closes
+    assert ("reloads" in lines) == (at in ("serves", "reload"))
+
+
 def test_no_collection_of_garbage_goes_through_what_the_start_has_made() -> None:
     ended = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
