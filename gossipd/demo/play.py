@@ -26,6 +26,7 @@ from gossipd.demo.storage import StorageServer
 from gossipd.demo.toy_model import write_toy_model
 from gossipd.identity.key_files import write_key_pair
 from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.chunk_layout import DEFAULT_CHUNK_BYTES_MAX, DEFAULT_CHUNK_BYTES_MIN
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 
@@ -38,6 +39,7 @@ DAMAGED_MIN = 4
 HALF_WAY = 0.4  # a host's progress is up to a second old, so by then it is about a half
 SPREAD_SECONDS = 5.0  # slows storage, so that half-way can be observed
 SIZE_MIN = 4 * 1024 * 1024
+CHUNKS = 256  # about; each costs every host CPU time, which all hosts of one machine share, and more show nothing more
 
 
 class DemoError(GossipdError):
@@ -179,7 +181,7 @@ def _stage(order: DemoOrder, audience: Audience) -> Iterator[_Stage]:
         original = base / "original"
         write_toy_model(original, order.size_bytes)
         storage = StorageServer(original, rate=order.size_bytes / SPREAD_SECONDS)
-        manifest = _publish(base, original, storage.url)
+        manifest = _publish(base, original, storage.url, order.size_bytes)
         hosts = make_hosts(
             base, hosts=order.hosts, racks=order.racks, trust=[base / "publisher.key.pub"],
             sources=[storage.url.rstrip("/")], encryption=order.encryption,
@@ -209,16 +211,21 @@ def _check_space(base: Path, order: DemoOrder) -> None:
         raise DemoError(f"{base} has {free} bytes free, {needed} are needed; set TMPDIR or use a smaller --size")
 
 
-def _publish(base: Path, original: Path, url: str) -> Manifest:
+def _publish(base: Path, original: Path, url: str, size_bytes: int) -> Manifest:
     secret = SecretKey(os.urandom(KEY_BYTES))
     write_key_pair(base / "publisher.key", secret)
     out = base / f"{NAME}-{VERSION}.manifest"
     order = PublishOrder(
         source=str(original), name=NAME, version=VERSION, secret=secret, out=out, sources=(url,),
-        created_s=int(time.time()),
+        created_s=int(time.time()), chunk_bytes=_chunk_bytes(size_bytes),
     )  # fmt: skip
     publish(order, _Quiet())
     return open_manifest(out.read_bytes(), [secret.public.ed25519])
+
+
+def _chunk_bytes(size_bytes: int) -> int:
+    power = 1 << (size_bytes // CHUNKS - 1).bit_length()
+    return min(max(power, DEFAULT_CHUNK_BYTES_MIN), DEFAULT_CHUNK_BYTES_MAX)
 
 
 class _Quiet:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gossipd.demo.play import _chunk_bytes
+
 # What one host may have under way, in chunks of 256 KiB: others take it over when that host is killed, or gets no CPU
 # for some seconds.
 TAKEN_OVER_BYTES = 16 * 262_144
@@ -72,3 +74,8 @@ def test_what_rots_on_a_disk_is_found_fetched_again_and_counted(short_path: Path
     assert result["verified"] is True
     assert result["corrupt_chunks"] >= result["corrupted_on_disk"] > 0
     assert result["source_bytes"] <= 1.02 * result["bytes_total"] + TAKEN_OVER_BYTES
+
+
+@pytest.mark.parametrize(("mib", "kib"), [(4, 256), (64, 256), (256, 1024), (1024, 4096), (102_400, 16_384)])
+def test_a_larger_toy_model_has_larger_chunks_not_more(mib: int, kib: int) -> None:
+    assert _chunk_bytes(mib * 2**20) == kib * 1024
