@@ -128,7 +128,7 @@ def test_a_daemon_that_still_starts_ends_well_when_told_to_and_keeps_a_reload(
 
     def told_while_it_starts(*numbers: int) -> subprocess.Popen[str]:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         for one in (*numbers, signal.SIGCONT):
             process.send_signal(one)
         return process
