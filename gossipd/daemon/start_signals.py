@@ -26,8 +26,8 @@ def hold() -> None:
 
 
 def release() -> None:
-    """The daemon has its own handlers: a SIGHUP that has come meanwhile is delivered now. Before any other thread
-    begins: each takes over what is blocked."""
+    """The daemon has its own handlers: a SIGHUP that has come meanwhile is delivered now. Threads that have begun
+    before keep it blocked, as would processes that they start: those of the store and of fetches start none."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
