@@ -119,7 +119,7 @@ class WebStream:
         self.version, self.count, self._head = head.version, head.count, head
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
-        self._incoming.what = location.shown
+        self._incoming.is_body = True
         self.go_on()
 
     @property
@@ -176,7 +176,9 @@ class WebStream:
                 sock = sock or connect(self._location, addresses, self._source_settings)
                 sock.settimeout(self._source_settings.read_timeout_s)
                 ask(sock, self._location, addresses, headers)
-                incoming = _RatedIncoming(sock, self._source_settings, self._connections.clock, self._pieces.watch)
+                incoming = _RatedIncoming(
+                    sock, self._source_settings, self._connections.clock, self._pieces.watch, self._location.shown
+                )
                 response = head_of(incoming, "GET")
             except (*_BROKEN, ValueError) as error:
                 if sock is not None:
@@ -211,13 +213,16 @@ class _RatedIncoming(Incoming):
     limit may be slower.
     """
 
-    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch) -> None:
+    def __init__(
+        self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch, what: str
+    ) -> None:
         super().__init__(sock, settings.read_timeout_s)
-        self._watch = watch
+        self._watch, self._what = watch, what
         self._low_water = 0  # a kept connection has what its last range left
         self._source_settings = settings
         self._clock = clock
-        self.what = ""
+        self.is_body = False
+        """A head is short, and may take the time-out: no rate follows from it."""
         self.waited_s = 0.0
         self.received = 0
 
@@ -235,8 +240,8 @@ class _RatedIncoming(Incoming):
             self._watch(self.received, self.waited_s)
             if count is not None:
                 break
-        if count:
-            check_rate(self.what, self.received, self.waited_s, self._source_settings)
+        if count and self.is_body:
+            check_rate(self._what, self.received, self.waited_s, self._source_settings)
         return count
 
     def _received(self, buffer: WriteableBuffer, timeout_s: float) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from random import Random
@@ -11,7 +13,10 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from gossipd.sources.errors import SourceSlowError
 from gossipd.sources.reader import SourceReader
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_stream import _RatedIncoming
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 from tests.gossipd.sources.raw import partial, raw_server
 from tests.gossipd.sources.test_reader import ONE_FILE, QUICK, Seat, one_file
@@ -128,3 +133,20 @@ def test_a_kept_connection_that_the_server_has_closed_costs_no_failure(server: F
     seat.reader._requests._connections._idle[0][-1].shutdown(socket.SHUT_RDWR)
     assert seat.read(1, 2).failed == ()
     assert isinstance(seat.reader, SourceReader)
+
+
+def test_the_least_rate_is_that_of_the_body_and_its_error_names_the_object() -> None:
+    """A head is some 200 bytes and may take the time-out."""
+    seconds = itertools.count()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        incoming = _RatedIncoming(ours, SourceSettings(), lambda: 60.0 * next(seconds), lambda *_: None, "http://a/b")
+        incoming.deadline = time.monotonic() + 60.0
+        for is_body in (False, True):
+            incoming.is_body = is_body
+            theirs.send(bytes(200))
+            if not is_body:
+                assert incoming.readinto(bytearray(200)) == 200
+                continue
+            with pytest.raises(SourceSlowError, match=r"http://a/b: 400 bytes in 120\.0 s"):
+                incoming.readinto(bytearray(200))
