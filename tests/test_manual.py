@@ -56,6 +56,7 @@ def test_the_same_version_is_named_in_every_place() -> None:
     wheels = re.findall(r"gossipd-([0-9.]+)-py3", (MANUAL / "operations.md").read_text())
     released = re.findall(r"^## \[([0-9.]+)\] - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert images and wheels
+    assert f"This is version {version.rpartition('.')[0]}." in (ROOT / "README.md").read_text()
     assert {__version__, chart["version"], chart["appVersion"], released[0], *images, *wheels} == {version}
 
 

@@ -92,8 +92,8 @@ def test_two_hosts_that_publish_one_version_at_once_are_told_of_it(cluster: Clus
 
 
 def refusal(job: Client, name: str) -> str:
-    """The code with which its wait for all hosts is refused; empty where it is not, as on a host that has just started
-    and has not heard of the others yet."""
+    """The code with which its wait for all hosts is refused; empty where it is not, as by a host that has not heard of
+    the others within its first seconds."""
     try:
         job.wait(name, 3, hosts="100%", timeout=PATIENCE_S)
     except RefusedByDaemonError as error:
