@@ -34,6 +34,10 @@ _SALT = b"gossipd seeds 1"
 _SEEDS_OF_FEW_RACKS = 7  # of all racks: seven in one, three in each of two, two in each of three, else one each
 _WAITING_MOST = 20  # candidates before this host that it waits for: a member may make up hundreds
 _CALM_HOLDS = 10  # times ``quorum_hold_s`` between two holds: made-up racks may vanish again and again
+# Claims travel by gossip, in rounds whose number grows with the logarithm of the members': a tenth of
+# ``seeds_stable_s``, which is for 1,000, for each doubling, and at least what ranks and a slow start take in a small
+# cluster. A host that knows no other has yet to find them.
+_STABLE_DOUBLINGS, _STABLE_SHARE_MIN = 10, 1 / 3
 _UNSETTLED_MOST = 10  # times ``seeds_stable_s``: longer than a cluster takes to start
 
 
@@ -55,10 +59,11 @@ class Election:
         self._rack_peers: list[PeerView] = []
         self._claimants: frozenset[NodeId] = frozenset()
         self._racks = 1
+        self._stable_s = settings.seeds_stable_s
         self._settled: frozenset[NodeId] = frozenset()  # who claimed when the claims had last been the same for a while
         self.seeds: frozenset[NodeId] = frozenset()
         self.seeds_changed_s = -math.inf
-        self._unsettled_s = -math.inf  # since when no two changes of the seeds have been ``seeds_stable_s`` apart
+        self._unsettled_s = -math.inf  # since when no two changes of the seeds have been ``_stable_s`` apart
         self._racks_seen: list[tuple[float, int]] = []
         self._hold_until = -math.inf
 
@@ -123,6 +128,8 @@ class Election:
         heard = peers.members(heard=True)
         self._claimants = frozenset(view.node for view in heard if view.seed_term > 0)
         self._racks = len({view.rack for view in heard} | {self.own.rack})
+        share = math.log2(1 + len(heard)) / _STABLE_DOUBLINGS if heard else 1.0
+        self._stable_s = self._planner_settings.seeds_stable_s * min(1.0, max(_STABLE_SHARE_MIN, share))
         terms = [view.seed_term for view in self._rack_peers if view.node in self._claimants]
         self._term_seen = max([self._term_seen, self.term, *terms])
 
@@ -130,7 +137,7 @@ class Election:
         seeds = self._claimants | {self.own.node} if self.term else self._claimants
         if seeds != self.seeds:
             self.seeds = seeds
-            if now >= self.seeds_changed_s + self._planner_settings.seeds_stable_s:
+            if now >= self.seeds_changed_s + self._stable_s:
                 self._unsettled_s = now
             self.seeds_changed_s = now
         if now >= self._settled_s():
@@ -151,8 +158,8 @@ class Election:
     def _settled_s(self) -> float:
         """From when on the claims count as settled: they must have been the same for a while, but a member that changes
         its claim again and again is not waited for."""
-        stable_s = self._planner_settings.seeds_stable_s
-        return min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)
+        most_s = _UNSETTLED_MOST * self._planner_settings.seeds_stable_s
+        return min(self.seeds_changed_s + self._stable_s, self._unsettled_s + most_s)
 
     def begin_allowed_s(self, now: float) -> float:
         """From when the first read of a deployment may begin: when there are seeds that all hosts know. Others that

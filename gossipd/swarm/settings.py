@@ -106,7 +106,8 @@ class PlannerSettings:
     """Seconds of pause after a failed read; doubles up to 30 s. Less loads storage that fails."""
 
     seeds_stable_s: float = 3.0
-    """Seconds without a change of seeds before a read begins. Less costs duplicates at a cold start, more time."""
+    """Seconds without a change of seeds before a read begins, among 1,000 members; a third of it among few. Less costs
+    duplicates at a cold start, more time."""
     claim_rank_s: float = 0.3
     """Seconds that each next candidate waits longer before its claim: more than gossip takes, or two claim a rack."""
     claim_hold_down_s: float = 60.0

@@ -165,8 +165,8 @@ MUTANTS = (
         "a-claim-that-changes-for-ever-stops-reads",
         "A member that claims a seat and gives it up again and again keeps every new deployment from being read.",
         "gossipd/swarm/seed_election.py",
-        "min(self.seeds_changed_s + stable_s, self._unsettled_s + _UNSETTLED_MOST * stable_s)",
-        "self.seeds_changed_s + stable_s",
+        "min(self.seeds_changed_s + self._stable_s, self._unsettled_s + most_s)",
+        "self.seeds_changed_s + self._stable_s",
         ("tests/gossipd/swarm/test_stand_in.py",),
     ),
     Mutant(
@@ -248,6 +248,22 @@ MUTANTS = (
         "        if not all(map(self._is_there, chunks)):\n",
         "        if False:\n",
         (_PLANNER,),
+    ),
+    Mutant(
+        "few-members-wait-for-their-seeds-as-a-thousand-do",
+        "The first deployment of a small cluster begins two seconds late.",
+        "gossipd/swarm/seed_election.py",
+        "min(1.0, max(_STABLE_SHARE_MIN, share))",
+        "1.0",
+        ("tests/gossipd/swarm/test_seed_election.py",),
+    ),
+    Mutant(
+        "a-host-that-knows-no-other-reads-at-once",
+        "A cluster that starts reads storage once for each host, until they find one another.",
+        "gossipd/swarm/seed_election.py",
+        " if heard else 1.0\n",
+        "\n",
+        ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
         "an-import-is-told-back-to-the-rack-it-came-from",

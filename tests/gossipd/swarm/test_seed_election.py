@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from gossipd.core.model import PeerView
 from gossipd.swarm.capabilities import SEED_TERM_MAX, NodeCapabilities
 from gossipd.swarm.peers import Peers
@@ -158,13 +160,24 @@ def test_nobody_reads_before_the_seeds_have_been_the_same_for_a_while() -> None:
     assert election.begin_allowed_s(10.0) == 10.0 + SETTINGS.seeds_stable_s
 
 
+@pytest.mark.parametrize(("others", "share"), [(0, 1.0), (1, 1 / 3), (7, 1 / 3), (63, 0.6), (1_023, 1.0), (5_000, 1.0)])
+def test_the_while_grows_with_the_doublings_of_members_as_gossip_does(others: int, share: float) -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    for number in range(1, 1 + others):
+        peers.seen(view(number, "b", term=int(number == 1)))
+    election.decide(peers, 10.0)
+    assert election.begin_allowed_s(10.0) == pytest.approx(10.0 + share * SETTINGS.seeds_stable_s)
+
+
 def test_claims_that_come_and_go_hold_up_nothing_while_a_known_seed_stays() -> None:
     election = Election(view(0, reads=False), SETTINGS)
     peers = Peers(SETTINGS, Random(1))
     peers.seen(view(1, "other", term=1))
     election.decide(peers, 0.0)
-    assert election.begin_allowed_s(0.0) == SETTINGS.seeds_stable_s
-    election.decide(peers, SETTINGS.seeds_stable_s)
+    settled_s = election.begin_allowed_s(0.0)
+    assert settled_s > 0.0
+    election.decide(peers, settled_s)
     for tick in range(8):
         peers.seen(view(2, "made up", term=1 - tick % 2))
         now = 10.0 + tick

@@ -165,13 +165,12 @@ def test_where_storage_fails_for_all_few_hosts_ask_it() -> None:
 def test_a_member_that_changes_its_claim_for_ever_delays_reads_by_a_bound() -> None:
     driven = Driven()
     driven.meet(view(1, "b", term=5))
-    driven.wait(5.0)
-    driven.tell(opened(40))
+    driven.tell(opened(40))  # before any claims have been the same for a while
     begun, term, read_s = driven.now, 5, float("inf")
     while driven.now < begun + 120.0 and read_s == float("inf"):
         term = 0 if term else 5
         commands = driven.meet(view(1, "b", term=term))
-        commands += driven.tell(SourceProbed(DEPLOYMENT, True)) + driven.wait(1.0)
+        commands += driven.tell(SourceProbed(DEPLOYMENT, True)) + driven.wait(0.5)
         if reads(commands):
             read_s = driven.now - begun
-    assert read_s <= 12 * SETTLED_S
+    assert 9 * SETTLED_S <= read_s <= 12 * SETTLED_S
