@@ -187,8 +187,7 @@ class DeploymentSwarm:
         bucket, roles = bucket_of(chunk), self.class_roles.of(chunk)
         # This host brought the chunk into the rack: the importers of other racks wait for it.
         if supplier not in self.roles.rack_peers or not roles.places[bucket]:
-            sender = supplier if self.replica.shape.has_sources else SOURCE  # an origin sends each chunk once first
-            urgent += lacking(roles.firsts_elsewhere(bucket, sender), chunk)
+            urgent += lacking(roles.firsts_elsewhere(bucket), chunk)
         self.announcements.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:

@@ -266,22 +266,6 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
-        "an-import-is-told-back-to-the-rack-it-came-from",
-        "A message for each imported chunk that nobody needs.",
-        "gossipd/swarm/roles.py",
-        "        without = (self._own.rack, None if isinstance(sender, Origin) else self.rack_of.get(sender))\n",
-        "        without = (self._own.rack, None)\n",
-        (_PLANNER,),
-    ),
-    Mutant(
-        "what-an-origin-sent-is-not-told-back-to-its-rack",
-        "Its rack peers, whom it refuses second copies, wait for them.",
-        "gossipd/swarm/deployment_swarm.py",
-        "            sender = supplier if self.replica.shape.has_sources else SOURCE  # an",
-        "            sender = supplier  # an",
-        ("tests/sim/test_world.py",),
-    ),
-    Mutant(
         "what-was-foretold-to-end-ends-at-once",
         "The next request of a supplier leaves when its chunk has only begun to come.",
         "gossipd/swarm/deployment_swarm.py",
