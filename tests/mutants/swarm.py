@@ -266,22 +266,6 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
-        "what-was-foretold-to-end-ends-at-once",
-        "The next request of a supplier leaves when its chunk has only begun to come.",
-        "gossipd/swarm/deployment_swarm.py",
-        "self.endings.expect(chunk, supplier, event.ending_at_s)",
-        "self.endings.expect(chunk, supplier, 0.0)",
-        (_PLANNER,),
-    ),
-    Mutant(
-        "free-slots-never-reach-the-planner",
-        "A host goes on to tell the slots that it had at its start, and is asked in vain.",
-        "gossipd/daemon/planner_driver.py",
-        "        self.planner.free_slots = self.free_slots\n",
-        "",
-        ("tests/gossipd/daemon/test_planner_driver.py",),
-    ),
-    Mutant(
         "one-ending-is-followed-twice",
         "Two fetches are asked for behind one, and the second has no slot.",
         "gossipd/swarm/pipelining.py",
@@ -781,8 +765,8 @@ MUTANTS = (
         "both-copies-of-a-hedged-chunk-come-to-their-end",
         "The second copy is stopped only when the first is stored.",
         "gossipd/swarm/deployment_swarm.py",
-        "for flight in self.replica.flights[chunk] if not flight.is_ending]",
-        "for flight in self.replica.flights[chunk] if flight.is_ending]",
+        "isinstance(flight.supplier, Origin) and not flight.is_ending:",
+        "isinstance(flight.supplier, Origin) and flight.is_ending:",
         (_HEDGING,),
     ),
     Mutant(

@@ -124,20 +124,6 @@ def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is
     assert window == driven.planner.statistics().swarms[DEPLOYMENT].fetches
 
 
-def test_an_end_that_was_foretold_counts_from_its_time_on() -> None:
-    driven = among_rack_peers(chunks=40)
-    heard = (holdings(1, *range(40), size=40, free=24), holdings(2, *range(40), size=40, free=24))
-    fetches = of(StartFetch, driven.tell(*heard))
-    driven.tell(delta(1, free=0), delta(2, free=0))
-    first = next(fetch.chunk for fetch in fetches if fetch.peer == A)
-    ending_at_s = driven.now + 0.04
-    assert not of(StartFetch, driven.tell(ChunkArriving(DEPLOYMENT, first, A, ending_at_s)))
-    assert driven.planner.next_deadline(driven.now) == ending_at_s
-    assert not of(StartFetch, driven.tell(after=0.03))
-    (following,) = of(StartFetch, driven.tell(after=0.01))
-    assert (following.peer, following.behind) == (A, first)
-
-
 def test_nothing_is_asked_for_behind_a_fetch_that_has_ended() -> None:
     driven = among_rack_peers(chunks=40)
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5, size=40)))

@@ -195,7 +195,8 @@ class Daemon:
 
     def slots_changed(self, free: int) -> None:
         """The server says so."""
-        self.planner.free_slots = free
+        if self._plan_earliest or self._events:
+            self.post(events.SlotsChanged(free))
 
     def _plan_by(self, when: float) -> None:
         when = max(when, self._plan_earliest, self.world.now)
