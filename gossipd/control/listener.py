@@ -158,7 +158,7 @@ class ControlListener:
 
     def _hear(self, _now: float) -> bool:
         for count in range(_RECEIVE_BATCH):
-            if not has_unread(self._socket):  # asking costs far less than an exception, and half of all turns hear none
+            if not has_unread(self._socket):  # asking costs far less than an exception
                 return count > 0
             route = self._socket.recv(zmq.NOBLOCK)
             part = self._socket.recv(zmq.NOBLOCK, copy=False)

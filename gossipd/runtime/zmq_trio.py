@@ -4,8 +4,8 @@ What lives here: ``SocketWakeup``, and the options of every TCP socket of ours. 
 
 The rules come from known hangs (python-trio/trzmq, pyzmq issues 1827 and 2173):
 
-1. ``ZMQ_FD`` is edge-triggered and only says that ``ZMQ_EVENTS`` is stale. So try the operation first, wait only after
-   ``Again``, and read ``ZMQ_EVENTS`` before every wait.
+1. ``ZMQ_FD`` is edge-triggered and only says that ``ZMQ_EVENTS`` is stale. So read first, until ``Again`` or until
+   ``ZMQ_EVENTS`` says that nothing is left, and read ``ZMQ_EVENTS`` before every wait.
 2. Any call on the socket can consume the edge. So one task owns each socket and makes every call; other tasks put
    messages into a queue and call ``ring``.
 3. Wait for the descriptor to be *readable*, even to send.
