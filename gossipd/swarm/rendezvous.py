@@ -54,8 +54,12 @@ def bucket_lines(members: tuple[NodeId, ...], salt: bytes, count: int = BUCKETS)
     return tuple(lines)
 
 
-def bucket_firsts(members: tuple[NodeId, ...], salt: bytes, count: int) -> tuple[NodeId, ...]:
-    """The first of each of ``bucket_lines``, without the rest. There must be members."""
+def bucket_firsts(
+    members: tuple[NodeId, ...], salt: bytes, count: int, behind: frozenset[NodeId] = frozenset()
+) -> tuple[NodeId, ...]:
+    """The first of each of ``bucket_lines``, without the rest: one that is not ``behind``, if there is any. There must
+    be members."""
+    late = {place for place, member in enumerate(members) if member in behind}
     room = [-(-count // len(members))] * len(members)
     firsts = []
     for scored in zip(*(scores(member, salt, count) for member in members), strict=True):
@@ -64,6 +68,8 @@ def bucket_firsts(members: tuple[NodeId, ...], salt: bytes, count: int) -> tuple
             line = sorted(range(len(members)), key=scored.__getitem__, reverse=True)
             first = next(place for place in line if room[place])
         room[first] -= 1
+        if first in late and len(late) < len(members):
+            first = max((place for place in range(len(members)) if place not in late), key=scored.__getitem__)
         firsts.append(members[first])
     return tuple(firsts)
 

@@ -73,12 +73,13 @@ def _without(
 def _level_first(
     members: tuple[NodeId, ...], behind: frozenset[NodeId], salt: bytes, count: int
 ) -> tuple[tuple[NodeId, ...], ...]:
-    """Preference lists of the members, each with those that are behind at its end."""
-    level, late = (tuple(node for node in members if (node in behind) is is_late) for is_late in (False, True))
-    if not level or not late:
-        return bucket_lines(members, salt, count)
-    both = zip(bucket_lines(level, salt, count), bucket_lines(late, salt, count), strict=True)
-    return tuple(first + last for first, last in both)
+    """Preference lists of the members, each with those that are behind at its end. All others keep their order: hosts
+    that disagree about one host disagree about nothing else. Rejected: to draw without those that are behind, because
+    a load that is bounded then moves others' buckets too."""
+    lines = bucket_lines(members, salt, count)
+    if not behind:
+        return lines
+    return tuple([tuple(sorted(line, key=behind.__contains__)) for line in lines])
 
 
 @lru_cache(maxsize=2_048)  # 600 bytes each in most clusters; which hosts read, and so stand first, changes more often
@@ -86,8 +87,7 @@ def _level_firsts(
     members: tuple[NodeId, ...], behind: frozenset[NodeId], salt: bytes, count: int
 ) -> tuple[NodeId, ...]:  # fmt: skip
     """The first of each of ``_level_first``."""
-    level = tuple(node for node in members if node not in behind)
-    return bucket_firsts(level or members, salt, count)
+    return bucket_firsts(members, salt, count, behind)
 
 
 class _Rack(NamedTuple):

@@ -965,8 +965,17 @@ MUTANTS = (
         "the-lists-do-not-know-the-slower-links",
         "Hosts of slower links import for their racks and read as much of storage as the quick ones.",
         "gossipd/swarm/roles.py",
-        "    if not level or not late:\n",
-        "    if level or late:\n",
+        "    if not behind:\n        return lines\n",
+        "    if behind:\n        return lines\n",
+        ("tests/gossipd/swarm/test_roles.py",),
+    ),
+    Mutant(
+        "one-slow-host-moves-the-turns-of-others",
+        "Hosts that disagree about who is slow disagree about who imports, and nobody does.",
+        "gossipd/swarm/roles.py",
+        "    lines = bucket_lines(members, salt, count)\n    if not behind:\n",
+        "    lines = bucket_lines(tuple([node for node in members if node not in behind]), salt, count)\n"
+        "    lines = tuple([(*line, *sorted(behind.intersection(members))) for line in lines])\n    if not behind:\n",
         ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(

@@ -239,6 +239,14 @@ def test_other_racks_know_the_firsts_that_a_rack_itself_has(
         assert rack.firsts() == tuple(line[0] for line in rack.lines())
 
 
+def test_hosts_that_disagree_about_one_slow_host_agree_about_all_others() -> None:
+    here = tuple(sorted(node(number) for number in range(1, 42)))
+    late = here[7]
+    before, after = (_Rack(here, (), (), 256, b"salt", behind) for behind in (frozenset[NodeId](), frozenset([late])))
+    for line, other in zip(before.lines(), after.lines(), strict=True):
+        assert other == (*(one for one in line if one != late), late)
+
+
 class CountedPeers(Peers):
     """``looks``: how often all members were looked at."""
 
