@@ -79,20 +79,24 @@ class ChunkStored(Struct, frozen=True):
 
 class ChunkArriving(Struct, frozen=True):
     """Enough of a chunk has come for others to be sent it while the rest comes. Posted again if the first copy was
-    lost, its relays were refused, and the chunk is being received a second time."""
+    lost, its relays were refused, and the chunk is being received a second time. ``ending_at_s``: stands for a
+    ``ChunkEnding`` of that time; None: one may follow."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
     supplier: Supplier
+    ending_at_s: float | None = None
 
 
 class ChunkEnding(Struct, frozen=True):
-    """The rest of a chunk is about to come: the next chunk may be asked of its supplier now. Posted for a fetch, and
-    for the last chunk of a read, again when the read is repeated; not for a chunk in one piece."""
+    """The rest of a chunk is about to come, from ``at_s`` on, by the planner's clock: the next chunk may be asked of
+    its supplier then. Posted for a fetch, and for the last chunk of a read, again when the read is repeated; not for a
+    chunk in one piece."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
     supplier: Supplier
+    at_s: float = 0.0
 
 
 class ChunkLost(Struct, frozen=True):
@@ -200,12 +204,6 @@ class PeerWantHeard(Struct, frozen=True):
     wanted: ChunkSet
 
 
-class SlotsChanged(Struct, frozen=True):
-    """The number of uploads that this host could begin now."""
-
-    free_slots: int
-
-
 class IsolationChanged(Struct, frozen=True):
     """Membership hears no member that it should hear (True), or hears one again (False)."""
 
@@ -215,7 +213,7 @@ class IsolationChanged(Struct, frozen=True):
 Event: TypeAlias = (
     DeploymentOpened | DeploymentClosed | DeploymentPaused | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost
     | FetchFailed | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
-    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | PeerWantHeard | SlotsChanged | IsolationChanged
+    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | PeerWantHeard | IsolationChanged
 )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from threading import Lock
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
-from gossipd.core.events import SlotsChanged
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.alarms import NOT_A_TARGET, Reports
@@ -70,7 +69,7 @@ class DataPlane:
         )
         self._first_copies, self._first_copies_lock = FirstCopies(), Lock()
         self.pool = BufferPool(config.limits.pool_bytes)
-        incoming_chunks = self.incoming_chunks = IncomingChunks(driver.post)
+        incoming_chunks = self.incoming_chunks = IncomingChunks(driver.post, clock_ahead_s=driver.clock_ahead_s)
         self.server = BulkServer(
             reader=self.chunk_access, settings=bulk, port=self, throttle=self.upload, credentials=credentials,
             tokens=tokens.issued, incoming_chunks=incoming_chunks,
@@ -107,8 +106,8 @@ class DataPlane:
         return self._directory.is_member_address(address)
 
     def slots_changed(self, free: int) -> None:
-        """The planner wants to know."""
-        self._driver.post(SlotsChanged(free))
+        """See ServerPort: the planner knows from its next turn on."""
+        self._driver.free_slots = free
 
     def prefer_first_copies(self, deployment: DeploymentId, chunk_count: int) -> None:
         """This host is the origin of a deployment: each chunk leaves once before any leaves twice."""

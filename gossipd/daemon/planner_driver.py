@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from functools import partial
-from heapq import heappop, heappush
 from time import monotonic
 from typing import Protocol
 
@@ -42,19 +41,16 @@ class PlannerDriver:
     def __init__(self, planner: Planner, turn_loop: TurnLoop) -> None:
         self.planner = planner
         self._turn_loop = turn_loop
+        self.clock_ahead_s = trio.current_time() - monotonic()
+        """The time by which the planner plans, less the monotonic clock's: trio counts from a random time."""
         self._events: deque[Event] = deque()  # bounded by work in flight: every event answers a command or a peer
-        self._later: deque[tuple[float, Event]] = deque()  # by the monotonic clock; bounded as ``_events``
-        self._timed: list[tuple[float, int, Event]] = []  # a heap, by the loop's clock and in the order of posting
-        self._timed_count = 0
+        self.free_slots = planner.free_slots
+        """Uploads that could begin now. Any thread sets it; a turn takes it along, as it is worth none by itself."""
         self._due_s = -math.inf  # fixed at each plan: the planner counts some deadlines from when it is asked
 
-    def post(self, event: Event, in_s: float = 0.0) -> None:
-        """Give an event to the planner, in so many seconds, from any thread. Those of one thread that are given at once
-        keep their order."""
-        if in_s > 0:
-            self._later.append((monotonic() + in_s, event))
-        else:
-            self._events.append(event)
+    def post(self, event: Event) -> None:
+        """Give an event to the planner, from any thread. Those of one thread keep their order."""
+        self._events.append(event)
         self._turn_loop.wake_from_thread()
 
     async def run(self, port: PlannerPort) -> None:
@@ -64,7 +60,7 @@ class PlannerDriver:
             port.start_threads()
             return False
 
-        deciding = self._turn_loop.joined(Phase.DECIDE, partial(self._turn, port), due_s=self._next_due_s)
+        deciding = self._turn_loop.joined(Phase.DECIDE, partial(self._turn, port), due_s=lambda: self._due_s)
         with deciding, self._turn_loop.joined(Phase.START, start):
             await trio.sleep_forever()
 
@@ -73,22 +69,11 @@ class PlannerDriver:
         self._due_s = -math.inf
         self._turn_loop.wake()
 
-    def _next_due_s(self) -> float:
-        return min(self._due_s, self._timed[0][0]) if self._timed else self._due_s
-
-    def _post_timed(self, now: float) -> None:
-        while self._later:
-            at_s, event = self._later.popleft()
-            self._timed_count += 1
-            heappush(self._timed, (now + at_s - monotonic(), self._timed_count, event))
-        while self._timed and self._timed[0][0] <= now:
-            self._events.append(heappop(self._timed)[2])
-
     def _turn(self, port: PlannerPort, now: float) -> bool:
-        self._post_timed(now)
         heard = bool(self._events)
         if not heard and now < self._due_s:
             return False
+        self.planner.free_slots = self.free_slots
         while self._events:
             event = self._events.popleft()
             port.note(event)

@@ -114,22 +114,27 @@ class IncomingChunk:
         with self._changed:
             self._filled = filled
             self._changed.notify_all()
-        if not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length:
-            self._is_listed = self._incoming_chunks.list(self._key, self)
-        if not self._ending_share:
-            return
+        is_new = not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length
+        if is_new:
+            is_new = self._is_listed = self._incoming_chunks.list(self._key, self)
+        ending_at_s = self._ending_at_s(filled, by_clock=by_clock) if self._ending_share else None
+        if ending_at_s is not None:
+            self._ending_share = 0.0
+        if is_new:
+            self._incoming_chunks.post(ChunkArriving(*self._key, self.supplier, ending_at_s))
+        elif ending_at_s is not None:
+            self._incoming_chunks.post(ChunkEnding(*self._key, self.supplier, ending_at_s))
+
+    def _ending_at_s(self, filled: int, *, by_clock: bool) -> float | None:
+        """When the end is near, by the planner's clock; None while that is not known."""
+        now, ahead_s = time.monotonic(), self._incoming_chunks.clock_ahead_s
         rate = self._usual_rate if by_clock and self._is_listed else 0.0
         if rate and 0 < (left_s := (self.length - filled) / rate) <= _PIECE_S:
-            due_s = max(0.0, left_s - min(ENDING_S, self._ending_share * self.length / rate))
-        elif self._is_ending(filled):
-            due_s = 0.0
-        else:
-            return
-        self._ending_share = 0.0
-        self._incoming_chunks.ending(self._key, self.supplier, due_s)
+            return now + ahead_s + max(0.0, left_s - min(ENDING_S, self._ending_share * self.length / rate))
+        return now + ahead_s if self._is_ending(filled, now) else None
 
-    def _is_ending(self, filled: int) -> bool:
-        left, now = self.length - filled, time.monotonic()
+    def _is_ending(self, filled: int, now: float) -> bool:
+        left = self.length - filled
         if not 0 < left <= self._ending_share * self.length:
             return False
         before, at_s = self._first
@@ -202,12 +207,15 @@ class IncomingChunk:
 
 class IncomingChunks:
     """The arriving chunks of this host that it may relay. Thread-safe. ``post``: receives, in the receiver's thread,
-    each chunk that may be requested from now on, and each of which little is left in so many seconds; must be quick. A
-    second fetch of a chunk is listed if it continues after the first has ended.
+    each chunk that may be requested from now on, and each of which little is left soon; must be quick. A second fetch
+    of a chunk is listed if it continues after the first has ended. ``clock_ahead_s``: the time by the
+    planner's clock, less that by the monotonic one.
     """
 
-    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding, float], None] = lambda event, in_s: None) -> None:
-        self._post = post
+    def __init__(
+        self, post: Callable[[ChunkArriving | ChunkEnding], None] = lambda event: None, *, clock_ahead_s: float = 0.0
+    ) -> None:
+        self.post, self.clock_ahead_s = post, clock_ahead_s
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
         self._cut_off: Counter[DeploymentId] = Counter()
@@ -240,13 +248,7 @@ class IncomingChunks:
     def list(self, key: Key, incoming: IncomingChunk) -> bool:
         """Let others find it; False while another arrival of the same chunk is listed."""
         with self._lock:
-            if self._incoming_chunks.setdefault(key, incoming) is not incoming:
-                return False
-        self._post(ChunkArriving(*key, incoming.supplier), 0.0)
-        return True
-
-    def ending(self, key: Key, supplier: Supplier, due_s: float) -> None:
-        self._post(ChunkEnding(*key, supplier), due_s)
+            return self._incoming_chunks.setdefault(key, incoming) is incoming
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         with self._lock:

@@ -142,13 +142,13 @@ class SimHost:
         now = self.clock.now
         self.plan_at, self.plan_earliest = float("inf"), now + self.world.plan_interval_s
         heard, self.events = self.events, []
+        self.planner.free_slots = self.slots - len(self.serving)
         for event in heard:
             self.planner.handle(event, now)
         self.planner.plan(now)
         for command in self.planner.drain():
             self.perform(command)
-        if self.done_s is None or self.events:
-            self._plan_by(self.planner.next_deadline(now))
+        self._plan_by(self.planner.next_deadline(now))
 
     def perform(self, command: events.Command) -> None:
         """What the daemon's adapters would do."""
@@ -179,7 +179,6 @@ class SimHost:
                 self.world.finished(self)
             case events.LimitUploads():
                 self.slots = command.slots
-                self.post(events.SlotsChanged(self.slots - len(self.serving)))
             case events.PreferFirstCopies():
                 self.first_copies.watch(command.deployment, command.chunk_count)
 
@@ -240,7 +239,6 @@ class SimHost:
             transfer.upstream = upstream
             upstream.relays.append(transfer)
         self.serving[transfer] = None
-        self.post(events.SlotsChanged(self.slots - len(self.serving)))
         self.world.begin(transfer)
 
     def _fail(self, transfer: Transfer, reason: events.FailReason) -> None:
@@ -307,8 +305,6 @@ class SimHost:
             self.first_copies.ended(self.world.deployment, transfer.chunks[0])
             if following is not None:
                 self.asked(following)
-            if following not in self.serving:
-                self.post(events.SlotsChanged(self.slots - len(self.serving)))
 
     def received(self, transfer: Transfer) -> None:
         """The last byte is here, hashed and written."""

@@ -5,7 +5,8 @@
   deployments share), ``settings``, ``statistics``
 * Which chunk of whom: ``demand`` (chunks that may be asked for), ``scheduler`` (the holder), ``peers`` (who is asked at
   all), ``unheard_members`` (who may be made up), ``availability`` (who holds what), ``doubt`` (what counts of liars'
-  claims), ``local_replica`` (what is here), ``hedging``, ``pipelining``, ``import_window``
+  claims), ``local_replica`` (what is here), ``hedging``, ``endings`` and ``pipelining``,
+  ``import_window``
 * Who does what: ``roles``, ``class_roles`` and ``interests`` (where hosts want parts), ``rendezvous`` (the hashing),
   ``slow_hosts``, ``arrival_rates``, ``bandwidth_meter``, ``capabilities`` (what a member says of itself)
 * Storage: ``seed_election`` (who reads for a rack), ``source_read_planner`` (which piece), ``read_window`` (how much at

@@ -24,6 +24,7 @@ from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.doubt import FirstClaims, counted_delta, counted_holdings
+from gossipd.swarm.endings import Endings
 from gossipd.swarm.extra_reader import ExtraReader
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.interests import Interests
@@ -75,7 +76,7 @@ class DeploymentSwarm:
         self._unwanted = (ChunkSet.full(size) - self.replica.wanted.snapshot()).bits
         self.copies = event.copies.bits & self.replica.missing().bits if event.copies is not None else 0
         self.demand.want(self.replica.missing() - ChunkSet(size, self.copies))
-        self.pipelining = Pipelining()
+        self.pipelining, self.endings = Pipelining(), Endings()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
@@ -91,14 +92,11 @@ class DeploymentSwarm:
         self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # no chunk has failed on the disk since the last one was written
         self.commands: list[events.Command] = []
-        self.is_paused = False
-        self.probe_asked = False
-        self.reads_begun = False
+        self.is_paused = self.probe_asked = self.reads_begun = False
         self.times = LinkTimes(settings, event.shape, link, peers)
         self._wanted_of: tuple[Collection[NodeId], int] = ((), -1)  # what ``_wanted_peers`` was computed of
         self._wanted_peers: set[NodeId] = set()
-        self.upkeep_s = -math.inf
-        self.upkeep_version = -1
+        self.upkeep_s, self.upkeep_version = -math.inf, -1
         if self.origins.is_own:
             self.commands.append(events.PreferFirstCopies(self.deployment, size))
         if not self.replica.missing_count:
@@ -154,6 +152,8 @@ class DeploymentSwarm:
     def arriving(self, event: events.ChunkArriving) -> None:
         """Enough of a chunk is here for others to be sent it while the rest comes."""
         chunk, supplier = event.chunk, event.supplier
+        if event.ending_at_s is not None:
+            self.endings.expect(chunk, supplier, event.ending_at_s)
         is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
         is_help = is_help and (isinstance(supplier, Origin) or not self.peers.has_lied(supplier))
         if self.replica.arrives(chunk, supplier) and is_help and not self.replica.holds(chunk):
@@ -161,16 +161,17 @@ class DeploymentSwarm:
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
 
-    def ending(self, event: events.ChunkEnding) -> None:
-        """The next chunk may be asked of the supplier that sends this one."""
-        if not self.replica.ends(event.chunk, event.supplier):
-            return
-        if not isinstance(event.supplier, Origin):
-            self.pipelining.add(event.supplier, event.chunk)
-        # Most of one copy is here: the other one of a hedged chunk costs only bytes.
-        for flight in self.replica.flights[event.chunk]:
-            if flight.supplier != event.supplier and not isinstance(flight.supplier, Origin) and not flight.is_ending:
-                self.commands.append(events.CancelFetch(self.deployment, event.chunk, flight.supplier))
+    def note_endings(self, now: float) -> None:
+        """Chunks of which little is left by now: the next one may be asked of the supplier that sends it."""
+        for chunk, supplier in self.endings.take(now):
+            if not self.replica.ends(chunk, supplier):
+                continue
+            if not isinstance(supplier, Origin):
+                self.pipelining.add(supplier, chunk)
+            # Most of one copy is here: the other one of a hedged chunk costs only bytes.
+            others = [flight.supplier for flight in self.replica.flights[chunk] if not flight.is_ending]
+            cancel = partial(events.CancelFetch, self.deployment, chunk)
+            self.commands += [cancel(other) for other in others if not isinstance(other, Origin)]
 
     def is_promised(self, chunk: int) -> bool:
         """Whether rack peers may "hold" the chunk because this host has announced it before it is here."""
@@ -186,7 +187,8 @@ class DeploymentSwarm:
         bucket, roles = bucket_of(chunk), self.class_roles.of(chunk)
         # This host brought the chunk into the rack: the importers of other racks wait for it.
         if supplier not in self.roles.rack_peers or not roles.places[bucket]:
-            urgent += lacking(roles.firsts_elsewhere(bucket), chunk)
+            sender = supplier if self.replica.shape.has_sources else SOURCE  # an origin sends each chunk once first
+            urgent += lacking(roles.firsts_elsewhere(bucket, sender), chunk)
         self.announcements.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:
@@ -487,9 +489,9 @@ class DeploymentSwarm:
 
     def next_deadline(self, now: float) -> float:
         """When a plan has something to do that neither an event nor a tick announces."""
-        deadline = math.inf
+        deadline = self.endings.next_s
         if (announcements := self.announcements.next_deadline(self.times.batch_s)) is not None:
-            deadline = announcements
+            deadline = min(deadline, announcements)
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         # No event says that a busy peer is worth another request.

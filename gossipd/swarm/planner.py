@@ -104,7 +104,8 @@ class Planner:
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
         self._by_priority: list[DeploymentSwarm] = []
-        self._free_slots = settings.slots_assumed
+        self.free_slots = settings.slots_assumed
+        """Uploads that this host could begin now: its caller sets it before a turn, and no turn is taken for it."""
         self._commands: list[events.Command] = []
         self._window = float(settings.fetches_min)
         self._slots = 0
@@ -134,8 +135,6 @@ class Planner:
         if isinstance(event, events.DeltaHeard):  # most events are deltas
             if (swarm := self._swarms.get(event.deployment)) is not None:
                 swarm.delta_heard(event, now)
-        elif isinstance(event, events.SlotsChanged):
-            self._free_slots = event.free_slots
         elif isinstance(event, _PeerEvent):
             self._peer_changed(event, now)
         elif isinstance(event, events.DeploymentOpened):
@@ -160,13 +159,13 @@ class Planner:
             case events.ChunkArriving():
                 swarm.arriving(event)
             case events.ChunkEnding():
-                swarm.ending(event)
+                swarm.endings.expect(event.chunk, event.supplier, event.at_s)
             case events.FetchFailed():
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
             case events.HoldingsHeard():
                 swarm.holdings_heard(event, now)
             case events.SubscribeHeard():
-                swarm.subscribe_heard(event.peer, now, self._free_slots)
+                swarm.subscribe_heard(event.peer, now, self.free_slots)
             case events.UnsubscribeHeard():
                 swarm.announcements.unsubscribe(event.peer)
             case events.SourceReadFailed():
@@ -230,6 +229,7 @@ class Planner:
         swarms = self._planned()
         read_priority = -1  # the highest priority among deployments that are being read
         for swarm in swarms:
+            swarm.note_endings(now)
             swarm.times.measure()
             if swarm.may_read():
                 swarm.plan_reads(self._surroundings, now, yields=swarm.priority < read_priority)
@@ -239,7 +239,7 @@ class Planner:
         # Reads come first: a read takes its part of the link, and the fetch window shrinks by it.
         self._plan_fetches(swarms, now)
         for swarm in swarms:
-            swarm.tell(self._free_slots, now)
+            swarm.tell(self.free_slots, now)
             if swarm.commands:
                 self._commands += swarm.commands
                 swarm.commands = []

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from gossipd.core.ids import Origin, Supplier
 from gossipd.core.model import PeerView, Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
@@ -331,10 +332,11 @@ class Roles:
         firsts = self._firsts.get(rack)
         return firsts[bucket % self._folds] if firsts else None
 
-    def firsts_elsewhere(self, bucket: int) -> list[NodeId]:
-        """``first_in_line`` of every other rack."""
-        own, at = self._own.rack, bucket % self._folds
-        return [firsts[at] for rack, firsts in self._firsts.items() if rack != own]
+    def firsts_elsewhere(self, bucket: int, sender: Supplier) -> list[NodeId]:
+        """``first_in_line`` of every other rack, but for the sender's, which has the chunk."""
+        without = (self._own.rack, None if isinstance(sender, Origin) else self.rack_of.get(sender))
+        at = bucket % self._folds
+        return [firsts[at] for rack, firsts in self._firsts.items() if rack not in without]
 
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node

@@ -10,9 +10,11 @@ from gossipd.sim.world import World
 LINK = 100e6 / 8
 
 
-def text_of(*, kills: tuple[Kill, ...] = (), slowdowns: tuple[Slowdown, ...] = (), limit_s: float | None = None) -> str:
+def text_of(
+    *, kills: tuple[Kill, ...] = (), slowdowns: tuple[Slowdown, ...] = (), limit_s: float | None = None, rng: int = 1
+) -> str:
     scenario = Scenario(
-        hosts=6, racks=2, size=8 << 20, chunks=32, link=LINK, external=LINK, kills=kills, slowdowns=slowdowns
+        hosts=6, racks=2, size=8 << 20, chunks=32, link=LINK, external=LINK, kills=kills, slowdowns=slowdowns, rng=rng
     )
     world = World(scenario)
     world.run(limit_s=limit_s)
@@ -33,7 +35,7 @@ def test_hosts_that_did_not_finish_are_words_and_no_time() -> None:
 
 
 def test_the_dead_and_the_slow_are_counted() -> None:
-    text = text_of(kills=(Kill(0.3, share=0.34),), slowdowns=(Slowdown(0.5, share=0.17),))
+    text = text_of(kills=(Kill(0.3, share=0.34),), slowdowns=(Slowdown(0.5, share=0.17),), rng=2)
     assert "died                     2 hosts\n" in text
     assert "slow                     1 host; only 'last slow host' counts them\n" in text
 

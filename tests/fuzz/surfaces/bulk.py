@@ -169,7 +169,7 @@ class BulkSurface:
         settings = BulkSettings(encryption=Encryption.NONE)
         self._tokens = IssuedTokens(life_s=1e9)
         self._pool = BufferPool(1 << 20)
-        self._incoming_chunks = IncomingChunks(lambda event, in_s: None)
+        self._incoming_chunks = IncomingChunks(lambda event: None)
         self._server = BulkServer(
             reader=cast(Any, _Reader()), settings=settings, port=_Port(),
             throttle=RateLimit(None), tokens=self._tokens,

@@ -46,7 +46,7 @@ def config_with(directory: Path, **limits: int) -> Config:
 @contextmanager
 def data_plane_with(config: Config) -> Iterator[tuple[DataPlane, LiveSettings]]:
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
-    live, nothing = LiveSettings(config, keys), cast(Any, SimpleNamespace(post=lambda event: None))
+    live, nothing = LiveSettings(config, keys), cast(Any, SimpleNamespace(post=lambda event: None, clock_ahead_s=0.0))
     store = open_store(config, cast(Any, SimpleNamespace(reported=lambda event: None, before_evict=lambda event: None)))
     audit = SimpleNamespace(record=lambda *_, **__: None)
     reports = cast(Any, SimpleNamespace(bugs=nothing, audit=audit))

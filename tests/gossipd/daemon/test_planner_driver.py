@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import cast
 import trio
 import trio.testing
 
-from gossipd.core.events import Command, Event, SlotsChanged
+from gossipd.core.events import Command, Event, IsolationChanged
 from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.swarm.planner import Planner
@@ -23,6 +24,7 @@ class FakePlanner:
         self.pause_s = pause_s
         self.heard: list[Event] = []
         self.planned: list[float] = []
+        self.free_slots = 0
 
     def handle(self, event: Event, _now: float) -> None:
         self.heard.append(event)
@@ -64,23 +66,30 @@ async def test_events_are_heard_at_once_and_before_the_plan(autojump_clock: trio
     planner = FakePlanner(100)
     async with running(planner) as driver:
         planner.planned.clear()
-        driver.post(SlotsChanged(3))
-        driver.post(SlotsChanged(4))
+        driver.post(IsolationChanged(True))
+        driver.post(IsolationChanged(False))
         await trio.testing.wait_all_tasks_blocked()
-        assert planner.heard == [SlotsChanged(3), SlotsChanged(4)]
+        assert planner.heard == [IsolationChanged(True), IsolationChanged(False)]
         assert planner.planned == [trio.current_time()]
 
 
-async def test_an_event_of_a_later_time_is_heard_then(autojump_clock: trio.testing.MockClock) -> None:
+async def test_free_slots_are_taken_along_and_worth_no_turn(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
     async with running(planner) as driver:
-        begun_s = trio.current_time()
-        driver.post(SlotsChanged(3), 20.0)
-        driver.post(SlotsChanged(4), 10.0)
-        driver.post(SlotsChanged(5))
-        for seconds, heard in ((9.0, [5]), (11.0, [5, 4]), (21.0, [5, 4, 3])):
-            await trio.sleep_until(begun_s + seconds)
-            assert planner.heard == [SlotsChanged(free) for free in heard]
+        planner.planned.clear()
+        driver.free_slots = 3
+        await trio.sleep(10)
+        assert (planner.planned, planner.free_slots) == ([], 0)
+        driver.post(IsolationChanged(True))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (len(planner.planned), planner.free_slots) == (1, 3)
+
+
+async def test_threads_know_the_time_by_which_it_plans() -> None:
+    driver = PlannerDriver(cast(Planner, FakePlanner(100)), TurnLoop())
+    before = trio.current_time()
+    told = time.monotonic() + driver.clock_ahead_s
+    assert before - 1e-6 <= told <= trio.current_time() + 1e-6
 
 
 async def test_it_plans_when_told_to_look_again(autojump_clock: trio.testing.MockClock) -> None:

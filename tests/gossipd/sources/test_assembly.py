@@ -32,9 +32,12 @@ class Run:
         delivery = Delivery(self.store, self.pool, self.incoming_chunks)
         self.assembly = Assembly(job, (0, 1), delivery, what="a.bin", clock=lambda: 1.0)
 
-    def _post(self, event: ChunkArriving | ChunkEnding, in_s: float) -> None:
-        told = self.ended if isinstance(event, ChunkEnding) else self.listed
-        told.append((event.deployment, event.chunk, event.supplier))
+    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+        told = (event.deployment, event.chunk, event.supplier)
+        if isinstance(event, ChunkArriving):
+            self.listed.append(told)
+        if isinstance(event, ChunkEnding) or event.ending_at_s is not None:
+            self.ended.append(told)
 
     def feed(self, begin: int, end: int, body: bytes = BODY) -> None:
         self.assembly.feed(memoryview(body)[begin:end])

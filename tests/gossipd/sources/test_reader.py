@@ -64,7 +64,7 @@ class Seat:
             settings=settings, rng=Random(3), find=find, clock=clock,
         )  # fmt: skip
 
-    def _post(self, event: ChunkArriving | ChunkEnding, in_s: float) -> None:
+    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
         if isinstance(event, ChunkArriving):
             self.listed.append(event.chunk)
 

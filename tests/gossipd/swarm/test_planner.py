@@ -50,6 +50,7 @@ from gossipd.core.model import Shape
 from gossipd.core.sketch import KnownHoldings
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.maintenance import refresh_roles
+from gossipd.swarm.rendezvous import bucket_of
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.surroundings import Surroundings
 from membership.member import NodeId
@@ -124,6 +125,20 @@ def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is
     assert window == driven.planner.statistics().swarms[DEPLOYMENT].fetches
 
 
+def test_an_end_that_was_foretold_counts_from_its_time_on() -> None:
+    driven = among_rack_peers(chunks=40)
+    heard = (holdings(1, *range(40), size=40, free=24), holdings(2, *range(40), size=40, free=24))
+    fetches = of(StartFetch, driven.tell(*heard))
+    driven.tell(delta(1, free=0), delta(2, free=0))
+    first = next(fetch.chunk for fetch in fetches if fetch.peer == A)
+    ending_at_s = driven.now + 0.04
+    assert not of(StartFetch, driven.tell(ChunkArriving(DEPLOYMENT, first, A, ending_at_s)))
+    assert driven.planner.next_deadline(driven.now) == ending_at_s
+    assert not of(StartFetch, driven.tell(after=0.03))
+    (following,) = of(StartFetch, driven.tell(after=0.01))
+    assert (following.peer, following.behind) == (A, first)
+
+
 def test_nothing_is_asked_for_behind_a_fetch_that_has_ended() -> None:
     driven = among_rack_peers(chunks=40)
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5, size=40)))
@@ -174,6 +189,21 @@ def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
     assert (fetch.chunk, fetch.peer) == (5, A)
     (told,) = of(SendDelta, driven.tell(stored(5, A), after=0.1))
     assert (told.peers, told.added) == ((B,), (5,))
+
+
+def test_an_import_is_told_soon_to_other_racks_but_not_to_the_one_it_came_from() -> None:
+    driven = Driven(reads=False)
+    driven.meet(view(1, "b"), view(2, "b"), view(3, "c"))
+    driven.tell(opened(64))
+    driven.tell(*[SubscribeHeard(node(number), DEPLOYMENT) for number in (1, 2, 3)])
+    driven.tell(stored(63, LOCAL), after=LAZY_S)
+    roles = driven.planner._swarms[DEPLOYMENT].roles
+    chunk = next(chunk for chunk in range(63) if roles.first_in_line("b", bucket_of(chunk)) == B)
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, chunk, size=64)))
+    (told,) = of(SendDelta, driven.tell(stored(chunk, fetch.peer), after=0.1))
+    assert (fetch.peer, told.peers, told.added) == (A, (node(3),), (chunk,))
+    late = of(SendDelta, driven.wait(2 * LAZY_S))
+    assert B in {peer for message in late for peer in message.peers}, "it hears of it in the end"
 
 
 def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() -> None:

@@ -186,10 +186,13 @@ def pair(
 
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
 
-    def post(event: ChunkArriving | ChunkEnding, in_s: float) -> None:
+    def post(event: ChunkArriving | ChunkEnding) -> None:
         with listed_changed:
-            told = ended if isinstance(event, ChunkEnding) else listed
-            told.append((event.deployment, event.chunk, event.supplier))
+            told = (event.deployment, event.chunk, event.supplier)
+            if isinstance(event, ChunkArriving):
+                listed.append(told)
+            if isinstance(event, ChunkEnding) or event.ending_at_s is not None:
+                ended.append(told)
             listed_changed.notify_all()
 
     arriving = IncomingChunks()

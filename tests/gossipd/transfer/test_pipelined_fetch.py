@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from gossipd.core.events import ChunkEnding
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.transfer.channel import Channel
@@ -202,16 +202,25 @@ def test_a_place_that_was_given_up_or_whose_time_is_over_is_not_handed_a_connect
         assert not place.hand_over(None)
 
 
+def _into(ended: list[float]) -> Callable[[ChunkArriving | ChunkEnding], None]:
+    """Notes from when on little is left of a chunk."""
+
+    def post(event: ChunkArriving | ChunkEnding) -> None:
+        at_s = event.at_s if isinstance(event, ChunkEnding) else event.ending_at_s
+        if at_s is not None:
+            ended.append(at_s)
+
+    return post
+
+
 def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [0.0]
     monkeypatch.setattr("gossipd.runtime.incoming_chunks.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     for rate, told_at in ((1e9, 12), (31.0, 13), (11.0, 15), (1.0, None)):  # sixteenths of the chunk per second
-        ended: list[int] = []
-        incoming_chunks = IncomingChunks(
-            lambda event, in_s, ended=ended: ended.append(event.chunk) if isinstance(event, ChunkEnding) else None  # type: ignore[misc]
-        )
+        ended: list[float] = []
+        incoming_chunks = IncomingChunks(_into(ended))
         incoming = incoming_chunks.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
         seen = None
         for sixteenth in range(1, 17):
@@ -231,7 +240,7 @@ def test_in_clear_the_end_is_told_ahead_where_the_rest_is_one_piece(
 ) -> None:
     monkeypatch.setattr("gossipd.runtime.incoming_chunks.time", SimpleNamespace(monotonic=lambda: 1.0))
     ended: list[float] = []
-    incoming_chunks = IncomingChunks(lambda event, in_s: ended.append(in_s) if isinstance(event, ChunkEnding) else None)
+    incoming_chunks = IncomingChunks(_into(ended), clock_ahead_s=-1.0)
     pool = BufferPool(4 * CHUNK_BYTES)
     with incoming_chunks.begin(MODEL, CHUNK, SERVER, pool.acquire(CHUNK_BYTES)) as incoming:
         incoming.expect_rate(CHUNK_BYTES / chunk_s if chunk_s else 0.0)

@@ -184,18 +184,17 @@ class Bulk:
 
     def arriving_in(self, took_s: float, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
         """A fetch or read begins that takes so long: others may ask for its chunk when so much of it is here."""
-        self._daemon.after(TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier)
-        self._daemon.after((1 - ENDING_SHARE) * took_s, self._ending, deployment, chunk, supplier)
+        ending_at_s = self._world.now + (1 - ENDING_SHARE) * took_s
+        self._daemon.after(TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier, ending_at_s)
 
-    def _ending(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
-        if supplier is SOURCE or (deployment, chunk, supplier) in self.fetches:
-            self._daemon.post(ChunkEnding(deployment, chunk, supplier))
-
-    def _arriving(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
-        is_under_way = supplier is SOURCE or (deployment, chunk, supplier) in self.fetches
-        if is_under_way and (deployment, chunk) not in self.arrivals:
+    def _arriving(self, deployment: DeploymentId, chunk: int, supplier: Supplier, ending_at_s: float) -> None:
+        if supplier is not SOURCE and (deployment, chunk, supplier) not in self.fetches:
+            return
+        if (deployment, chunk) in self.arrivals:
+            self._daemon.post(ChunkEnding(deployment, chunk, supplier, ending_at_s))
+        else:
             self.arrivals[deployment, chunk] = Arrival(supplier)
-            self._daemon.post(ChunkArriving(deployment, chunk, supplier))
+            self._daemon.post(ChunkArriving(deployment, chunk, supplier, ending_at_s))
 
     def arrival_ended(self, deployment: DeploymentId, chunk: int, supplier: Supplier, *, has_landed: bool) -> None:
         """A fetch or read has ended: with the chunk its relays may end, without it they must."""

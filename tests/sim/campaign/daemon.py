@@ -195,8 +195,7 @@ class Daemon:
 
     def slots_changed(self, free: int) -> None:
         """The server says so."""
-        if self._plan_earliest or self._events:
-            self.post(events.SlotsChanged(free))
+        self.planner.free_slots = free
 
     def _plan_by(self, when: float) -> None:
         when = max(when, self._plan_earliest, self.world.now)
