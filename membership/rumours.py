@@ -229,7 +229,7 @@ class Rumours:
         self.classes = (self.membership, self.statements, self.progress)
 
     def __bool__(self) -> bool:
-        return bool(self.membership or self.statements or self.progress)
+        return any(map(len, self.classes))
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> bytes:
         """As much as fits into ``room`` bytes; while several classes wait, each takes a share."""

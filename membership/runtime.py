@@ -74,6 +74,7 @@ class SwimRuntime:
         self._attended = trio.CancelScope()  # in which the receiver's task leaves the socket to the attendant
         self._numeric: set[str] = set()
         self._unsealed = UnsealedRate()
+        self._heard_s = -math.inf  # when the last datagram came: the brain's time does not go back
         self._behind_s = math.inf  # since when the socket is not empty after a batch
         self._filter = SocketFilter(udp_socket)
         self.send_errors = 0
@@ -101,7 +102,7 @@ class SwimRuntime:
                 await trio.lowlevel.wait_readable(self._socket)
             except OSError:
                 return
-            self._drain_socket()
+            self._drain_socket(trio.current_time())
             self.flush()
             self._reconsider()
 
@@ -119,23 +120,21 @@ class SwimRuntime:
             await self._wait_while_attended()
             with trio.CancelScope(deadline=self._swim.next_deadline()) as self._rest:
                 await trio.sleep_forever()
-            self.catch_up()
+            self.catch_up(trio.current_time())
 
-    def catch_up(self) -> None:
+    def catch_up(self, now: float) -> None:
         """Handle what waits in the socket, and only when that was all, or has been too much for some time, the timers
         that are due."""
-        now = trio.current_time()
-        is_empty = self._drain_socket()
+        is_empty = self._drain_socket(now)
         if not is_empty:
             self._attended.cancel()
         if is_empty or now - self._behind_s >= _TIMERS_WAIT_S:
-            self._swim.handle_timer(trio.current_time())
+            self._swim.handle_timer(max(now, self._heard_s))
         self.flush()
         self._reconsider()
 
-    def _drain_socket(self) -> bool:
+    def _drain_socket(self, now: float) -> bool:
         """One batch; whether nothing is left."""
-        now = trio.current_time()
         is_empty = self._take_batch(now)
         self._behind_s = math.inf if is_empty else min(self._behind_s, now)
         if self._unsealed.is_flood(self._swim.unsealed, now):
@@ -153,7 +152,7 @@ class SwimRuntime:
             except OSError:
                 self.send_errors += 1  # an ICMP error of a datagram sent earlier
                 continue
-            now = trio.current_time()
+            now = self._heard_s = trio.current_time()
             self._swim.handle_datagram(datagram, (sender[0], sender[1]), now)
             if now - begun_s >= _BATCH_S:
                 break

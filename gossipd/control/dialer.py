@@ -46,6 +46,7 @@ _FAILURES = {
     zmq.Event.CLOSED: "unreachable",
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
+_FIRST_PART = int(zmq.NOBLOCK | zmq.SNDMORE)  # two flags are put together in a dozen Python calls
 _TTL_MS_MAX = 65_000  # the peer's libzmq counts the milliseconds in 16 bits: more wraps round, and ends idle links
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _DIAL_BATCH = 16  # dials and hang-ups per turn, likewise: a new deployment may want links to hundreds of hosts
@@ -182,7 +183,7 @@ class ControlDialer:
         while (outgoing := self._driver.take(peer)) is not None:
             frame = _frame(outgoing)
             try:
-                self._socket.send(connection.name, zmq.NOBLOCK | zmq.SNDMORE)
+                self._socket.send(connection.name, _FIRST_PART)
                 self._socket.send(frame, zmq.NOBLOCK)
             except zmq.Again:
                 self._driver.sessions.put_back(peer, outgoing)

@@ -6,8 +6,6 @@ What lives here: the sketch as a value, and what it is made of. What does not: w
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from msgspec import Struct
 
 from gossipd.core.chunkset import ChunkSet
@@ -33,19 +31,13 @@ def sketch(held: ChunkSet, wanted: ChunkSet, bins_max: int = BINS) -> bytes:
     size = held.size
     if wanted.is_full and (held.is_full or not held):  # most hosts, before and after
         return bytes([SHARE_MAX if held else 0]) * min(bins_max, size)
-    have, want = (one.to_bytes((size + 7) // 8, "little") for one in (held.bits & wanted.bits, wanted.bits))
+    # As digits, which ``count`` goes through by itself; the first digit is the last chunk.
+    have, want = (f"{one:0{size}b}" for one in (held.bits & wanted.bits, wanted.bits))
     bins = min(bins_max, size)
-    borders = [number * size // bins for number in range(bins + 1)]
-    return bytes(_share(_count(have, first, end), _count(want, first, end)) for first, end in pairwise(borders))
-
-
-def _share(held: int, wanted: int) -> int:
-    if not wanted:
-        return NOTHING_WANTED
-    return max(1, SHARE_MAX * held // wanted) if held else 0
-
-
-def _count(raw: bytes, first: int, end: int) -> int:
-    """Set bits in ``range(first, end)``: a slice is counted, as shifting the whole would copy it for each bin."""
-    piece = int.from_bytes(raw[first >> 3 : (end + 7) >> 3], "little")
-    return (piece >> (first & 7) & ((1 << (end - first)) - 1)).bit_count()
+    shares = bytearray()
+    for number in range(bins, 0, -1):
+        first, end = size - number * size // bins, size - (number - 1) * size // bins
+        here, of = have.count("1", first, end), want.count("1", first, end)
+        shares.append((max(1, SHARE_MAX * here // of) if here else 0) if of else NOTHING_WANTED)
+    shares.reverse()
+    return bytes(shares)

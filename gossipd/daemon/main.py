@@ -34,6 +34,7 @@ from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
 from gossipd.runtime.logs import get_logger
+from gossipd.runtime.loop_clock import LoopClock
 from gossipd.runtime.thread_priority import use_batch_policy
 
 STOP_S = 5.0
@@ -54,9 +55,9 @@ def main(config_path: str) -> int:
     code = int(ExitCode.OTHER)
     limit_arenas()
     use_batch_policy()
-    ending = _Ending()
+    ending, clock = _Ending(), LoopClock()
     try:
-        code = trio.run(_live, config, keys, ending)
+        code = trio.run(_live, config, keys, ending, clock=clock, instruments=[clock])
     except* (GossipdError, OSError) as group:
         ending.tell(group)
         code = ending.code

@@ -141,8 +141,8 @@ class MembershipHost:
 
 
 async def _take_part(turn_loop: TurnLoop, runtime: SwimRuntime) -> None:
-    def turn(_now: float) -> bool:
-        runtime.catch_up()
+    def turn(now: float) -> bool:
+        runtime.catch_up(now)
         return False  # membership speaks all day and must not keep the loop awake
 
     with turn_loop.joined(Phase.HEAR, turn):

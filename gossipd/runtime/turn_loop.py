@@ -27,6 +27,7 @@ from time import perf_counter
 import trio
 import zmq
 
+from gossipd.runtime.loop_clock import sleeper_of_loop
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.runtime.zmq_trio import SocketWakeup, has_unread
@@ -54,7 +55,8 @@ class TurnLoop:
         self._slow = slow
         self._parts: list[tuple[Phase, Callable[[float], bool], Callable[[], float]]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._woken = trio.Event()
+        self._sleeper = sleeper_of_loop()
+        self._is_woken = self._is_sleeping = False
         self._asleep = trio.Event()
         self._is_awake = False  # a turn is certain within a rest, so threads need not wake the loop
         self._posted = False  # by a thread, since the last turn began
@@ -80,7 +82,9 @@ class TurnLoop:
 
     def wake(self) -> None:
         """There is work: take a turn after the present rest."""
-        self._woken.set()
+        self._is_woken = True
+        if self._is_sleeping:
+            self._sleeper.wake()
         if self._asleep.is_set():
             self._asleep = trio.Event()
 
@@ -117,32 +121,38 @@ class TurnLoop:
 
     async def run(self) -> None:
         while True:
-            with trio.move_on_at(min((due_s() for _, _, due_s in self._parts), default=math.inf)):
-                await self._woken.wait()
+            if not self._is_woken:
+                await self._sleep()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due and finds nothing is a single turn
             while quiet < _QUIET_BEATS:
-                await self._rest()
-                quiet = 0 if self._take_turn() else quiet + 1
+                quiet = 0 if self._take_turn(await self._rest()) else quiet + 1
             # From here on threads wake the loop. A thread may have posted just before, and a turn's own calls may have
             # consumed the edge of a socket's descriptor, for which a watcher waits: check both.
             self._is_awake = False
             if self._posted or any(map(has_unread, self._sockets)):
-                self._woken.set()
-            if not self._woken.is_set():
+                self._is_woken = True
+            if not self._is_woken:
                 self._asleep.set()
 
-    async def _rest(self) -> None:
-        is_early = trio.current_time() < self._next_s
-        await trio.sleep_until(self._next_s)
-        if is_early:
-            late_s = trio.current_time() - self._next_s
-            self.turn_interval.woken(late_s)
-            self._late(late_s)
+    async def _sleep(self) -> None:
+        self._is_sleeping = True
+        try:
+            await self._sleeper.sleep(min((due_s() for _, _, due_s in self._parts), default=math.inf))
+        finally:
+            self._is_sleeping = False
 
-    def _take_turn(self) -> bool:
-        self._woken, self._posted, self._hurried = trio.Event(), False, False
+    async def _rest(self) -> float:
+        is_early = trio.current_time() < self._next_s
+        await self._sleeper.sleep(self._next_s)
         now = trio.current_time()
+        if is_early:
+            self.turn_interval.woken(now - self._next_s)
+            self._late(now - self._next_s)
+        return now
+
+    def _take_turn(self, now: float) -> bool:
+        self._is_woken = self._posted = self._hurried = False
         busy = False
         for _, turn, _ in self._parts:
             begun_s = perf_counter()

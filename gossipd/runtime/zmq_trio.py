@@ -18,7 +18,6 @@ second task, and many rings before the owner runs count as one.
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import trio
 import zmq
@@ -26,6 +25,7 @@ import zmq
 from gossipd.runtime.look_interval import next_look_s
 
 SAFETY_POLL_S = 1.0  # a moment at which the daemon looks at other things too (``look_interval``)
+_POLLIN = int(zmq.POLLIN)  # an operation on two flags makes a third, in a dozen Python calls
 RETRY_S = 0.05  # before a message to a slow peer is tried again; libzmq may signal writability to another call
 
 
@@ -57,7 +57,7 @@ class SocketWakeup:
 
 def has_unread(socket: zmq.Socket[bytes]) -> bool:
     """Whether a message waits. Consumes the edge of the descriptor."""
-    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & _POLLIN)
 
 
 def secure(socket: zmq.Socket[bytes], *, handshake_s: float, message_bytes_max: int) -> None:

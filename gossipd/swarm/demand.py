@@ -33,40 +33,41 @@ _PLACES_WAITED = 8  # at most, of the line of those who import after all
 class IndexedSet:
     """A set of ints with O(1) add, discard and random sampling."""
 
-    __slots__ = ("_items", "_where")
+    __slots__ = ("_where", "items")
 
     def __init__(self) -> None:
-        self._items: list[int] = []
+        self.items: list[int] = []
+        """In an order that ``discard`` keeps shuffled. Only this set changes it; its length is asked for often."""
         self._where: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     def __contains__(self, item: int) -> bool:
         return item in self._where
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._items)
+        return iter(self.items)
 
     def add(self, item: int) -> None:
         """No effect when the item is in the set."""
         if item not in self._where:
-            self._where[item] = len(self._items)
-            self._items.append(item)
+            self._where[item] = len(self.items)
+            self.items.append(item)
 
     def discard(self, item: int) -> None:
         """No effect when the item is not in the set."""
         at = self._where.pop(item, None)
         if at is None:
             return
-        last = self._items.pop()
+        last = self.items.pop()
         if last != item:
-            self._items[at] = last
+            self.items[at] = last
             self._where[last] = at
 
     def sample(self, count: int, rng: Random) -> list[int]:
         """At most ``count`` items: a random stretch of the internal order, which ``discard`` keeps shuffled."""
-        items = self._items
+        items = self.items
         size = len(items)
         if size <= count:
             return list(items)
@@ -113,7 +114,7 @@ class Demand:
 
     def ready_count(self) -> int:
         """How many chunks may be asked for now."""
-        return len(self.near) + len(self.imports) + len(self.own_imports)
+        return len(self.near.items) + len(self.imports.items) + len(self.own_imports.items)
 
     def own_share(self, window: int, importing: int) -> int:
         """How many more of ``own_imports`` may begin: would they go first as the other imports do, what rack peers hold

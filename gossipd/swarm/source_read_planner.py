@@ -398,8 +398,7 @@ class SourceReadPlanner:
         return 1 + max(0, -(-self.window.chunks_max() // self.window.unit_chunks) - 1 - young)
 
     def _is_claimed(self, position: int) -> bool:
-        chunks = self._chunks(position)
-        return any(chunk in claims for claims in self._claims.values() for chunk in chunks)
+        return not self._claim_counts.keys().isdisjoint(self._chunks(position))
 
     def _head(self, now: float, window: int) -> list[int]:
         """The first absent positions: a window of moving ones, and the stuck ones among them."""
@@ -410,7 +409,8 @@ class SourceReadPlanner:
         while ahead and moving < window and len(head) < 4 * window:
             position = ahead.popleft()
             # An extent that is present is progress of its owner, and leaves the order for good.
-            if all(present[chunk] for chunk in self._chunks(position)):
+            chunks = self._chunks(position)
+            if 0 not in present[chunks.start : chunks.stop]:
                 self._at_head_s.pop(position, None)
                 line = self._line(position)
                 if line and position not in self._taken_over:

@@ -150,7 +150,7 @@ async def test_waiting_answers_are_handled_before_a_late_timer() -> None:
             runtime = agents[0].runtime
             assert runtime is not None
             order.clear()
-            runtime.catch_up()
+            runtime.catch_up(trio.current_time())
         assert order[0] == "datagram"
         assert order[-1] == "timer"
         nursery.cancel_scope.cancel()
@@ -172,16 +172,16 @@ async def test_a_batch_that_takes_long_ends_early_and_timers_wait_for_the_rest_b
         for _ in range(7):
             plain.sendto(b"costly", agent.address)
         for _ in range(2):
-            runtime.catch_up()
+            runtime.catch_up(trio.current_time())
             assert "timer" not in order
-        runtime.catch_up()
+        runtime.catch_up(trio.current_time())
         assert order == ["datagram"] * 7 + ["timer"]
         for _ in range(200):
             plain.sendto(b"costly", agent.address)
         order.clear()
         begun_s = trio.current_time()
         while "timer" not in order:
-            runtime.catch_up()
+            runtime.catch_up(trio.current_time())
         assert 0.2 <= trio.current_time() - begun_s < 0.25
         assert order.count("datagram") < 200
 
@@ -202,7 +202,7 @@ async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itse
             await trio.testing.wait_all_tasks_blocked()
             assert noise() == 1
             assert agent.runtime is not None
-            agent.runtime.catch_up()
+            agent.runtime.catch_up(trio.current_time())
             assert noise() == 2
             agent.attended = None
             attended.set()
@@ -226,7 +226,7 @@ async def test_what_a_turn_leaves_in_the_socket_is_read_between_turns(
             for _ in range(42):
                 plain.sendto(b"noise", agent.address)
             assert agent.runtime is not None
-            agent.runtime.catch_up()
+            agent.runtime.catch_up(trio.current_time())
             assert agent.swim.unsealed == 1 + 4
             await until(lambda: agent.swim.unsealed == 1 + 42)
             await until(lambda: attended.statistics().tasks_waiting == 2)
