@@ -74,6 +74,7 @@ class SwimRuntime:
         self._attended = trio.CancelScope()  # in which the receiver's task leaves the socket to the attendant
         self._numeric: set[str] = set()
         self._unsealed = UnsealedRate()
+        self._due_s = -math.inf  # the brain's deadline after it was called last
         self._heard_s = -math.inf  # when the last datagram came: the brain's time does not go back
         self._behind_s = math.inf  # since when the socket is not empty after a batch
         self._filter = SocketFilter(udp_socket)
@@ -113,7 +114,7 @@ class SwimRuntime:
 
     def _reconsider(self) -> None:
         # Another end of the rest wakes nobody now; an answered probe puts it off.
-        self._rest.deadline = self._swim.next_deadline()
+        self._due_s = self._rest.deadline = self._swim.next_deadline()
 
     async def _keep_time(self) -> None:
         while True:
@@ -125,7 +126,10 @@ class SwimRuntime:
     def catch_up(self, now: float) -> None:
         """Handle what waits in the socket, and only when that was all, or has been too much for some time, the timers
         that are due."""
+        heard_s = self._heard_s
         is_empty = self._drain_socket(now)
+        if is_empty and self._heard_s == heard_s and now < self._due_s:
+            return  # nothing has come and nothing is due, as in most of an attendant's turns
         if not is_empty:
             self._attended.cancel()
         if is_empty or now - self._behind_s >= _TIMERS_WAIT_S:

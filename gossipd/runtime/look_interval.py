@@ -10,6 +10,8 @@ import math
 
 import trio
 
+from gossipd.runtime.loop_clock import sleep_until
+
 
 def next_look_s(interval_s: float, *, delay_s: float = 0.0) -> float:
     """The loop's time of the first look after ``delay_s``, at most ``interval_s`` later."""
@@ -18,4 +20,4 @@ def next_look_s(interval_s: float, *, delay_s: float = 0.0) -> float:
 
 async def until_next_look(interval_s: float) -> None:
     """Sleep until the next multiple of ``interval_s``, above 0. Intervals of tasks should divide each other."""
-    await trio.sleep_until(next_look_s(interval_s))
+    await sleep_until(next_look_s(interval_s))

@@ -1,17 +1,18 @@
-"""The clock of the event loop, by which one task sleeps without a cancel scope.
+"""The clock of the event loop, by which tasks sleep without a cancel scope.
 
-What lives here: that clock, and the same sleep by trio's own means. What does not: when the loop rests
-(``turn_interval``), and all other sleeping tasks, which are seldom woken.
+What lives here: that clock, and the same sleeps by trio's own means. What does not: when the loop rests
+(``turn_interval``), and moments that tasks share (``look_interval``).
 
-A cancel scope for each rest of the loop is a tenth of what a turn costs: it is made, registered, cancelled, and ends in
-an exception. trio asks its clock how long it may wait for sockets; so this one answers with the task's time too, and
-lets the task run when it has come. Rejected: a timer's descriptor among the sockets, because registering for it again
-costs as much; a thread, because each hand-over costs a switch.
+A cancel scope for each sleep is made, registered and cancelled, and ends in an exception: some sixty calls of Python
+functions, a tenth of what a turn of the loop costs. trio asks its clock how long it may wait for sockets; so this one
+answers with its sleepers' times too, and lets each task run when its time has come. Rejected: a timer's descriptor
+among the sockets, because registering for it again costs as much; a thread, because each hand-over costs a switch.
 """
 
 from __future__ import annotations
 
 import math
+from heapq import heappop, heappush
 from random import SystemRandom
 from time import monotonic
 from typing import Protocol
@@ -22,7 +23,7 @@ _AHEAD_S = (1e4, 1e6)  # as trio's own clock: daemons that share a machine do no
 
 
 class Sleeper(Protocol):
-    """Lets one task sleep. From the loop only."""
+    """Lets one task sleep, and be woken. From the loop only."""
 
     async def sleep(self, until_s: float) -> None:
         """Return at that time by the loop's clock, or after ``wake``; at the earliest after others had a turn."""
@@ -31,13 +32,32 @@ class Sleeper(Protocol):
         """End the present sleep; no effect on a later one."""
 
 
+class _Sleep:
+    """One sleep. ``task``: None when it is over."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: trio.lowlevel.Task) -> None:
+        self.task: trio.lowlevel.Task | None = task
+
+    def end(self) -> None:
+        task, self.task = self.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def cancel(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        """trio asks for it when the task is cancelled."""
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
 class LoopClock(trio.abc.Clock, trio.abc.Instrument):
-    """Give it to ``trio.run`` both as its clock and as an instrument; it is the ``Sleeper`` of that loop."""
+    """Give it to ``trio.run`` both as its clock and as an instrument."""
 
     def __init__(self) -> None:
         self._ahead_s = SystemRandom().uniform(*_AHEAD_S)
-        self._task: trio.lowlevel.Task | None = None
-        self._until_s = math.inf
+        self._sleeps: list[tuple[float, int, _Sleep]] = []  # a heap; one for each sleeping task, and some that are over
+        self._count = 0
 
     def start_clock(self) -> None:
         """It always runs."""
@@ -46,31 +66,47 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         return self._ahead_s + monotonic()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        return min(deadline, self._until_s) - self.current_time()
+        sleeps = self._sleeps
+        while sleeps and sleeps[0][2].task is None:
+            heappop(sleeps)
+        return (min(deadline, sleeps[0][0]) if sleeps else deadline) - self._ahead_s - monotonic()
 
     def after_io_wait(self, timeout: float) -> None:
-        if self._until_s <= self._ahead_s + monotonic():
-            self.wake()
+        sleeps = self._sleeps
+        if not sleeps:
+            return
+        now = self._ahead_s + monotonic()
+        while sleeps and sleeps[0][0] <= now:
+            heappop(sleeps)[2].end()
+
+    def begun(self, until_s: float) -> _Sleep:
+        """A sleep of the present task, which is to wait for it next."""
+        sleep = _Sleep(trio.lowlevel.current_task())
+        if until_s < math.inf:
+            self._count += 1
+            heappush(self._sleeps, (until_s, self._count, sleep))
+        return sleep
+
+
+class ClockSleeper:
+    """The sleeper of a loop that runs by a ``LoopClock``."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self._clock = clock
+        self._sleep: _Sleep | None = None
 
     async def sleep(self, until_s: float) -> None:
         """See ``Sleeper``."""
-        if until_s <= self.current_time():
+        if until_s <= self._clock.current_time():
             await trio.lowlevel.checkpoint()
             return
-        if self._task is not None:
-            raise RuntimeError("another task sleeps by this clock")
-        self._task, self._until_s = trio.lowlevel.current_task(), until_s
-        await trio.lowlevel.wait_task_rescheduled(self._abort)
+        self._sleep = self._clock.begun(until_s)
+        await trio.lowlevel.wait_task_rescheduled(self._sleep.cancel)
 
     def wake(self) -> None:
         """See ``Sleeper``."""
-        task, self._task, self._until_s = self._task, None, math.inf
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-    def _abort(self, _raise_cancel: object) -> trio.lowlevel.Abort:
-        self._task, self._until_s = None, math.inf
-        return trio.lowlevel.Abort.SUCCEEDED
+        if self._sleep is not None:
+            self._sleep.end()
 
 
 class ScopeSleeper:
@@ -90,7 +126,12 @@ class ScopeSleeper:
         self._woken.set()
 
 
-def sleeper_of_loop() -> Sleeper:
-    """Of the running loop, for its one task that sleeps so."""
+def make_sleeper() -> Sleeper:
+    """For one task of the running loop."""
     clock = trio.lowlevel.current_clock()
-    return clock if isinstance(clock, LoopClock) else ScopeSleeper()
+    return ClockSleeper(clock) if isinstance(clock, LoopClock) else ScopeSleeper()
+
+
+async def sleep_until(until_s: float) -> None:
+    """As ``trio.sleep_until``."""
+    await make_sleeper().sleep(until_s)

@@ -27,7 +27,7 @@ from time import perf_counter
 import trio
 import zmq
 
-from gossipd.runtime.loop_clock import sleeper_of_loop
+from gossipd.runtime.loop_clock import make_sleeper
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.runtime.zmq_trio import SocketWakeup, has_unread
@@ -55,7 +55,7 @@ class TurnLoop:
         self._slow = slow
         self._parts: list[tuple[Phase, Callable[[float], bool], Callable[[], float]]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
-        self._sleeper = sleeper_of_loop()
+        self._sleeper = make_sleeper()
         self._is_woken = self._is_sleeping = False
         self._asleep = trio.Event()
         self._is_awake = False  # a turn is certain within a rest, so threads need not wake the loop

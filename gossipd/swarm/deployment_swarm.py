@@ -467,8 +467,7 @@ class DeploymentSwarm:
                 is_awaited = bool(self.announcements.subscribers)
                 self.commands.append(events.StartSourceRead(self.deployment, run, is_awaited, self.reader.from_start))
         if self.replica.reads or self.announcements.reading:
-            reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
-            self.announcements.read(reading, self.reader.readers)
+            self.announcements.read(tuple(self.replica.reading()), self.reader.readers)
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""

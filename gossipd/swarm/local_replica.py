@@ -62,6 +62,11 @@ class LocalReplica:
         """Whether the chunk is on its way here from storage."""
         return any(flight.supplier is SOURCE for flight in self.flights.get(chunk, ()))
 
+    def reading(self) -> list[int]:
+        """The chunks on their way here from storage, ascending."""
+        flights = self.flights.items()
+        return sorted({chunk for chunk, each in flights for flight in each if flight.supplier is SOURCE})
+
     @property
     def held_count(self) -> int:
         """Number of chunks that are verified here."""

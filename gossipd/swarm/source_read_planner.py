@@ -113,7 +113,8 @@ class SourceReadPlanner:
         """Lay out the extents of classes in the reading order."""
         self._extents, self._extent_of = [], {}
         if self._class_of is not None:
-            self._extents = extents_of(self._class_of, map(self._whole_extent, range(len(self._order))))
+            whole = [self._chunks(position) for position in range(len(self._order))]
+            self._extents = extents_of(self._class_of, whole)
             self._extent_of = {chunk: at for at, extent in enumerate(self._extents) for chunk in extent}
         self._at_head_s.clear()
         self._taken_over.clear()
@@ -125,9 +126,8 @@ class SourceReadPlanner:
         return self._position_of[chunk // self._shape.extent_chunks]
 
     def _chunks(self, position: int) -> range:
-        return self._extents[position] if self._class_of is not None else self._whole_extent(position)
-
-    def _whole_extent(self, position: int) -> range:
+        if self._extents:
+            return self._extents[position]
         first = self._order[position] * self._shape.extent_chunks
         return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
 

@@ -891,9 +891,9 @@ MUTANTS = (
     ),
     Mutant(
         "a-cancelled-task-sleeps-on",
-        "The clock wakes a task that was cancelled in its sleep, and lets no other sleep.",
+        "The clock wakes a task at the end of a sleep in which it was cancelled.",
         "gossipd/runtime/loop_clock.py",
-        "        self._task, self._until_s = None, math.inf\n        return trio",
+        "        self.task = None\n        return trio",
         "        return trio",
         ("tests/gossipd/runtime/test_loop_clock.py",),
     ),

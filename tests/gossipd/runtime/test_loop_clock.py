@@ -8,13 +8,13 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.runtime.loop_clock import LoopClock, Sleeper, sleeper_of_loop
+from gossipd.runtime.loop_clock import LoopClock, Sleeper, make_sleeper, sleep_until
 
 Scenario = Callable[[Sleeper], Awaitable[None]]
 
 
 async def runs(scenario: Scenario) -> None:
-    await scenario(sleeper_of_loop())
+    await scenario(make_sleeper())
 
 
 @pytest.fixture(params=["loop clock", "cancel scope"])
@@ -110,18 +110,42 @@ def test_other_tasks_sleep_by_the_clock_as_by_trios_own(play: Callable[[Scenario
     play(scenario)
 
 
-def test_two_tasks_cannot_sleep_by_one_clock_at_once() -> None:
-    async def scenario() -> None:
-        sleeper = sleeper_of_loop()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(sleeper.sleep, trio.current_time() + 3600.0)
-            await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(RuntimeError, match="another task"):
-                await sleeper.sleep(trio.current_time() + 1.0)
-            nursery.cancel_scope.cancel()
+def test_tasks_wake_in_the_order_of_their_times_and_those_that_are_over_wake_nobody(
+    play: Callable[[Scenario], None],
+) -> None:
+    async def scenario(_sleeper: Sleeper) -> None:
+        begun_s, woken = trio.current_time(), list[int]()
 
-    clock = LoopClock()
-    trio.run(scenario, clock=clock, instruments=[clock])
+        async def sleep(place: int) -> None:
+            await sleep_until(begun_s + 0.004 * place)
+            woken.append(place)
+
+        async with trio.open_nursery() as nursery:
+            for place in (5, 1, 3):
+                nursery.start_soon(sleep, place)
+            with trio.move_on_after(0.0):
+                await sleep_until(begun_s + 0.002)
+        assert woken == [1, 3, 5]
+
+    play(scenario)
+
+
+def test_a_sleep_that_was_ended_early_does_not_wake_the_loop_at_its_time() -> None:
+    clock, waits = LoopClock(), list[float]()
+
+    class Waits(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            waits.append(timeout)
+
+    async def scenario() -> None:
+        for _ in range(100):
+            with trio.move_on_after(0.0):
+                await sleep_until(trio.current_time() + 0.02)
+        await sleep_until(trio.current_time() + 0.05)
+
+    trio.run(scenario, clock=clock, instruments=[clock, Waits()])
+    assert len([one for one in waits if 0.0 < one < 10.0]) == 1
+    assert clock.deadline_to_sleep_time(1e12) > 1e11, "nothing that is over is kept"
 
 
 def test_clocks_of_daemons_on_one_machine_differ() -> None:
