@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
@@ -81,9 +81,8 @@ class StateSaver(Struct, kw_only=True, eq=False):
                 kept_histories, histories_s = self.histories.revision, now
                 writes.append(partial(self.state.keep_histories, self.histories.to_bytes()))
             try:
-                for write in writes:
-                    await run_blocking(write)
                 if writes:
+                    await run_blocking(_call_all, writes)
                     self.alarms.cured(StateWriteError.code)
             except StateWriteError as error:
                 # All of it is tried again at the next look.
@@ -111,3 +110,8 @@ class StateSaver(Struct, kw_only=True, eq=False):
             self.state.keep_histories(self.histories.to_bytes())
             self.state.keep_witness(self.witness.to_bytes())
         self.state.close()
+
+
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()

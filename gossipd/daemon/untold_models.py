@@ -57,14 +57,18 @@ class UntoldModels:
     async def list_and_look(self) -> None:
         """Begin or end both alarms."""
         try:
-            lasting = self.look(await run_blocking(self.store.models), await run_blocking(self.state.publications))
-            await run_blocking(self._read_labels, lasting[:MODELS_NAMED])
+            lasting = self.look(*await run_blocking(self._listed))
+            if lasting:
+                await run_blocking(self._read_labels, lasting[:MODELS_NAMED])
             self.tell(lasting)
             self.alarms.cured(StoreUnreadableError.code)
         except StoreUnreadableError as error:
             self.alarms.ring_as(error.code, str(error.args[0]))
         except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
             log.debug("the store's models cannot be listed", reason=str(error))
+
+    def _listed(self) -> tuple[Sequence[StoredModel], Sequence[DeploymentId]]:
+        return self.store.models(), self.state.publications()
 
     def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> list[StoredModel]:
         """What is untold, in the order of the alarm. Only what was so at the look before, too: other hosts may be about
