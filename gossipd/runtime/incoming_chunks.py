@@ -113,7 +113,8 @@ class IncomingChunk:
             self._first = (filled, time.monotonic())
         with self._changed:
             self._filled = filled
-            self._changed.notify_all()
+            if self._is_relayed:
+                self._changed.notify_all()
         is_new = not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length
         if is_new:
             is_new = self._is_listed = self._incoming_chunks.list(self._key, self)
