@@ -24,7 +24,7 @@ from tests.bench.lab.prediction import predict
 from tests.bench.lab.process import spinning
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome, share
 from tests.bench.lab.systems.gossip import run_gossipd, run_saved
-from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
+from tests.bench.lab.systems.plain import run_chain, run_checked_chain, run_direct, run_single
 from tests.bench.lab.systems.torrent import SEEDING, run_libtorrent
 from tests.servers import Nginx
 
@@ -33,6 +33,7 @@ SYSTEMS: dict[str, Callable[[Bench], Outcome]] = {
     "saved": run_saved,
     "libtorrent": run_libtorrent,
     "chain": run_chain,
+    "checked-chain": run_checked_chain,
     "direct": run_direct,
 }
 STORAGE_PORT = 8080

@@ -16,7 +16,7 @@ from tests.bench.lab.fabric import Counters, Fabric, LabError, Station, fabric
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.report import BUSY_MAX, STOLEN_MAX, row, table
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
-from tests.bench.lab.systems.plain import run_chain, run_single
+from tests.bench.lab.systems.plain import run_chain, run_checked_chain, run_single
 from tests.servers import Nginx
 
 SIZE = 4 * 1024 * 1024
@@ -141,10 +141,11 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
         try:
             bench = Bench(network, tmp_path, model, f"{server.url}/model", SIZE, [], "none", 60.0, Random(1))
             single_s, single = run_single(bench)
-            outcome = run_chain(bench)
+            outcome, checked = run_chain(bench), run_checked_chain(bench)
         finally:
             server.stop()
     assert single_s >= 0.9 * SIZE * 8 / 100e6, "the links are slower than the loopback"
+    assert row(bench, checked, single_s, single, {})["verified_hosts"] == 3
     result = row(bench, outcome, single_s, single, {})
     assert result["verified_hosts"] == 3
     assert 1.0 <= result["external_x"] <= 1.1
