@@ -58,8 +58,8 @@ class UntoldModels:
         """Begin or end both alarms."""
         try:
             lasting = self.look(*await run_blocking(self._listed))
-            if lasting:
-                await run_blocking(self._read_labels, lasting[:MODELS_NAMED])
+            if named := lasting[:MODELS_NAMED]:
+                await run_blocking(self._read_labels, named)
             self.tell(lasting)
             self.alarms.cured(StoreUnreadableError.code)
         except StoreUnreadableError as error:

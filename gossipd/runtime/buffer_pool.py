@@ -91,7 +91,8 @@ class BufferPool:
         self._trim_heap = trim_heap or _trim_heap
         self._reserved_bytes = 0
         self._heap_bytes = 0  # the most that was reserved at once since the last trim
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # entered without the condition, whose way in is two more calls of Python
+        self._changed = threading.Condition(self._lock)
         self._free: dict[int, list[mmap.mmap]] = {}
         self._free_bytes = 0
         self._leased_bytes = 0
@@ -106,7 +107,7 @@ class BufferPool:
         PoolExhaustedError: no room in time, or ``gave_up``.
         """
         size = self._class_of(nbytes)
-        with self._changed:
+        with self._lock:
             self._wait_for_room(size, timeout_s, gave_up)
             free = self._free.get(size)
             buffer = free.pop() if free else None
@@ -123,7 +124,7 @@ class BufferPool:
     def reserve(self, nbytes: int, *, gave_up: Callable[[], bool] | None = None) -> Lease:
         """Room for memory that others allocate; the lease's view is empty. Raises as ``acquire``."""
         assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
-        with self._changed:
+        with self._lock:
             self._wait_for_room(nbytes, None, gave_up)
             self._reserved_bytes += nbytes
             self._heap_bytes = max(self._heap_bytes, self._reserved_bytes)
@@ -132,11 +133,11 @@ class BufferPool:
 
     def wake(self) -> None:
         """Make every waiter call its ``gave_up`` again."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def statistics(self) -> PoolStatistics:
-        with self._changed:
+        with self._lock:
             return PoolStatistics(
                 pool_bytes=self._pool_bytes,
                 allocated_bytes=self._leased_bytes + self._free_bytes,
@@ -194,7 +195,7 @@ class BufferPool:
         return True
 
     def _take_back(self, size: int, buffer: mmap.mmap | None) -> None:
-        with self._changed:
+        with self._lock:
             self._leased_bytes -= size
             if buffer is None:
                 self._reserved_bytes -= size

@@ -56,7 +56,8 @@ class IncomingChunk:
         self._incoming_chunks = incoming_chunks
         self._key = key
         self._lease = lease
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # entered without the condition, whose way in is two more calls of Python
+        self._changed = threading.Condition(self._lock)
         self._is_listed = False
         self._ending_share = ending_share
         self._first = (0, 0.0)  # the bytes here at the first look, and its time
@@ -111,7 +112,7 @@ class IncomingChunk:
         """
         if not self._first[0]:
             self._first = (filled, time.monotonic())
-        with self._changed:
+        with self._lock:
             self._filled = filled
             if self._is_relayed:
                 self._changed.notify_all()
@@ -147,7 +148,7 @@ class IncomingChunk:
 
     def release(self) -> None:
         """End the receiver's use: relays continue from the store if the chunk has landed, else they end. Idempotent."""
-        with self._changed:
+        with self._lock:
             if self._is_over:
                 return
             self._is_over = True
@@ -168,7 +169,7 @@ class IncomingChunk:
             self._is_relayed = True
             if self._hurry is not None:
                 self._hurry(self._relayed_bytes(self.length // 2))
-        with self._changed:
+        with self._lock:
             if not self._is_over and self._ready(at) <= at:
                 self._changed.wait(timeout_s)
             is_over = self._is_over
@@ -193,7 +194,7 @@ class IncomingChunk:
         return max(at, min(self._filled, self.length - 1))
 
     def _let_go(self) -> None:
-        with self._changed:
+        with self._lock:
             self._users -= 1
             is_last = self._users == 0
         if is_last:

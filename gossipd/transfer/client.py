@@ -278,9 +278,11 @@ class BulkClient:
             self._connections.drop(connection)
 
     def _receive_chunk(self, fetch: Fetch, channel: Channel, incoming: IncomingChunk, *, is_relayed: bool) -> None:
+        is_duplex = channel.is_duplex
+
         def advance(filled: int) -> None:
             # Under TLS the end is told by the bytes: the next request is sent between two of the last pieces.
-            incoming.advance(filled, by_clock=channel.is_duplex)
+            incoming.advance(filled, by_clock=is_duplex)
             fetch.ask_for_next(channel)
 
         incoming.on_relay(channel.hurry)
@@ -291,14 +293,14 @@ class BulkClient:
         channel.receive_body(
             incoming.view,
             self._throttle,
-            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began, is_duplex=channel.is_duplex),
+            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began, is_duplex=is_duplex),
             on_piece=advance,
         )
 
     def _receive_relayed(self, channel: Channel, incoming: IncomingChunk, advance: Callable[[int], None]) -> None:
         """Receive a chunk that the peer is receiving itself, piece by piece. Where this host has to tell nothing of it
         meanwhile, it sleeps until several pieces are here."""
-        head = bytearray(wire.PIECE_HEAD_BYTES)
+        head, is_duplex = bytearray(wire.PIECE_HEAD_BYTES), channel.is_duplex
         at, due, began = 0, 0, time.monotonic()
         while at < incoming.length:
             # The watchdog does not blame the peer for waiting.
@@ -314,8 +316,7 @@ class BulkClient:
                 raise errors.RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
             end = at + length
             while at < end:
-                elapsed_s = time.monotonic() - began
-                most = incoming.piece_bytes(elapsed_s, is_duplex=channel.is_duplex)
+                most = incoming.piece_bytes(time.monotonic() - began, is_duplex=is_duplex)
                 piece = self._throttle.piece(min(end - at, most))
                 self._throttle.take(piece)
                 channel.receive(incoming.view[at : at + piece])

@@ -55,7 +55,8 @@ class ConnectionPool:
     def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
         self._bulk_settings = settings
         self._close_channel = close_channel
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # entered without the condition, whose way in is two more calls of Python
+        self._changed = threading.Condition(self._lock)
         self._idle_pools: dict[BulkPeer, _IdlePool] = {}
         self.open_count = 0  # lent, idle and being dialed
         self._closed = False
@@ -66,7 +67,7 @@ class ConnectionPool:
         """
         stale: list[BulkConnection] = []
         try:
-            with self._changed:
+            with self._lock:
                 while True:
                     idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
                     while idle_pool.idle:
@@ -94,7 +95,7 @@ class ConnectionPool:
     def give_back(self, connection: BulkConnection) -> None:
         connection.may_be_stale = True
         connection.idle_since = time.monotonic()
-        with self._changed:
+        with self._lock:
             if not self._closed:
                 self._idle_pools[connection.peer].idle.append(connection)
                 self._changed.notify_all()
@@ -108,14 +109,14 @@ class ConnectionPool:
 
     def forget(self, peer: BulkPeer) -> None:
         """A dial that ``borrow`` allowed has failed."""
-        with self._changed:
+        with self._lock:
             self._uncount(peer)
             self._changed.notify_all()
 
     def drop_idle(self, peer: BulkPeer | None = None, *, idle_before: float | None = None) -> None:
         """Close idle connections of one peer or of all; with ``idle_before`` only those not used since."""
         dropped: list[BulkConnection] = []
-        with self._changed:
+        with self._lock:
             for owner in [peer] if peer is not None else list(self._idle_pools):
                 idle_pool = self._idle_pools.get(owner)
                 if idle_pool is None:
@@ -132,19 +133,19 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close idle connections now, and every other one when it comes back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
         self.drop_idle()
 
     def is_awaited(self, peer: BulkPeer) -> bool:
         """Whether a borrower waits for a connection of this peer."""
-        with self._changed:
+        with self._lock:
             idle_pool = self._idle_pools.get(peer)
             return idle_pool is not None and idle_pool.waiting > 0
 
     def wake(self) -> None:
         """Make every waiting borrower call its ``gave_up`` again."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
