@@ -87,6 +87,17 @@ class DemoHost:
             return self.process.wait(STOP_SECONDS_MAX)
 
     @property
+    def cpu_s(self) -> float:
+        """CPU seconds that the process has taken; 0 when it has ended, as those are its parent's then."""
+        try:
+            fields = (
+                Path(f"/proc/{self.process.pid if self.process else 0}/stat").read_text().rpartition(")")[2].split()
+            )
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, proc(5)
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process ended by itself."""
         return self.process is not None and self.process.poll() is not None

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any, ClassVar, Protocol
 
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
@@ -84,7 +85,8 @@ class DemoOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """The result. Byte counts of peers are the daemons' totals, ``source_bytes`` is the storage server's count."""
+    """The result. Byte counts of peers are the daemons' totals, ``source_bytes`` is the storage server's count.
+    ``cpu_s``: CPU seconds of the demo and its daemons, from its start until all was compared."""
 
     hosts: int
     racks: int
@@ -92,6 +94,7 @@ class DemoResult:
     bytes_total: int
     chunks_total: int
     seconds: float
+    cpu_s: float
     source_bytes: int
     source_requests: int
     peer_bytes_same_rack: int
@@ -377,6 +380,7 @@ def _result(stage: _Stage, row: dict[str, Any], seconds: float) -> DemoResult:
         bytes_total=stage.manifest.bytes_total,
         chunks_total=stage.manifest.chunk_count,
         seconds=round(seconds, 3),
+        cpu_s=round(_cpu_s(stage.hosts), 2),
         source_bytes=stage.storage.body_bytes,
         source_requests=stage.storage.requests,
         peer_bytes_same_rack=row["peer_bytes_same_rack"],
@@ -390,3 +394,8 @@ def _result(stage: _Stage, row: dict[str, Any], seconds: float) -> DemoResult:
         encryption=stage.order.encryption,
         directory=str(stage.base) if stage.order.keep else None,
     )
+
+
+def _cpu_s(hosts: Sequence[DemoHost]) -> float:
+    usages = (getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(host.cpu_s for host in hosts)

@@ -44,6 +44,7 @@ def test_every_host_has_every_byte_and_storage_gave_each_once(short_path: Path) 
     assert result["hosts"] == result["hosts_complete"] == 6
     assert result["verified"] is True
     assert result["corrupt_chunks"] == 0
+    assert result["cpu_s"] > 6 * 0.2, "each of the daemons has started, at the least"
     total = result["bytes_total"]
     assert total <= result["source_bytes"] <= 1.02 * total + TAKEN_OVER_BYTES
     assert result["peer_bytes_cross_rack"] <= 1.1 * total + TAKEN_OVER_BYTES
