@@ -76,6 +76,7 @@ class SwimRuntime:
         self._unsealed = UnsealedRate()
         self._due_s = -math.inf  # the brain's deadline after it was called last
         self._heard_s = -math.inf  # when the last datagram came: the brain's time does not go back
+        self._has_heard = False  # one came since ``catch_up`` began
         self._behind_s = math.inf  # since when the socket is not empty after a batch
         self._filter = SocketFilter(udp_socket)
         self.send_errors = 0
@@ -126,9 +127,9 @@ class SwimRuntime:
     def catch_up(self, now: float) -> None:
         """Handle what waits in the socket, and only when that was all, or has been too much for some time, the timers
         that are due."""
-        heard_s = self._heard_s
+        self._has_heard = False
         is_empty = self._drain_socket(now)
-        if is_empty and self._heard_s == heard_s and now < self._due_s:
+        if is_empty and not self._has_heard and now < self._due_s:
             return  # nothing has come and nothing is due, as in most of an attendant's turns
         if not is_empty:
             self._attended.cancel()
@@ -157,6 +158,7 @@ class SwimRuntime:
                 self.send_errors += 1  # an ICMP error of a datagram sent earlier
                 continue
             now = self._heard_s = trio.current_time()
+            self._has_heard = True
             self._swim.handle_datagram(datagram, (sender[0], sender[1]), now)
             if now - begun_s >= _BATCH_S:
                 break

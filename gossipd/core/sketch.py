@@ -31,13 +31,17 @@ def sketch(held: ChunkSet, wanted: ChunkSet, bins_max: int = BINS) -> bytes:
     size = held.size
     if wanted.is_full and (held.is_full or not held):  # most hosts, before and after
         return bytes([SHARE_MAX if held else 0]) * min(bins_max, size)
-    # As digits, which ``count`` goes through by itself; the first digit is the last chunk.
-    have, want = (f"{one:0{size}b}" for one in (held.bits & wanted.bits, wanted.bits))
+    width = (size + 7) // 8
+    have, want = (one.to_bytes(width, "little") for one in (held.bits & wanted.bits, wanted.bits))
     bins = min(bins_max, size)
-    shares = bytearray()
-    for number in range(bins, 0, -1):
-        first, end = size - number * size // bins, size - (number - 1) * size // bins
-        here, of = have.count("1", first, end), want.count("1", first, end)
+    read, whole, shares = int.from_bytes, wanted.is_full, bytearray()
+    first = 0
+    for number in range(1, bins + 1):
+        end = number * size // bins
+        # A slice is counted, as shifting the whole would copy it for each bin.
+        low, high, shift, mask = first >> 3, (end + 7) >> 3, first & 7, (1 << (end - first)) - 1
+        here = (read(have[low:high], "little") >> shift & mask).bit_count()
+        of = end - first if whole else (read(want[low:high], "little") >> shift & mask).bit_count()
         shares.append((max(1, SHARE_MAX * here // of) if here else 0) if of else NOTHING_WANTED)
-    shares.reverse()
+        first = end
     return bytes(shares)
