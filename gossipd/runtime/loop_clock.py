@@ -12,13 +12,14 @@ among the sockets, because registering for it again costs as much; a thread, bec
 from __future__ import annotations
 
 import math
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from random import SystemRandom
 from time import monotonic
 from typing import Protocol
 
 import trio
 
+_OVER_SPARE = 64  # sleeps that are over may be so many more than those that are not
 _AHEAD_S = (1e4, 1e6)  # as trio's own clock: daemons that share a machine do not look at things at the same moments
 
 
@@ -57,7 +58,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
     def __init__(self) -> None:
         self._ahead_s = SystemRandom().uniform(*_AHEAD_S)
         self._sleeps: list[tuple[float, int, _Sleep]] = []  # a heap; one for each sleeping task, and some that are over
-        self._count = 0
+        self._count, self._tidy_at = 0, _OVER_SPARE
 
     def start_clock(self) -> None:
         """It always runs."""
@@ -85,7 +86,15 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         if until_s < math.inf:
             self._count += 1
             heappush(self._sleeps, (until_s, self._count, sleep))
+            if len(self._sleeps) >= self._tidy_at:
+                self._tidy()
         return sleep
+
+    def _tidy(self) -> None:
+        """Drop those that were ended long before their time."""
+        self._sleeps = [one for one in self._sleeps if one[2].task is not None]
+        heapify(self._sleeps)
+        self._tidy_at = 2 * len(self._sleeps) + _OVER_SPARE
 
 
 class ClockSleeper:

@@ -890,6 +890,14 @@ MUTANTS = (
         ("tests/gossipd/runtime/test_loop_clock.py",),
     ),
     Mutant(
+        "sleeps-that-are-over-pile-up",
+        "Each rest of the loop that a wake-up ends leaves an entry until the time that it was to last.",
+        "gossipd/runtime/loop_clock.py",
+        "            if len(self._sleeps) >= self._tidy_at:\n",
+        "            if False:\n",
+        ("tests/gossipd/runtime/test_loop_clock.py",),
+    ),
+    Mutant(
         "a-cancelled-task-sleeps-on",
         "The clock wakes a task at the end of a sleep in which it was cancelled.",
         "gossipd/runtime/loop_clock.py",

@@ -148,5 +148,21 @@ def test_a_sleep_that_was_ended_early_does_not_wake_the_loop_at_its_time() -> No
     assert clock.deadline_to_sleep_time(1e12) > 1e11, "nothing that is over is kept"
 
 
+def test_sleeps_that_are_ended_long_before_their_time_do_not_pile_up() -> None:
+    clock, most = LoopClock(), list[int]()
+
+    async def scenario() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(sleep_until, trio.current_time() + 0.02)
+            for _ in range(1000):
+                with trio.move_on_after(0.0):
+                    await sleep_until(trio.current_time() + 3600.0)
+                most.append(len(clock._sleeps))
+
+    trio.run(scenario, clock=clock, instruments=[clock])
+    assert max(most) <= 100
+
+
 def test_clocks_of_daemons_on_one_machine_differ() -> None:
     assert abs(LoopClock().current_time() - LoopClock().current_time()) > 0.01
