@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+_GOES_S = 10.0  # a client that has not gone by then belongs to a test that has failed, which would wait for ever
 _ACKNOWLEDGED_AT = 120  # tcpi_bytes_acked in struct tcp_info (linux/tcp.h)
 
 
@@ -56,6 +57,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         with suppress(OSError):
             super().finish()
             self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_GOES_S)
             while self.connection.recv(4096):
                 pass  # until the client has acknowledged all, or has gone
         with self.server.lock, suppress(OSError):
