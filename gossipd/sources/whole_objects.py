@@ -102,9 +102,9 @@ class WholeObjects:
             one.end()
             raise
         finally:
-            if one.is_over:
-                one.end()
             one.in_use.release()
+            if one.is_over:  # after the release, or one that is given up in between would stay open
+                _end(one)
 
     def forget(self, deployment: DeploymentId) -> None:
         """End the streams of a deployment. One in use ends with its part."""

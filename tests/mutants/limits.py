@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a-stream-given-up-at-its-end-stays-open",
+        "Who ends a stream in the moment in which its part ends leaves its connection open.",
+        "gossipd/sources/whole_objects.py",
+        "            one.in_use.release()\n            if one.is_over:",
+        "            if one.is_over:\n                one.end()\n            one.in_use.release()\n"
+        "            if False:",
+        ("tests/gossipd/sources/test_whole_objects.py",),
+    ),
+    Mutant(
         "only-one-end-is-marked",
         "Bodies, which are nearly all bytes, go unmarked: the listener is not prepared as the dialler is.",
         "gossipd/transfer/listener.py",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from gossipd.core.events import FailReason
+from gossipd.core.ids import DeploymentId
 from gossipd.sources.errors import SourceError
+from gossipd.sources.web_stream import WebStream
+from gossipd.sources.whole_objects import WholeObjects
 from tests.gossipd.sources.models import CHUNK_BYTES, sign, write_tree
 from tests.gossipd.sources.test_reader import QUICK, Seat
 from tests.rangeless_server import RangelessServer, rangeless_server
@@ -66,6 +72,40 @@ def test_after_a_break_the_verified_part_is_dropped_and_not_stored_again(tmp_pat
         seat.reader.close()
     assert seat.store.mismatches == 0 and len(seat.store.chunks) == seat.manifest.chunk_count
     assert seat.reader.statistics().bytes <= BYTES + (8 + 21) * CHUNK_BYTES
+
+
+class LockReleasedLate:
+    """Lets ``meanwhile`` happen while it is about to be released."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self._lock, self._meanwhile = threading.Lock(), meanwhile
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, lambda: None
+        meanwhile()
+        self._lock.release()
+
+
+class ClosingStream:
+    """Counts its ends."""
+
+    closed = 0
+
+    def go_on(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_stream_that_is_given_up_as_its_part_ends_is_closed_all_the_same() -> None:
+    wholes, stream = WholeObjects(), ClosingStream()
+    with wholes.stream((DeploymentId(bytes(32)), "a"), 0, lambda: cast(WebStream, stream)) as one:
+        one.in_use = cast(threading.Lock, LockReleasedLate(wholes.close))
+        one.in_use.acquire()
+    assert stream.closed == 1
 
 
 def test_what_another_reader_has_read_meanwhile_is_dropped(tmp_path: Path) -> None:
