@@ -89,10 +89,10 @@ class DemoHost:
     @property
     def cpu_s(self) -> float:
         """CPU seconds that the process has taken; 0 when it has ended, as those are its parent's then."""
+        if self.process is None:
+            return 0.0
         try:
-            fields = (
-                Path(f"/proc/{self.process.pid if self.process else 0}/stat").read_text().rpartition(")")[2].split()
-            )
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, proc(5)

@@ -114,7 +114,7 @@ class IncomingChunk:
             self._first = (filled, time.monotonic())
         with self._lock:
             self._filled = filled
-            if self._is_relayed:
+            if self._is_relayed:  # a relay says so before it waits
                 self._changed.notify_all()
         is_new = not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length
         if is_new:

@@ -3,10 +3,10 @@
 What lives here: that clock, and the same sleeps by trio's own means. What does not: when the loop rests
 (``turn_interval``), and moments that tasks share (``look_interval``).
 
-A cancel scope for each sleep is made, registered and cancelled, and ends in an exception: some sixty calls of Python
-functions, a tenth of what a turn of the loop costs. trio asks its clock how long it may wait for sockets; so this one
-answers with its sleepers' times too, and lets each task run when its time has come. Rejected: a timer's descriptor
-among the sockets, because registering for it again costs as much; a thread, because each hand-over costs a switch.
+A cancel scope for each sleep is made, registered and cancelled, and ends in an exception: dozens of calls, in every
+turn of the loop. trio asks its clock how long it may wait for sockets; so this one answers with its sleepers' times
+too, and lets each task run when its time has come. Rejected: a timer's descriptor among the sockets, because
+registering for it again costs as much; a thread, because each hand-over costs a switch.
 """
 
 from __future__ import annotations
