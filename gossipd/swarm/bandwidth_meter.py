@@ -9,7 +9,8 @@ from __future__ import annotations
 
 _WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
 _WINDOW_CHUNKS = 10  # fewer come in bursts, which show the senders' pace, not the link's
-_WINDOW_S_MAX = 2.5  # the longest window: on slow links large chunks are too few for the bound above
+_WINDOW_S_MAX = 2.5  # the longest first window: on slow links large chunks are too few for the bound above
+_SLOW_WINDOW_CHUNKS = 20  # later ones that last longer: each begins with chunks half-way, which count whole
 _WINDOW_BYTES = 512 * 1024  # less arrives before the link is full, and measures the time of asking
 _DECAY = 0.99  # of the peak per window: it halves in 17 s, so a lowered limit shows within a minute
 _CHUNK_TIME_S_MIN = 0.0005
@@ -55,7 +56,8 @@ class BandwidthMeter:
         span = now - self._since_s
         if self._bytes < _WINDOW_BYTES or span < _WINDOW_S:
             return
-        if self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX:
+        is_slow = span >= _WINDOW_S_MAX
+        if self._chunks >= (_SLOW_WINDOW_CHUNKS if is_slow else _WINDOW_CHUNKS) or (is_slow and not self.rate):
             self.rate, self.waited_s = max(self.rate * _DECAY, self._bytes / span), 0.0
             self.version += 1
             self._since_s, self._bytes, self._chunks = now, 0, 0

@@ -9,7 +9,9 @@ has shown, and nothing waits for it. It is the same where storage is slow, so th
 what the source readers reach late. If it takes in clearly more than before, it goes on, others are served by it, the
 quick links are seen, and seeds with slow links give up their claims (``arrival_rates``). If not, storage gives no more,
 and it stops and waits longer before it tries again. Hosts try one after the other, each later for every other that was
-heard to try. Rejected: source readers that tell whether their links are full, because older daemons do not tell it.
+heard to try. Where a chunk takes long on this host's link, all these times are longer: a rate is a count of chunks, and
+over few of them it is chance. Rejected: source readers that tell whether their links are full, because older daemons do
+not tell it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stand_in import hosts_before
 from membership.member import NodeId
 
+_QUICK_CHUNK_S = 0.1  # a chunk that takes longer on this host's link lengthens all times below in proportion
 _IDLE_S = 1.0  # how long the link idles before the first host tries
 _PLACE_S = 0.5  # each next host tries so much later: an announcement of reads takes less
 _DOUBLINGS_MAX = 8  # of that time
@@ -33,10 +36,11 @@ _GAIN = 1.2  # what comes over what came before; chance gives less
 
 
 class _Try:
-    """One try: since when, and what came in."""
+    """One try: since when, and what came in. ``stretch``: by how much its times are longer."""
 
-    def __init__(self, use: LinkUse, readers: tuple[NodeId, ...], now: float) -> None:
+    def __init__(self, use: LinkUse, readers: tuple[NodeId, ...], stretch: float, now: float) -> None:
         self.readers = readers
+        self._stretch = stretch
         self._rate_before = use.recent_rate
         self._since_s = now
         self._counted_from: tuple[float, int] | None = None
@@ -47,16 +51,17 @@ class _Try:
         if self.is_useful:
             return False
         if not read_count:
-            return now - self._since_s > _START_S_MAX
+            return now - self._since_s > _START_S_MAX * self._stretch
         if self._counted_from is None:
-            self._counted_from = (now + _SETTLE_S, -1)
+            self._counted_from = (now + _SETTLE_S * self._stretch, -1)
         from_s, held_then = self._counted_from
         if held_then < 0:
             if now >= from_s:
                 self._counted_from = (now, held)
             return False
         count, span = held - held_then, now - from_s
-        if span < _COUNT_S_MAX and (span < _COUNT_S or count < _COUNT_CHUNKS):
+        stretch = self._stretch
+        if span < _COUNT_S_MAX * stretch and (span < _COUNT_S * stretch or count < _COUNT_CHUNKS):
             return False
         self.is_useful = count >= _GAIN * self._rate_before * span
         return not self.is_useful
@@ -79,10 +84,10 @@ class ExtraReader:
 
     def look(
         self, use: LinkUse, reader: SourceReadPlanner, own: PeerView, roles: Roles, peers: Peers, *,
-        held: int, may_read: bool, now: float,
+        held: int, may_read: bool, chunk_time_s: float, now: float,
     ) -> bool:  # fmt: skip
         """Judge; True when ``lines`` have changed. ``held``: chunks held here. ``may_read``: source readers read now,
-        and nothing keeps this host from it."""
+        and nothing keeps this host from it. ``chunk_time_s``: what a chunk takes on this host's link."""
         may_read = may_read and own.node not in roles.readers and own.can_read_sources and reader.can_read_extra
         if self._try is not None:
             if not may_read or self._try.readers != roles.readers:
@@ -94,8 +99,10 @@ class ExtraReader:
         before, self._tried = self._tried, len(reader.heard_to_read().difference(roles.readers, (own.node,)))
         if not may_read or not use.is_idle or not reader.is_being_read(now) or self._tried > before:
             self._since_s = now
-        elif now - self._since_s >= self._wait_s(own, roles, peers, now):
-            self._try, self._read_before = _Try(use, roles.readers, now), reader.read_count
+        else:
+            stretch = max(1.0, chunk_time_s / _QUICK_CHUNK_S)
+            if now - self._since_s >= stretch * self._wait_s(own, roles, peers, now):
+                self._try, self._read_before = _Try(use, roles.readers, stretch, now), reader.read_count
         return self.is_active
 
     def _stop(self, now: float) -> None:

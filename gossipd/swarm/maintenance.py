@@ -79,7 +79,8 @@ def _look_at_extra_reads(swarm: DeploymentSwarm, around: Surroundings, now: floa
     is_able = around.may_read_extra and swarm.interests.is_uniform and not swarm.stand_in.is_active
     return swarm.extra_reader.look(
         swarm.arrival_rates.link_use(swarm.times.shown_rate()), swarm.reader, around.own, swarm.roles, swarm.peers,
-        held=swarm.replica.held_count, may_read=is_able and not swarm.is_held_back(around, now), now=now,
+        held=swarm.replica.held_count, may_read=is_able and not swarm.is_held_back(around, now),
+        chunk_time_s=swarm.times.chunk_time_s, now=now,
     )  # fmt: skip
 
 

@@ -114,6 +114,22 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_extra_reader.py",),
     ),
     Mutant(
+        "extra-readers-judge-by-two-chunks",
+        "Where chunks take seconds, hosts take chance for an idle link and storage is read by many at once.",
+        "gossipd/swarm/extra_reader.py",
+        "stretch = max(1.0, chunk_time_s / _QUICK_CHUNK_S)",
+        "stretch = 1.0",
+        ("tests/gossipd/swarm/test_extra_reader.py",),
+    ),
+    Mutant(
+        "a-burst-of-long-chunks-shows-a-quick-link",
+        "Three chunks of 2 s that end within one second make the link look thrice as quick as it is.",
+        "gossipd/swarm/bandwidth_meter.py",
+        "(_SLOW_WINDOW_CHUNKS if is_slow else _WINDOW_CHUNKS) or is_slow and not self.rate:",
+        "_WINDOW_CHUNKS or is_slow:",
+        ("tests/gossipd/swarm/test_bandwidth_meter.py",),
+    ),
+    Mutant(
         "extra-reader-reads-what-owners-begin",
         "A host that reads besides the seeds takes the extents that the seeds are about to read: each comes twice.",
         "gossipd/swarm/source_read_planner.py",

@@ -61,6 +61,14 @@ def test_two_hosts_that_ask_an_origin_for_the_same_chunks_wait_for_no_second_cop
     assert outcome.seconds_last <= 1.05 * scenario.bound_s, "1.09 where they get them"
 
 
+def test_chunks_of_several_seconds_are_read_from_storage_by_the_seeds_alone() -> None:
+    scenario = Scenario(hosts=50, racks=3, size=500_000_000_000, chunks=100, link=1.25e9, external=1.25e9)
+    world, outcome = played(scenario)
+    check_everything_arrived(world)
+    assert outcome.loss_chunk_times <= 40, "74 where hosts take two such chunks for the pace of a link"
+    assert outcome.external_x <= 1.01
+
+
 def test_chunks_that_come_faster_than_lazy_news_hold_up_nobody_where_not_everybody_is_a_neighbour() -> None:
     rate = 1.25e9
     scenario = Scenario(hosts=49, racks=3, size=100 << 24, chunks=100, link=rate, external=rate)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
@@ -27,6 +29,15 @@ def test_chunks_that_share_the_link_and_come_together_do_not_look_faster_than_it
     meter.expects(4, 0.0)
     arrivals(meter, MIB, [wave * 4.0 + 0.001 * place for wave in range(1, 8) for place in range(4)])
     assert 0.25 * MIB <= meter.rate <= 1.01 * MIB
+
+
+def test_long_chunks_that_end_at_about_one_time_show_no_quicker_link() -> None:
+    meter = BandwidthMeter()
+    meter.expects(4, 0.0)
+    chance = Random(1)
+    waves = sorted(wave * 8.0 + chance.uniform(-1.0, 1.0) for wave in range(1, 30) for _ in range(4))
+    arrivals(meter, 4 * MIB, waves)
+    assert 1.8 <= meter.chunk_time_s(4 * MIB, 0.05) <= 2.5
 
 
 def test_small_chunks_are_measured_by_tens() -> None:

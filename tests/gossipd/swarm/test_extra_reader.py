@@ -29,7 +29,7 @@ class Watched:
     """This host, in a cluster whose only seed is host 1 and reads; each step is a quarter of a second."""
 
     def __init__(self, *others: int) -> None:
-        self.now, self.held, self.step_s = 100.0, 0.0, 0.25
+        self.now, self.held, self.step_s, self.chunk_time_s = 100.0, 0.0, 0.25, 0.01
         self.peers = Peers(SETTINGS, Random(1), OWN)
         self.own = view(0)
         for number in (1, *others):
@@ -54,8 +54,9 @@ class Watched:
                 self.reader.read_ended(0.1, 0.02)
             before = self.extra.is_active
             told = self.extra.look(
-                use, self.reader, self.own, self.roles, self.peers, held=int(self.held), may_read=may_read, now=self.now
-            )
+                use, self.reader, self.own, self.roles, self.peers,
+                held=int(self.held), may_read=may_read, chunk_time_s=self.chunk_time_s, now=self.now,
+            )  # fmt: skip
             if self.extra.is_active is not before:
                 changes.append(self.now - begun)
             assert told is (self.extra.is_active is not before)
@@ -82,6 +83,15 @@ def test_a_try_that_brings_nothing_ends_and_the_next_comes_much_later() -> None:
     ended_s, again_s, *_ = watched.run(20.0)
     assert ended_s <= 5.0
     assert again_s - ended_s >= 4 * tried_s
+
+
+def test_where_a_chunk_takes_seconds_a_try_is_judged_by_many_chunks() -> None:
+    watched = Watched()
+    watched.chunk_time_s = 2.0
+    (tried_s,) = watched.run(60.0, per_s=0.25)
+    assert tried_s >= 10 * watched.chunk_time_s
+    assert watched.run(40.0, per_s=0.25) == [], "ten chunks more or less are chance"
+    assert len(watched.run(250.0, per_s=0.25)) >= 1, "but a try that brings nothing ends"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +137,15 @@ def test_a_try_ends_at_once_when_storage_refuses() -> None:
     assert watched.extra.is_active
     watched.reader.read_failed(watched.now)
     use = watched.extra.look(
-        IDLE, watched.reader, watched.own, watched.roles, watched.peers, held=0, may_read=True, now=watched.now
+        IDLE,
+        watched.reader,
+        watched.own,
+        watched.roles,
+        watched.peers,
+        held=0,
+        may_read=True,
+        chunk_time_s=0.01,
+        now=watched.now,
     )
     assert use
     assert not watched.extra.is_active
