@@ -208,7 +208,8 @@ class World:
             self.by_node[peer].hear(event)
 
     def claimed(self, host: SimHost, term: int) -> None:
-        """A record with a claim spreads by gossip."""
+        """A record with a claim spreads by gossip. One that a newer has replaced spreads no further: by its incarnation
+        hosts that have the newer one drop it."""
         view = self._view(host, term)
         self.views = self.views | {host.node: view}
         if self._membership is not None:
@@ -216,7 +217,11 @@ class World:
             return
         for other in self.hosts:
             if other is not host:
-                self.clock.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))
+                self.clock.after(self._rng.random() * _CLAIM_SPREAD_S, self._hear_record, other, view)
+
+    def _hear_record(self, host: SimHost, view: PeerView) -> None:
+        if self.views[view.node] is view:
+            host.post(PeerSeen(view))
 
     # ---- transfers -----------------------------------------------------------------------------
 

@@ -471,7 +471,7 @@ class DeploymentSwarm:
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""
-        self.commands.extend(self.announcements.flush(now, self.times.batch_s, free_slots))
+        self.commands.extend(self.announcements.flush(now, self.times.batch_s(self.replica), free_slots))
 
     def subscribe(self, now: float) -> None:
         """Subscribe to neighbours while chunks are missing, and no longer."""
@@ -489,7 +489,7 @@ class DeploymentSwarm:
     def next_deadline(self, now: float) -> float:
         """When a plan has something to do that neither an event nor a tick announces."""
         deadline = self.endings.next_s
-        if (announcements := self.announcements.next_deadline(self.times.batch_s)) is not None:
+        if (announcements := self.announcements.next_deadline(self.times.batch_s(self.replica))) is not None:
             deadline = min(deadline, announcements)
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn

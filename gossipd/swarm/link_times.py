@@ -21,6 +21,8 @@ _TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is
 _SILENT_S_MIN, _SILENT_USUALS = 1.0, 2.0  # a relay is silent while what it relays has not begun to come
 # Beside ``window_min``; simulated: with fewer hosts at half the rate need more than 1.1 of what their links need.
 _BEHIND_FILLED, _BEHIND_UNFILLED = -1, 3
+_BATCH_CHUNKS_MAX, _BATCH_RAMP = 3.0, 32  # simulated: with 4 or 24 four hosts end later
+_BATCH_S_MAX = 0.12  # simulated: with 0.2 quick hosts beside slow ones end 2 % later; long chunks are few
 _UNCERTAIN_SHARE = 0.25
 _TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
 _TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
@@ -40,7 +42,8 @@ class LinkTimes:
         # under way. Announcements do not wait for that: after a slow start others would read the same chunks.
         self.pause_s = _CHUNK_TIME_FALLBACK_S
         self.late_wait_s = 0.0  # how long to leave a chunk to hosts of a lower rank
-        self.batch_s = settings.batch_s_min  # how long urgent announcements wait for more
+        self.is_level = True  # no other host is known to be slower
+        self._batch_s = settings.batch_s_min  # how long urgent announcements wait at least
         self._flows = settings.flows(shape.chunk_count)
         self.window_min = self.window_max = self._flows
         self.tick_interval_s = _TICK_S_MIN
@@ -54,12 +57,21 @@ class LinkTimes:
             self.pause_s = max(self.chunk_time_s, self._link.waited_s)
             self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
             settings = self._planner_settings
-            self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
+            self._batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
             self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
             most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
             self.window_max = min(settings.fetches_max, most)
         usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self._planner_settings.late_wait * usual_s
+
+    def batch_s(self, replica: LocalReplica) -> float:
+        """How long urgent announcements wait for more. Near the beginning and the end others wait for each; in between
+        they have other chunks to ask for, unless quick hosts wait for slow ones. Rejected: one time throughout, because
+        it costs three to four times itself at the end."""
+        if not self.is_level:
+            return self._batch_s
+        share = min(_BATCH_CHUNKS_MAX, min(replica.held_count, replica.missing_count) / _BATCH_RAMP)
+        return max(self._batch_s, min(_BATCH_S_MAX, share * self.chunk_time_s))
 
     def shown_rate(self) -> float:
         """The most that this host's link has shown, in chunks/s; 0 while unknown."""

@@ -35,6 +35,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     swarm.own = around.own
     roles = swarm.class_roles
     behind = swarm.judge_rates(now)
+    swarm.times.is_level = not behind and not slow_hosts.others
     swarm.scheduler.slow = slow_hosts.others - (swarm.arrival_rates.useful & behind)
     equals = swarm.arrival_rates.alike & (swarm.roles.rack_peers - slow_hosts.others)
     swarm.scheduler.equals, swarm.scheduler.behind = equals if behind else frozenset(), behind

@@ -43,8 +43,9 @@ class PlannerSettings:
 
     batch_s_min: float = 0.02
     batch_chunk_share: float = 0.25
-    """Urgent announcements wait for ``max(batch_s_min, batch_chunk_share x chunk time)``, above 0 to 600 s. Longer
-    saves messages; the wait costs three to four times itself at the end."""
+    """Urgent announcements wait at least for ``max(batch_s_min, batch_chunk_share x chunk time)``, above 0 to 600 s,
+    and longer in the midst of a model (``link_times``). Longer saves messages; the wait costs three to four times
+    itself at the end."""
     news_lazy_s: float = 3.0
     """Seconds until a neighbour hears of chunks that it has or need not act on, above 0 to 600. Longer saves messages;
     shorter keeps views fresh. Beyond 3 s the end comes later."""

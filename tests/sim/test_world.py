@@ -6,7 +6,9 @@ import gc
 from dataclasses import replace
 from functools import cache
 
+from gossipd.core.events import Event, PeerSeen
 from gossipd.runtime.turn_interval import REST_S_MAX, TURN_S
+from gossipd.sim.host import SimHost
 from gossipd.sim.outcome import Outcome, simulated
 from gossipd.sim.scenario import Kill, Scenario, Slowdown
 from gossipd.sim.traffic_model import MEMBERSHIP_REST_BYTES_S
@@ -115,6 +117,32 @@ def test_all_seeds_dead_at_once_is_no_end() -> None:
     check_everything_arrived(world)
     assert outcome.hosts_alive == 6
     assert outcome.external_x <= 1.15
+
+
+def test_a_claim_that_is_given_up_at_once_is_given_up_for_all_hosts() -> None:
+    world = World(TINY)
+    claimant, *others = world.hosts
+    heard = {host.node: [0] for host in others}
+
+    def listen(host: SimHost) -> None:
+        post = host.post
+
+        def hear(event: Event) -> None:
+            if isinstance(event, PeerSeen) and event.peer.node == claimant.node:
+                heard[host.node].append(event.peer.seed_term)
+            post(event)
+
+        host.post = hear  # type: ignore[method-assign]
+
+    for host in others:
+        listen(host)
+    for term in (7, 0):
+        world.claimed(claimant, term)
+    while world.clock.step(0.55):
+        pass
+    assert {terms[-1] for terms in heard.values()} == {0}, (
+        "a host that hears of them the other way round kept the claim"
+    )
 
 
 def test_a_slow_host_does_not_hold_the_others() -> None:

@@ -368,7 +368,10 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
     swarm = driven.planner._swarms[DEPLOYMENT]
     swarm.reader.readable = False  # what begins here would be told at once as well
-    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(swarm.times.batch_s + 0.05, step=0.05))
+    ended = of(
+        SendDelta,
+        driven.tell(stored(chunk, SOURCE)) + driven.wait(swarm.times.batch_s(swarm.replica) + 0.05, step=0.05),
+    )
     assert [message.peers for message in ended if chunk not in message.reading] == [(node(50),)]
     assert not any(message.added for message in ended)
 
