@@ -12,7 +12,8 @@ _WINDOW_CHUNKS = 10  # fewer come in bursts, which show the senders' pace, not t
 _WINDOW_S_MAX = 2.5  # the longest first window: on slow links large chunks are too few for the bound above
 _SLOW_WINDOW_CHUNKS = 20  # later ones that last longer: each begins with chunks half-way, which count whole
 _WINDOW_BYTES = 512 * 1024  # less arrives before the link is full, and measures the time of asking
-_DECAY = 0.99  # of the peak per window: it halves in 17 s, so a lowered limit shows within a minute
+_DECAY = 0.99  # of the peak per window: it halves in 17 s, so a lowered limit shows within a minute; in slow windows,
+# per _WINDOW_S_MAX of them, it halves in three minutes
 _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
 
@@ -58,7 +59,8 @@ class BandwidthMeter:
             return
         is_slow = span >= _WINDOW_S_MAX
         if self._chunks >= (_SLOW_WINDOW_CHUNKS if is_slow else _WINDOW_CHUNKS) or (is_slow and not self.rate):
-            self.rate, self.waited_s = max(self.rate * _DECAY, self._bytes / span), 0.0
+            kept = self.rate * _DECAY ** max(1.0, span / _WINDOW_S_MAX)
+            self.rate, self.waited_s = max(kept, self._bytes / span), 0.0
             self.version += 1
             self._since_s, self._bytes, self._chunks = now, 0, 0
 

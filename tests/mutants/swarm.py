@@ -146,6 +146,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_link_times.py",),
     ),
     Mutant(
+        "slow-windows-keep-the-peak",
+        "Where chunks take seconds, a lowered limit does not show for an hour.",
+        "gossipd/swarm/bandwidth_meter.py",
+        "_DECAY ** max(1.0, span / _WINDOW_S_MAX)",
+        "_DECAY",
+        ("tests/gossipd/swarm/test_bandwidth_meter.py",),
+    ),
+    Mutant(
         "a-burst-of-long-chunks-shows-a-quick-link",
         "Three chunks of 2 s that end within one second make the link look thrice as quick as it is.",
         "gossipd/swarm/bandwidth_meter.py",

@@ -40,6 +40,15 @@ def test_long_chunks_that_end_at_about_one_time_show_no_quicker_link() -> None:
     assert 1.8 <= meter.chunk_time_s(4 * MIB, 0.05) <= 2.5
 
 
+def test_a_limit_that_falls_shows_within_minutes_where_chunks_take_seconds() -> None:
+    meter = BandwidthMeter()
+    meter.expects(1, 0.0)
+    arrivals(meter, 4 * MIB, [2.0 * number for number in range(1, 42)])
+    assert meter.chunk_time_s(4 * MIB, 0.05) == pytest.approx(2.0, rel=0.1)
+    arrivals(meter, 4 * MIB, [82.0 + 9.0 * number for number in range(1, 82)])
+    assert meter.chunk_time_s(4 * MIB, 0.05) == pytest.approx(9.0, rel=0.1)
+
+
 def test_small_chunks_are_measured_by_tens() -> None:
     meter = BandwidthMeter()
     meter.expects(3, 0.0)
