@@ -21,8 +21,10 @@ _TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is
 _SILENT_S_MIN, _SILENT_USUALS = 1.0, 2.0  # a relay is silent while what it relays has not begun to come
 # Beside ``window_min``; simulated: with fewer hosts at half the rate need more than 1.1 of what their links need.
 _BEHIND_FILLED, _BEHIND_UNFILLED = -1, 3
-_BATCH_CHUNKS_MAX, _BATCH_RAMP = 3.0, 32  # simulated: with 4 or 24 four hosts end later
-_BATCH_S_MAX = 0.12  # simulated: with 0.2 quick hosts beside slow ones end 2 % later; long chunks are few
+# How long news waits, in chunk times at most, and after how many chunks from either end it is one chunk time.
+# Simulated: with 4 at most, or 24 chunks, a cluster of four hosts ends later.
+_BATCH_CHUNKS_MAX, _BATCH_RAMP = 3.0, 32
+_BATCH_S_MAX = 0.12  # simulated: with 0.2 quick hosts beside slow ones end 2 % later
 _UNCERTAIN_SHARE = 0.25
 _TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
 _TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
