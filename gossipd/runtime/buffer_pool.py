@@ -6,7 +6,8 @@ How it works. Buffers are anonymous private mappings (page aligned, returned to 
 powers of two, and of an eighth more: so much longer is the longest chunk with borders at tensors. A request takes a
 free buffer of its class; else a new one while the total stays within ``pool_bytes``; else free buffers of other classes
 are dropped; else the caller waits. Waiters are served in order of arrival, so that small requests do not starve a large
-one. The view of a released lease raises when it is touched: a use after release never sees another chunk's bytes.
+one; each waits for its own condition, so that memory that comes back wakes no thread that it is not for. The view of a
+released lease raises when it is touched: a use after release never sees another chunk's bytes.
 
 Freed reservations may stay resident, because glibc keeps memory in its arenas. So the pool remembers how much that can
 be, and trims the heap before new buffers would exceed the bound. Memory kept by one arena is of no use to another, so a
@@ -54,6 +55,13 @@ class PoolStatistics(Struct, frozen=True):
     waiting: int
 
 
+class _Waiter(Struct, eq=False):
+    """A caller in the line, and the bytes that it waits for."""
+
+    size: int
+    changed: threading.Condition
+
+
 class Lease:
     """Memory for one chunk. ``view`` has exactly the requested length and is the holder's until ``release``."""
 
@@ -91,12 +99,11 @@ class BufferPool:
         self._trim_heap = trim_heap or _trim_heap
         self._reserved_bytes = 0
         self._heap_bytes = 0  # the most that was reserved at once since the last trim
-        self._lock = threading.RLock()  # entered without the condition, whose way in is two more calls of Python
-        self._changed = threading.Condition(self._lock)
+        self._lock = threading.RLock()  # entered without a condition, whose way in is two more calls of Python
         self._free: dict[int, list[mmap.mmap]] = {}
         self._free_bytes = 0
         self._leased_bytes = 0
-        self._queue: deque[object] = deque()
+        self._queue: deque[_Waiter] = deque()
         self._waited_s = 0.0
 
     def acquire(
@@ -134,7 +141,8 @@ class BufferPool:
     def wake(self) -> None:
         """Make every waiter call its ``gave_up`` again."""
         with self._lock:
-            self._changed.notify_all()
+            for waiter in self._queue:
+                waiter.changed.notify()
 
     def statistics(self) -> PoolStatistics:
         with self._lock:
@@ -154,26 +162,33 @@ class BufferPool:
         return min(max(CLASS_BYTES_MIN, size), self._pool_bytes)
 
     def _wait_for_room(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
-        if self._queue or self._leased_bytes + size > self._pool_bytes:
-            self._wait_in_line(size, timeout_s, gave_up)
-        self._leased_bytes += size
+        try:
+            if self._queue or self._leased_bytes + size > self._pool_bytes:
+                self._wait_in_line(size, timeout_s, gave_up)
+            self._leased_bytes += size
+        finally:
+            self._wake_first()  # the next of the line, also where this caller has given up
 
     def _wait_in_line(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
-        ticket = object()
-        self._queue.append(ticket)
+        waiter = _Waiter(size, threading.Condition(self._lock))
+        self._queue.append(waiter)
         started = time.monotonic()
         try:
-            while self._queue[0] is not ticket or self._leased_bytes + size > self._pool_bytes:
+            while self._queue[0] is not waiter or self._leased_bytes + size > self._pool_bytes:
                 left = None if timeout_s is None else started + timeout_s - time.monotonic()
                 if (left is not None and left <= 0) or (gave_up is not None and gave_up()):
                     raise PoolExhaustedError(
                         f"no buffer of {size} bytes became free; pool_bytes is {self._pool_bytes}, all of it is in use"
                     )
-                self._changed.wait(left)
+                waiter.changed.wait(left)
         finally:
-            self._queue.remove(ticket)
+            self._queue.remove(waiter)
             self._waited_s += time.monotonic() - started
-            self._changed.notify_all()
+
+    def _wake_first(self) -> None:
+        """Wake the first of the line if there is room for it."""
+        if self._queue and self._leased_bytes + self._queue[0].size <= self._pool_bytes:
+            self._queue[0].changed.notify()
 
     def _shrink_free(self) -> None:
         """Drop free buffers, largest first, until all fits. ``close`` would raise while somebody holds a slice."""
@@ -202,8 +217,7 @@ class BufferPool:
             else:
                 self._free.setdefault(size, []).append(buffer)
                 self._free_bytes += size
-            if self._queue:
-                self._changed.notify_all()
+            self._wake_first()
 
 
 def _trim_heap() -> None:

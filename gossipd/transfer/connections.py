@@ -3,7 +3,9 @@
 What lives here: lending, taking back and closing connections. What does not: dialing (passed in) and the protocol.
 
 The connection used last is lent first, so that surplus ones become idle and are closed. At the total bound the longest
-idle connection of any peer is closed; at the bound of a peer the borrower waits for one to come back.
+idle connection of any peer is closed; at the bound of a peer the borrower waits for one to come back. A connection
+that comes back wakes one borrower of its peer. Rejected: to wake all, because each takes the interpreter's lock only to
+find nothing, with a receiving thread waiting for it.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class BulkConnection(Struct, eq=False):
     idle_since: float = 0.0
 
 
-class _IdlePool(Struct):
+class _IdlePool(Struct, eq=False):
+    """Of one peer; kept while a connection is open or a borrower waits. ``changed``: for borrowers at its bound."""
+
+    changed: threading.Condition
     open_count: int = 0
     waiting: int = 0
     idle: list[BulkConnection] = field(default_factory=list)
@@ -55,8 +60,8 @@ class ConnectionPool:
     def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
         self._bulk_settings = settings
         self._close_channel = close_channel
-        self._lock = threading.RLock()  # entered without the condition, whose way in is two more calls of Python
-        self._changed = threading.Condition(self._lock)
+        self._lock = threading.RLock()  # entered without a condition, whose way in is two more calls of Python
+        self._total_changed = threading.Condition(self._lock)  # for borrowers at the total bound: there are few
         self._idle_pools: dict[BulkPeer, _IdlePool] = {}
         self.open_count = 0  # lent, idle and being dialed
         self._closed = False
@@ -69,13 +74,13 @@ class ConnectionPool:
         try:
             with self._lock:
                 while True:
-                    idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                    idle_pool = self._idle_pool(peer)
                     while idle_pool.idle:
                         connection = idle_pool.idle.pop()
                         if connection.channel.is_quiet():
                             return connection
                         self._uncount(peer)
-                        idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                        idle_pool = self._idle_pool(peer)
                         stale.append(connection)
                     if self._has_room(idle_pool, stale):
                         idle_pool.open_count += 1
@@ -83,14 +88,25 @@ class ConnectionPool:
                         return None
                     left = deadline - time.monotonic()
                     if left <= 0 or gave_up():
+                        self._changed(peer)  # it may have been woken for what another one waits for
                         self._tidy(peer)
                         raise TimeoutError
-                    idle_pool.waiting += 1
-                    self._changed.wait(left)
-                    idle_pool.waiting -= 1
+                    self._wait(idle_pool, left)
         finally:
             for connection in stale:
                 self._close_channel(connection.channel)
+
+    def _wait(self, idle_pool: _IdlePool, timeout_s: float) -> None:
+        is_at_bound = idle_pool.open_count >= self._bulk_settings.connections_per_peer
+        idle_pool.waiting += 1
+        (idle_pool.changed if is_at_bound else self._total_changed).wait(timeout_s)
+        idle_pool.waiting -= 1
+
+    def _changed(self, peer: BulkPeer) -> None:
+        """Wake one borrower of the peer, and all that wait at the total bound."""
+        if (idle_pool := self._idle_pools.get(peer)) is not None:
+            idle_pool.changed.notify()
+        self._total_changed.notify_all()
 
     def give_back(self, connection: BulkConnection) -> None:
         connection.may_be_stale = True
@@ -98,7 +114,7 @@ class ConnectionPool:
         with self._lock:
             if not self._closed:
                 self._idle_pools[connection.peer].idle.append(connection)
-                self._changed.notify_all()
+                self._changed(connection.peer)
                 return
         self.drop(connection)
 
@@ -111,7 +127,6 @@ class ConnectionPool:
         """A dial that ``borrow`` allowed has failed."""
         with self._lock:
             self._uncount(peer)
-            self._changed.notify_all()
 
     def drop_idle(self, peer: BulkPeer | None = None, *, idle_before: float | None = None) -> None:
         """Close idle connections of one peer or of all; with ``idle_before`` only those not used since."""
@@ -126,8 +141,6 @@ class ConnectionPool:
                 for _ in old:
                     self._uncount(owner)
                 dropped += old
-            if dropped:
-                self._changed.notify_all()
         for connection in dropped:
             self._close_channel(connection.channel)
 
@@ -146,7 +159,14 @@ class ConnectionPool:
     def wake(self) -> None:
         """Make every waiting borrower call its ``gave_up`` again."""
         with self._lock:
-            self._changed.notify_all()
+            for idle_pool in self._idle_pools.values():
+                idle_pool.changed.notify_all()
+            self._total_changed.notify_all()
+
+    def _idle_pool(self, peer: BulkPeer) -> _IdlePool:
+        if (idle_pool := self._idle_pools.get(peer)) is None:
+            idle_pool = self._idle_pools[peer] = _IdlePool(threading.Condition(self._lock))
+        return idle_pool
 
     def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
         if idle_pool.open_count >= self._bulk_settings.connections_per_peer:
@@ -165,8 +185,10 @@ class ConnectionPool:
     def _uncount(self, peer: BulkPeer) -> None:
         self._idle_pools[peer].open_count -= 1
         self.open_count -= 1
+        self._changed(peer)
         self._tidy(peer)
 
     def _tidy(self, peer: BulkPeer) -> None:
-        if not self._idle_pools[peer].open_count:
+        idle_pool = self._idle_pools[peer]
+        if not idle_pool.open_count and not idle_pool.waiting:
             del self._idle_pools[peer]

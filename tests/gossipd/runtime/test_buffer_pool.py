@@ -13,6 +13,7 @@ from gossipd.runtime.buffer_pool import CLASS_BYTES_MIN, BufferPool, Lease, Pool
 
 KIB = 1024
 WAIT_S = 120.0
+LOST_S = 10.0  # for who would wait for ever if it were not woken
 
 
 def run_blocking(act: Callable[[], Lease]) -> tuple[threading.Thread, list[Lease]]:
@@ -142,6 +143,57 @@ def test_a_large_request_is_not_starved_by_small_ones() -> None:
     large.join(WAIT_S)
     small.join(WAIT_S)
     assert order == ["large", "small"]
+
+
+def test_memory_that_comes_back_wakes_only_who_gets_it() -> None:
+    pool = BufferPool(CLASS_BYTES_MIN)
+    held = pool.acquire(1)
+    looks: list[int] = []
+    got: list[Lease] = []
+
+    def wait(number: int) -> None:
+        def gave_up() -> bool:
+            looks.append(number)
+            return False
+
+        got.append(pool.acquire(1, gave_up=gave_up))
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(3)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        await_waiting(pool, number + 1)
+    held.release()
+    for turn in range(1, 4):
+        while len(got) < turn:
+            threading.Event().wait(0.001)
+        assert pool.statistics().waiting == 3 - turn
+        got[-1].release()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert looks == [0, 1, 2], "nobody looked for nothing"
+
+
+def test_who_gives_up_lets_a_smaller_request_have_the_room() -> None:
+    pool = BufferPool(2 * CLASS_BYTES_MIN)
+    held = pool.acquire(1)
+    gave_up = threading.Event()
+
+    def leave() -> None:
+        with pytest.raises(PoolExhaustedError):
+            pool.acquire(2 * CLASS_BYTES_MIN, gave_up=gave_up.is_set)
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    await_waiting(pool, 1)
+    staying, got = run_blocking(lambda: pool.acquire(1, 2 * LOST_S))
+    await_waiting(pool, 2)
+    gave_up.set()
+    with pool._lock:  # only the first in line
+        pool._queue[0].changed.notify()
+    for thread in (leaving, staying):
+        thread.join(LOST_S)
+    assert len(got) == 1
+    held.release()
 
 
 def test_more_than_the_pool_can_never_be_asked_for() -> None:

@@ -13,7 +13,9 @@ from membership.member import NodeId
 
 A = BulkPeer(NodeId(b"a" * 16), ("127.0.0.1", 1))
 B = BulkPeer(NodeId(b"b" * 16), ("127.0.0.1", 2))
+C = BulkPeer(NodeId(b"c" * 16), ("127.0.0.1", 3))
 WAIT_S = 120.0
+LOST_S = 10.0  # for who would wait for ever if it were not woken
 
 
 class FakeChannel:
@@ -84,6 +86,77 @@ def test_a_waiting_borrower_that_gave_up_leaves_when_woken() -> None:
     while not ended.wait(0.001):
         rig.connections.wake()
     waiting.join(WAIT_S)
+
+
+def test_a_link_that_comes_back_wakes_one_borrower() -> None:
+    rig = Rig(connections_per_peer=1)
+    connection = rig.borrow(A)
+    looks: list[int] = []
+    got: list[BulkConnection | None] = []
+
+    def wait(number: int) -> None:
+        def gave_up() -> bool:
+            looks.append(number)
+            return False
+
+        got.append(rig.connections.borrow(A, time.monotonic() + WAIT_S, gave_up))
+
+    waiting = [threading.Thread(target=wait, args=(number,)) for number in range(3)]
+    for thread in waiting:
+        thread.start()
+    while len(looks) < 3 or not rig.connections.is_awaited(A):
+        assert all(thread.is_alive() for thread in waiting)
+    for turn in range(1, 4):
+        rig.connections.give_back(connection)
+        while len(got) < turn:
+            time.sleep(0)
+        assert got == [connection] * turn
+    for thread in waiting:
+        thread.join(WAIT_S)
+    assert sorted(looks) == [0, 1, 2], "nobody looked for nothing"
+
+
+def test_a_borrower_that_gives_up_passes_its_turn_on() -> None:
+    rig = Rig(connections_per_peer=1, connections_out_max=2)
+    connection = rig.borrow(A)
+    rig.borrow(B)
+    got: list[BulkConnection] = []
+    gave_up = threading.Event()
+
+    def leave() -> None:
+        with pytest.raises(TimeoutError):
+            rig.connections.borrow(A, time.monotonic() + WAIT_S, gave_up.is_set)
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    while not rig.connections.is_awaited(A):
+        assert leaving.is_alive()
+    staying = threading.Thread(target=lambda: got.append(rig.borrow(A, wait_s=2 * LOST_S)))
+    staying.start()
+    while rig.connections._idle_pools[A].waiting < 2:
+        assert staying.is_alive()
+    gave_up.set()
+    with rig.connections._lock:
+        rig.connections.drop(connection)  # wakes the first in line, whose place another peer takes at once
+        other = rig.borrow(C)
+    leaving.join(LOST_S)
+    rig.connections.give_back(other)
+    staying.join(LOST_S)
+    assert [one.peer for one in got] == [A]
+
+
+def test_a_borrower_at_the_bound_in_all_hears_of_any_peers_link() -> None:
+    rig = Rig(connections_out_max=1)
+    connection = rig.borrow(A)
+    got: list[BulkConnection] = []
+    waiting = threading.Thread(target=lambda: got.append(rig.borrow(B, wait_s=2 * LOST_S)))
+    waiting.start()
+    while not rig.connections.is_awaited(B):
+        assert waiting.is_alive()
+    rig.connections.give_back(connection)
+    waiting.join(LOST_S)
+    assert [one.peer for one in got] == [B]
+    assert rig.closed == [connection.channel]
 
 
 def test_at_the_bound_in_all_the_link_idle_longest_makes_room() -> None:
