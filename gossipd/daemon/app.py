@@ -145,7 +145,8 @@ class App:
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
-            settings=PlannerSettings(), rng=_random(), can_read_sources=config.sources.enabled,
+            settings=PlannerSettings(pool_bytes=config.limits.pool_bytes), rng=_random(),
+            can_read_sources=config.sources.enabled,
         )  # fmt: skip
         self._tell_own()
         self._slow_steps = SlowSteps()

@@ -22,9 +22,8 @@ _SILENT_S_MIN, _SILENT_USUALS = 1.0, 2.0  # a relay is silent while what it rela
 # Beside ``window_min``; simulated: with fewer hosts at half the rate need more than 1.1 of what their links need.
 _BEHIND_FILLED, _BEHIND_UNFILLED = -1, 3
 # How long news waits, in chunk times at most, and after how many chunks from either end it is one chunk time.
-# Simulated: with 4 at most, or 24 chunks, a cluster of four hosts ends later.
-_BATCH_CHUNKS_MAX, _BATCH_RAMP = 3.0, 32
-_BATCH_S_MAX = 0.12  # simulated: with 0.2 quick hosts beside slow ones end 2 % later
+_BATCH_CHUNKS_MAX, _BATCH_RAMP = 4.0, 24
+_BATCH_S_MAX = 0.16  # simulated: with 0.2 quick hosts beside slow ones end 2 % later
 _UNCERTAIN_SHARE = 0.25
 _TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
 _TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
@@ -46,7 +45,9 @@ class LinkTimes:
         self.late_wait_s = 0.0  # how long to leave a chunk to hosts of a lower rank
         self.is_level = True  # no other host is known to be slower
         self._batch_s = settings.batch_s_min  # how long urgent announcements wait at least
-        self._flows = settings.flows(shape.chunk_count)
+        in_memory = settings.pool_bytes // shape.chunk_bytes_mean + settings.fetches_unleased
+        self._fetches_max = min(settings.fetches_max, max(settings.fetches_min, in_memory))
+        self._flows = min(self._fetches_max, settings.flows(shape.chunk_count))
         self.window_min = self.window_max = self._flows
         self.tick_interval_s = _TICK_S_MIN
         self.measure()
@@ -60,9 +61,9 @@ class LinkTimes:
             self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
             settings = self._planner_settings
             self._batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
-            self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
-            most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
-            self.window_max = min(settings.fetches_max, most)
+            least = self._flows + int(settings.handling_s / self.chunk_time_s)
+            most = least + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
+            self.window_min, self.window_max = min(self._fetches_max, least), min(self._fetches_max, most)
         usual_s = self._peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self._planner_settings.late_wait * usual_s
 
@@ -74,6 +75,10 @@ class LinkTimes:
             return self._batch_s
         share = min(_BATCH_CHUNKS_MAX, min(replica.held_count, replica.missing_count) / _BATCH_RAMP)
         return max(self._batch_s, min(_BATCH_S_MAX, share * self.chunk_time_s))
+
+    def is_midst(self, replica: LocalReplica) -> bool:
+        """Whether the source readers have other extents to read than those that wait for news of ours."""
+        return self.is_level and min(replica.held_count, replica.missing_count) > _BATCH_RAMP
 
     def shown_rate(self) -> float:
         """The most that this host's link has shown, in chunks/s; 0 while unknown."""

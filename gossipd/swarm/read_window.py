@@ -38,11 +38,11 @@ class ReadWindow:
     def chunks_max(self) -> int:
         """Chunks that this reader may have in flight: its part of the window, within its share of the model. Of a model
         of few chunks that share is less than a read; then all readers together have half of ``reads_min``, or storage's
-        link would idle between two requests."""
+        link would idle between two requests. Rounded down, as several readers with one more each read some twice."""
         owners = max(1, self.owners)
         share = int(self._planner_settings.read_share_max * self._shape.chunk_count / owners)
         every = self._shape.extent_chunks * self.readers  # owners read for those that own nothing
-        least = -(-max(every, self._planner_settings.reads_min // 2) // owners)
+        least = max(-(-every // owners), self._planner_settings.reads_min // 2 // owners)
         return min(self.reads_max() * self.unit_chunks, max(least, share))
 
     def reads_max(self) -> int:

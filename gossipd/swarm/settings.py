@@ -20,6 +20,12 @@ class PlannerSettings:
     One further fetch is in flight for every chunk time that fits into it; a larger value only lengthens queues."""
     fetches_max: int = 24
     """Most fetches in flight, of all deployments, ``fetches_min`` to 64. More help a slow host, and queue at peers."""
+    pool_bytes: int = 128 * 1024**2
+    """Memory for chunks in transit: one deployment has no more fetches than fit into it and ``fetches_unleased``, but
+    ``fetches_min``. More in flight would wait for memory, each with its supplier chosen long before it is asked."""
+    fetches_unleased: int = 2
+    """Fetches beyond those that ``pool_bytes`` holds, 0 or more: one takes over memory when another has ended. More
+    choose their suppliers early, fewer leave memory idle until the next plan."""
     backlog_share: float = 0.33
     """Further fetches for each chunk that is ready, 0 to 1. More speeds up small clusters and slows down large ones."""
     pipeline_s: float = 0.25
@@ -87,9 +93,10 @@ class PlannerSettings:
     reads_per_flow: int = 2
     """Extents being read in the whole cluster for each of ``flows``, 1 to 16. With fewer, the external link idles or
     the source readers finish last; more are still to be spread when storage has sent the last byte."""
-    reads_min: int = 12
+    reads_min: int = 16
     """Least extents being read, 2 to 64. With fewer, the next read begins late where a chunk takes as long as its
-    announcement; more are still to be spread at the end."""
+    announcement, of which readers hear with other news in the midst of a model; more are still to be spread at the end,
+    and quick hosts beside seeds with slow links wait for them."""
     read_rate_assumed: float = 125e6
     """Bytes/s of all reads of a cluster until one of this host's own has ended. More takes over sooner, which costs
     duplicates on slow storage; less waits longer for a reader that hangs."""

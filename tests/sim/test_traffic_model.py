@@ -63,9 +63,7 @@ def test_rumours_of_progress_grow_with_the_hosts_up_to_their_budget() -> None:
     assert told[-1] == told[-2]
 
 
-@pytest.mark.parametrize(
-    ("mbit", "measured", "signed"), [(100, 16_600, False), (50, 11_600, False), (50, 15_100, True)]
-)
+@pytest.mark.parametrize(("mbit", "measured", "signed"), [(100, 16_500, True), (50, 11_600, False), (50, 15_100, True)])
 def test_the_simulated_lab_sends_what_the_lab_has_counted_on_its_wires(
     mbit: float, measured: float, signed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -466,7 +466,7 @@ def test_a_busy_holder_is_left_alone_only_when_nothing_comes_from_others(*, brou
 def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
     settings = PlannerSettings()
     assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [4, 4, 7, 10, 10]
-    assert [settings.reads_window(chunks) for chunks in (256, 30_000)] == [12, 20]
+    assert [settings.reads_window(chunks) for chunks in (256, 30_000)] == [16, 20]
     assert PlannerSettings(fetches_min=1, fetches_max=1).flows(30_000) == 1
 
 
@@ -488,6 +488,18 @@ def test_other_readers_hear_at_once_that_a_read_has_failed() -> None:
     failed = SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.DISK)
     told = of(SendDelta, driven.tell(failed) + driven.wait(0.1, step=0.05))
     assert [message.peers for message in told if not {*read.chunks} & {*message.reading}] == [(node(50),)]
+
+
+@pytest.mark.parametrize(("held", "is_told"), [(0, True), (50, False), (90, True)], ids=["begin", "midst", "end"])
+def test_a_read_that_begins_is_told_soon_but_in_the_midst(held: int, *, is_told: bool) -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51)])
+    driven.wait(5.0)
+    driven.tell(opened(100, tuple(range(held))), SubscribeHeard(node(50), DEPLOYMENT))
+    commands = driven.tell(holdings(51, *range(held), size=100))
+    assert of(StartSourceRead, commands)
+    told = of(SendDelta, commands + driven.wait(0.3, step=0.05))
+    assert [message.peers for message in told if message.reading] == ([(node(50),)] if is_told else [])
 
 
 def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:
@@ -935,7 +947,7 @@ def test_a_read_whose_end_is_never_told_is_begun_again_when_the_hand_would_have_
     driven.wait(4.0)
     lost = read_by(driven.tell(opened(8)))
     assert not of(StartSourceRead, driven.wait(119.0)), "of so small a model one read at a time"
-    assert read_by(driven.wait(2.0)) == lost
+    assert read_by(driven.wait(10.0)) == lost, "128 s at the least rate for 16 chunks of 1 MiB"
 
 
 def test_reads_have_the_time_that_large_chunks_take_of_slow_storage() -> None:

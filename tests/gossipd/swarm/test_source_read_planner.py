@@ -372,8 +372,8 @@ def test_what_an_owner_comes_to_next_is_left_to_it_though_others_help_with_the_r
                 helped.append(chunk)
                 reader.present[chunk] = 1
     assert helped
-    assert storage.readers[owner].window.chunks_max() == 2
-    assert not set(helped) & set(own[:2])
+    assert storage.readers[owner].window.chunks_max() == 3
+    assert not set(helped) & set(own[:3])
 
 
 def test_two_who_have_nothing_left_never_help_with_the_same() -> None:
