@@ -77,7 +77,7 @@ class LinkTimes:
         return max(self._batch_s, min(_BATCH_S_MAX, share * self.chunk_time_s))
 
     def is_midst(self, replica: LocalReplica) -> bool:
-        """Whether the source readers have other extents to read than those that wait for news of ours."""
+        """Whether other source readers have enough to read without soon hearing of this host's reads."""
         return self.is_level and min(replica.held_count, replica.missing_count) > _BATCH_RAMP
 
     def shown_rate(self) -> float:
