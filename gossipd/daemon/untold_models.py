@@ -30,6 +30,7 @@ from gossipd.store.models.catalogue import StoredModel
 
 ALARM = "E_REGISTER_LOST"
 LOOK_S = 10.0
+RESTING_LOOK_S = 30.0  # while the last look found nothing: each takes a thread
 MODELS_NAMED = 3
 log = get_logger("node")
 
@@ -44,6 +45,8 @@ class UntoldModels:
     alarms: Alarms
     models: Path
     """The store's directory, for the sentence."""
+    is_resting: bool = field(default=False, init=False)
+    """The last look found nothing untold, and could look."""
     _seen: set[DeploymentId] = field(default_factory=set, init=False)
     _labels: dict[DeploymentId, str] = field(default_factory=dict, init=False)
     """Of those that the alarm names: a manifest may have 50 MiB, and is read once."""
@@ -51,17 +54,19 @@ class UntoldModels:
     async def run(self) -> None:
         """Never returns."""
         while True:
-            await until_next_look(LOOK_S)
+            await until_next_look(RESTING_LOOK_S if self.is_resting else LOOK_S)
             await self.list_and_look()
 
     async def list_and_look(self) -> None:
         """Begin or end both alarms."""
+        self.is_resting = False
         try:
             lasting = self.look(*await run_blocking(self._listed))
             if named := lasting[:MODELS_NAMED]:
                 await run_blocking(self._read_labels, named)
             self.tell(lasting)
             self.alarms.cured(StoreUnreadableError.code)
+            self.is_resting = not self._seen
         except StoreUnreadableError as error:
             self.alarms.ring_as(error.code, str(error.args[0]))
         except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere

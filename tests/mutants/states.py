@@ -21,6 +21,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_untold_models.py",),
     ),
     Mutant(
+        "rests-before-a-lost-register-is-told",
+        "The store is looked at seldom while a model of it is untold.",
+        "gossipd/daemon/untold_models.py",
+        "            self.is_resting = not self._seen\n",
+        "            self.is_resting = True\n",
+        ("tests/gossipd/daemon/test_untold_models.py",),
+    ),
+    Mutant(
         "a-removed-host-holds-its-chunks",
         "The chunks that a host had before an operator removed the model count as held.",
         "gossipd/deployment/progress_table.py",

@@ -126,3 +126,21 @@ async def test_a_store_that_cannot_be_looked_into_is_an_alarm_until_it_can(
         patch.setattr(host.store, "models", closed)
         assert await alarms() == ["models cannot be read by the daemon: Permission denied"]
     assert await alarms() == []
+
+
+async def test_looks_rest_only_while_nothing_is_untold(host: Host) -> None:
+    await host.look()
+    assert not host.watch.is_resting
+    host.statements.mark_removed(ONE.manifest.id)
+    await host.look()
+    assert host.watch.is_resting
+
+
+async def test_a_store_that_cannot_be_read_is_looked_at_often(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed() -> list[StoredModel]:
+        raise StoreUnreadableError("models cannot be read by the daemon: Permission denied")
+
+    monkeypatch.setattr(host.store, "models", closed)
+    host.watch.is_resting = True
+    await host.look()
+    assert not host.watch.is_resting
