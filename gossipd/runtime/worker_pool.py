@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gossipd.runtime.logs import get_logger
+from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.thread_priority import lower_priority
 
 IDLE_S = 30.0  # longer than the pauses within a deployment
@@ -138,7 +139,7 @@ class WorkerPool:
             return True
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread = NamedThread(target=self._run, name=self._name, daemon=True)
         with self._lock:
             if self._is_closed or len(self._workers) >= self._threads_max:
                 return

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer import errors
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
@@ -413,7 +414,7 @@ class BulkClient:
             self._probing |= peers
         for peer in peers:
             try:
-                threading.Thread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
+                NamedThread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
             except RuntimeError:  # the system's limit on threads; no fault of the peer
                 self._traffic.error("E_THREADS")
                 with self._lock:

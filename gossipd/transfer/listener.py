@@ -24,6 +24,7 @@ from typing import Protocol
 
 from gossipd.runtime.connection_filter import ConnectionFilter
 from gossipd.runtime.flooding_addresses import FloodingAddresses
+from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.runtime.traffic_marks import mark
@@ -79,7 +80,7 @@ class BulkListener:
             listener.close()
             raise
         self._listener = listener
-        self._accepting = threading.Thread(target=self._accept, args=(listener,), name="bulk-accept", daemon=True)
+        self._accepting = NamedThread(target=self._accept, args=(listener,), name="bulk-accept", daemon=True)
         self._accepting.start()
         name = listener.getsockname()
         return str(name[0]), int(name[1])
@@ -209,7 +210,7 @@ class BulkListener:
             return
         channel.deadline = now + (settings.handshake_crowded_s if is_crowded else settings.handshake_s)
         try:
-            threading.Thread(target=self._port.serve, args=(channel,), name="bulk-serve", daemon=True).start()
+            NamedThread(target=self._port.serve, args=(channel,), name="bulk-serve", daemon=True).start()
         except RuntimeError:  # the system's limit on threads
             self._traffic.error("E_THREADS")
             channel.close()

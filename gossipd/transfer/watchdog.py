@@ -20,6 +20,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gossipd.runtime.named_thread import NamedThread
 from gossipd.transfer.channel import Channel, Cut
 from gossipd.transfer.settings import BulkSettings
 
@@ -66,7 +67,7 @@ class Watchdog:
         self._closed = False
         self._dozes = self._roused = False
         self._quiet_looks = 0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = NamedThread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -10,8 +10,9 @@ chunk and then waits as its rate demands, holding nothing. The third is not star
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 
+from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.thread_priority import lower_priority
 
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
@@ -32,7 +33,7 @@ class BackgroundThread:
         self._idle_s = idle_s
         self._stopped = False
         self._starting = Lock()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = NamedThread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin. One that has begun goes on."""
