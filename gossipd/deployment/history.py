@@ -45,6 +45,10 @@ LIVE_MAX, HISTORIES_MAX = 16, 50
 PACKED_BYTES_MAX = 16 << 20  # of one that is unpacked
 QUARTERS = 4  # of a bin
 NOT_YET, NOT_WANTED = COLUMN_MAX, COLUMN_MAX - 1  # in the place of the column at which a quarter was there
+_MARK_BYTES = 2
+_UNWANTED_MARK, _NOT_YET_MARK = NOT_WANTED.to_bytes(_MARK_BYTES), NOT_YET.to_bytes(_MARK_BYTES)
+_UNWANTED = _UNWANTED_MARK * QUARTERS
+_UNREACHED = [_NOT_YET_MARK * (QUARTERS - reached) for reached in range(QUARTERS + 1)]  # the others
 _CHANGE = Struct(">HB")
 Moved: TypeAlias = tuple[int, int, int]
 """Bytes from storage, from the same rack, from other racks."""
@@ -95,15 +99,21 @@ class HostHistory(msgspec.Struct):
 
     def note_sketch(self, column: int, shares: bytes) -> None:
         """It has these shares of bins, in 254ths or ``NOTHING_WANTED``. A bin that has lost chunks has reached less."""
-        marks = Struct(f">{QUARTERS * len(shares)}H")
-        before = marks.unpack(self.reached) if len(self.reached) == marks.size else [NOT_YET] * (QUARTERS * len(shares))
-        now = []
+        size = _MARK_BYTES * QUARTERS
+        marks = bytearray(self.reached if len(self.reached) == size * len(shares) else _UNREACHED[0] * len(shares))
+        here = min(column, NOT_WANTED - 1).to_bytes(_MARK_BYTES)
         for at, share in enumerate(shares):
-            for mark, had in enumerate(before[QUARTERS * at : QUARTERS * (at + 1)]):
-                is_there = QUARTERS * share >= SHARE_MAX * (mark + 1)
-                reached = had if had < NOT_WANTED else min(column, NOT_WANTED - 1)
-                now.append(NOT_WANTED if share == NOTHING_WANTED else reached if is_there else NOT_YET)
-        self.reached = marks.pack(*now)
+            first, end = size * at, size * (at + 1)
+            if share == NOTHING_WANTED:
+                marks[first:end] = _UNWANTED
+                continue
+            quarters = QUARTERS * share // SHARE_MAX
+            mark = first + _MARK_BYTES * quarters
+            marks[mark:end] = _UNREACHED[quarters]
+            while mark > first and marks[mark - _MARK_BYTES : mark] >= _UNWANTED_MARK:  # those before it are reached
+                marks[mark - _MARK_BYTES : mark] = here
+                mark -= _MARK_BYTES
+        self.reached = bytes(marks)
 
     def note_whole(self, column: int) -> None:
         """It has all that it wants: neighbours that are complete announce nothing more."""
