@@ -6,7 +6,8 @@ What lives here: ``Credentials``. What does not: how a brain signs (``record``) 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from membership.member import NodeId
 from membership.record import Sign
@@ -14,8 +15,7 @@ from membership.seal import DatagramSeal, KeyRing, Seal
 from membership.verified_cache import VerifiedCache
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """Of one member. ``sign``: makes an Ed25519 signature with the key whose public half is in the member's record.
     ``keyring``: of the cluster. ``verified_cache``, ``make_seal``: only for simulators, which share the one and leave
     the cipher out of the other."""

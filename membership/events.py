@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from membership.member import Address, Member, NodeId, Record
 
@@ -33,59 +34,51 @@ class DownReason(Enum):
     FORGOTTEN = "forgotten"  # taken off the roster
 
 
-@dataclass(frozen=True, slots=True)
-class MemberUp:
+class MemberUp(Struct, frozen=True):
     """A member is alive that was unknown, dead or gone before."""
 
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChanged:
+class MemberChanged(Struct, frozen=True):
     """A living member's record or incarnation changed (also: a suspicion was contradicted)."""
 
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSuspected:
+class MemberSuspected(Struct, frozen=True):
     """A member could not be reached by another. Not a verdict."""
 
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDown:
+class MemberDown(Struct, frozen=True):
     """The cluster's verdict, as judged here from signed accusations."""
 
     member: Member
     reason: DownReason
 
 
-@dataclass(frozen=True, slots=True)
-class MemberLeft:
+class MemberLeft(Struct, frozen=True):
     """The member said goodbye itself."""
 
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class MemberForgotten:
+class MemberForgotten(Struct, frozen=True):
     """The member is off the roster: an operator said so, another took its name, or it was dead for too long."""
 
     node: NodeId
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberAnswered:
+class MemberAnswered(Struct, frozen=True):
     """A member has spoken for the first time from the address in its record: nobody else can have made it up."""
 
     node: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadHeard:
+class PayloadHeard(Struct, frozen=True):
     """An application event of another node, newer than any heard before under its kind and key. ``origin`` is a claim
     that any member could forge; what must be proved is signed inside ``payload``. ``forwarder`` is the member whose
     datagram brought the event, and so has heard it before this node."""
@@ -98,8 +91,7 @@ class PayloadHeard:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NameConflict:
+class NameConflict(Struct, frozen=True):
     """``other``, at ``address``, has our name, or asks with a living member's name to be admitted."""
 
     name: str
@@ -107,8 +99,7 @@ class NameConflict:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class OwnRecordOutdone:
+class OwnRecordOutdone(Struct, frozen=True):
     """A newer record with our key came from the network: this node has lost its state, or another uses its key. Told
     each time; ``address`` is the other's."""
 
@@ -116,23 +107,20 @@ class OwnRecordOutdone:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRefused:
+class JoinRefused(Struct, frozen=True):
     """A member refused to admit this node; ``reason`` is for the operator. The brain keeps asking, slowly."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ControlProbeWanted:
+class ControlProbeWanted(Struct, frozen=True):
     """A direct probe got no answer: try the control channel, then, if it answers, call
     ``Swim.control_probe_answered``."""
 
     node: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Isolated:
+class Isolated(Struct, frozen=True):
     """True: this node hears too few members to judge any, suspicions are frozen. False: it is back and catches up."""
 
     isolated: bool

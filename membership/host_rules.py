@@ -5,16 +5,16 @@ What lives here: the port, and the rules of a host that has none. What does not:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from membership.events import PayloadKind
 from membership.member import NODE_ID_BYTES
 from membership.record import BOOT_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """An event that its writer may say. ``writer`` has signed it; its quota counts by that name.
 
     ``is_known``: the writer belongs here. While it does not, the event is kept back, neither acted on nor passed on.

@@ -11,7 +11,7 @@ sums differ, suspects are named and missed accusations asked for, so a rumour ma
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from membership import wire
 from membership.bounds import INCARNATION_STEP, ceiling, fits

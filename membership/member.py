@@ -10,11 +10,12 @@ because a restart with a new address is refused for minutes (memberlist #157, co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType, TypeAlias
+
+from msgspec import Struct
 
 NodeId = NewType("NodeId", bytes)
 """First 16 bytes of BLAKE2b over the node's Ed25519 public key: the node, whatever its name or address."""
@@ -46,8 +47,7 @@ class MemberState(Enum):
     LEFT = "left"  # said goodbye
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """What a member says of itself, signed by itself. ``version`` orders records of one ``boot``. ``port`` serves UDP
     (membership) and TCP (the host's control plane); ``payload`` is the application's, at most 64 bytes; ``capacity`` is
     in bytes per second, 0 when unknown; ``signature`` is empty until the record is signed."""
@@ -78,8 +78,7 @@ class Record:
         return (self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One row of the view. ``since_s`` is when its state last changed here, on the clock that the host passes in."""
 
     record: Record

@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from membership.bounds import BOOT_STEP, fits
 from membership.credentials import Credentials

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import blake2b
+
+from msgspec import Struct, field
 
 from membership import wire
 from membership.member import Handle
@@ -14,8 +15,7 @@ _SECRET_LABEL = b"gossip ping secret 1\x00"
 _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 
 
-@dataclass(slots=True, eq=False)
-class PendingPing:
+class PendingPing(Struct, eq=False):
     """A ping that waits for its answer."""
 
     subject: Claim

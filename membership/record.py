@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from membership.errors import RecordError, WireError
 from membership.member import Record

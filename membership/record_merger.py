@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from membership import wire
 from membership.errors import WireError

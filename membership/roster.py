@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
 from random import Random
+
+from msgspec import Struct
 
 from membership.digest import Digest
 from membership.member import Address, Handle, MemberState
@@ -31,8 +32,7 @@ def canonical_address(claim: Claim) -> Address:
     return host, port
 
 
-@dataclass(slots=True)
-class Gone:
+class Gone(Struct):
     """Why a member of the roster is not alive. ``evidence`` are the signed items that say so. ``hearsay``: this node
     never judged the member (it comes from the roster of an earlier life, or another node's list), so any node's word
     that it lives is enough."""

@@ -21,7 +21,8 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
@@ -35,8 +36,7 @@ _TAKEN_SPARE = 64  # writers whose bytes have come back and that are still in th
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 
 
-@dataclass(slots=True, eq=False)
-class Rumour:
+class Rumour(Struct, eq=False):
     """One item on its way."""
 
     key: Hashable

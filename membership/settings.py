@@ -5,14 +5,14 @@ One configuration serves every size and every scenario of the benchmark; formula
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from math import ceil, log10
+
+from msgspec import Struct
 
 from membership.errors import SettingsError
 
 
-@dataclass(frozen=True, slots=True)
-class SwimSettings:
+class SwimSettings(Struct, frozen=True):
     """The defaults are those of the benchmark."""
 
     # Seconds between probes. memberlist takes 1; half of that halves the detection time and costs some 440 B/s.
@@ -83,10 +83,10 @@ class SwimSettings:
 
     def validate(self) -> None:
         """Raises SettingsError, naming the field, when a value is out of range."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if not isinstance(value, bool) and value <= 0:
-                raise SettingsError(f"{field.name} must be above 0, not {value}")
+                raise SettingsError(f"{name} must be above 0, not {value}")
         if self.probe_timeout_s * 2 >= self.probe_interval_s:
             raise SettingsError("probe_timeout_s must be under half of probe_interval_s: helpers need the other half")
         if self.helper_count > 8:

@@ -12,9 +12,10 @@ hand over waiting datagrams before it calls the timer, because answers that were
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from struct import error as struct_error
+
+from msgspec.structs import replace
 
 from membership import wire
 from membership.credentials import Credentials

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from membership import wire
 from membership.event_store import EventStore
@@ -52,8 +53,7 @@ _REFUSED_GAP_S = 1.5  # the longest pause after a session in which little, or wh
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
-@dataclass(slots=True, eq=False)
-class Session:
+class Session(Struct, eq=False):
     """What this node is asking one peer."""
 
     peer: Claim

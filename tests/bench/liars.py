@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from random import Random
+
+from msgspec.structs import replace
 
 from membership import wire
 from membership.fakes import OpenSeal

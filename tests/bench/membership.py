@@ -14,7 +14,8 @@ import json
 import resource
 import sys
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from membership.settings import SwimSettings
 from tests.bench.membership_scenarios import SCENARIOS

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import trio
+from msgspec.structs import replace
 
 from gossipd.deployment.statement import Statement
 from gossipd.identity.key_files import read_key_ring

@@ -7,11 +7,10 @@ that life, sums match what they sum up, and all that have heard all believe the 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from membership import wire
 from membership.member import Member, MemberState

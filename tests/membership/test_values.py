@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from membership import wire
 from membership.digest import BUCKET_COUNT, Digest
@@ -69,14 +68,14 @@ def test_arbitrary_bytes_are_no_record(data: bytes) -> None:
 )  # fmt: skip
 def test_a_record_that_does_not_fit_is_the_callers_fault(change: dict[str, object]) -> None:
     with pytest.raises(RecordError):
-        sign_record(replace(RECORD, **change), CLUSTER, KEY.sign)  # type: ignore[arg-type]
+        sign_record(replace(RECORD, **change), CLUSTER, KEY.sign)
 
 
 @pytest.mark.parametrize("text", ["a\nnode-2", "\x1b[2J", "\u202e", "\x7f", "\r"])
 @pytest.mark.parametrize("field", ["name", "rack", "zone", "host", "software"])
 def test_a_record_whose_text_moves_the_cursor_is_refused(field: str, text: str) -> None:
     size = len(text.encode())
-    _, data = sign_record(replace(RECORD, **{field: "#" * size}), CLUSTER, KEY.sign)  # type: ignore[arg-type]
+    _, data = sign_record(replace(RECORD, **{field: "#" * size}), CLUSTER, KEY.sign)
     part = data[:-64].replace(bytes([size]) + b"#" * size, bytes([size]) + text.encode())
     signed = part + KEY.sign(b"gossip member record 1\x00" + CLUSTER + part)
     with pytest.raises(WireError, match="cannot be shown"):
@@ -531,4 +530,4 @@ def test_a_digest_does_not_depend_on_the_order_and_forgets_completely(marks: lis
 )
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
-        replace(SwimSettings(), **wrong).validate()  # type: ignore[arg-type]
+        replace(SwimSettings(), **wrong).validate()

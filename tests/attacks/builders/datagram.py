@@ -5,8 +5,9 @@ Each builder gives the datagrams that are sent to one host.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from gossipd.identity.keys import SecretKey
 from membership import wire

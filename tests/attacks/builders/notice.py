@@ -5,7 +5,7 @@ Each builder gives the datagrams that are sent to one host.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.identity.keys import SecretKey
 from membership import wire

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +10,7 @@ from typing import Any, cast
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from gossipd.audit.log import SUBJECT_BURST, AuditLog

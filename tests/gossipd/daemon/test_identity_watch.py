@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, TWICE_S, IdentityFinding, IdentityWatch
 from membership.member import Record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.core.events import Event, PeerSeen
 from gossipd.daemon.member_directory import MemberDirectory
