@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from gossipd.core.events import SendDelta
 from gossipd.core.ids import DeploymentId
@@ -46,8 +47,7 @@ def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: in
     return [rack_peer for rack_peer in sorted(rack_peers) if rng.random() < share]
 
 
-@dataclass(slots=True)
-class _Subscriber:
+class _Subscriber(Struct):
     told: int  # position in the log up to which this peer has been told
     told_s: float = -math.inf
     urgent: bool = False

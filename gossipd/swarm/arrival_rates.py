@@ -11,7 +11,7 @@ raise it. Rejected: hosts that tell the rates of their links, because what they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from membership.member import NodeId
 
@@ -28,8 +28,7 @@ _LACKING_LEAST = 32  # chunks; with fewer hosts at half the rate need more than 
 _IDLE_SHARE = 0.8  # of what the link has shown: with more it is as good as full
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUse:
+class LinkUse(Struct, frozen=True):
     """What this host's link does. ``recent_rate`` and ``shown_rate``: chunks/s of late, and the most that it has shown;
     0 while unknown. ``is_waiting``: few chunks may be asked for that have not been."""
 

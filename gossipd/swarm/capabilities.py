@@ -12,8 +12,9 @@ The byte of free space: 0 for not told, else one more than the quarters of an oc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 CAPABILITIES_VERSION = 1
 SEED_TERM_MAX = 2**32 - 1
@@ -23,8 +24,7 @@ _LEAST_FREE, _STEPS_PER_OCTAVE = 1 << 20, 4
 _CAN_READ, _IN_CLEAR, _SIGNS_PROGRESS = 1, 2, 4
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCapabilities:
+class NodeCapabilities(Struct, frozen=True):
     """``seed_term`` 0: no claim to be a seed. ``in_clear``: the node's bulk connections are not encrypted.
     ``signs_progress``: it tells its progress signed, and unsigned records of it may be anybody's."""
 

@@ -5,8 +5,9 @@ A chunk is in flight from one supplier, or from two when it is hedged. A read is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
@@ -21,8 +22,7 @@ class ReplicaState(Enum):
     SEALING = "sealing"
 
 
-@dataclass(slots=True)
-class Flight:
+class Flight(Struct):
     """One fetch or read under way."""
 
     supplier: Supplier

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
+class PlannerSettings(Struct, frozen=True):
     """Bounds and times of the swarm brain. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
     fetches_min: int = 4

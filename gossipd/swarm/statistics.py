@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class SwarmStatistics:
+class SwarmStatistics(Struct, frozen=True):
     """One deployment here.
 
     ``readers``: its source readers. ``one_copy``: a holder of every chunk is known. ``served``: hosts that want a part,
@@ -32,8 +32,7 @@ class SwarmStatistics:
     served: frozenset[NodeId]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerStatistics:
+class PlannerStatistics(Struct, frozen=True):
     """The whole swarm brain. ``seed_term`` is 0 without a claim."""
 
     seed_term: int

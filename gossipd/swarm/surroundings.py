@@ -5,14 +5,13 @@ What lives here: the value. What does not: how it is decided (``seed_election``)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from gossipd.core.model import PeerView
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """This host, the seeds of all racks, and from when reads of storage may begin or go on, in seconds.
     ``may_read_extra``: whether this host may read though it is no seed; not where its reads are limited, because who
     limits them counts seeds."""

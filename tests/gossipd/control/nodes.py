@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
 import trio
+from msgspec.structs import replace
 
 from gossipd.control.authenticator import Identity
 from gossipd.control.control_plane import ControlPlane

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
