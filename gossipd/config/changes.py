@@ -6,13 +6,14 @@ What lives here: the comparison. What does not: applying (the daemon), and which
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+
+from msgspec import Struct
 
 from gossipd.config.sections import SECTIONS, Config
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One setting with a new value."""
 
     key: str

@@ -6,9 +6,11 @@ what the daemon does with them (``daemon.settings_mapping``), and the other sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gossipd.config import kinds
 from gossipd.config.setting import PATH, check_label_within, setting

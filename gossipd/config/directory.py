@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.config.environment import kinds_of, suggest, value_of
 from gossipd.config.load import ConfigError, Problem, parse_config
@@ -38,8 +40,7 @@ class InitError(LocalError):
     exit_code = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     config: Path
     files: tuple[Path, ...]
     public_key: str

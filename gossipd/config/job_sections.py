@@ -7,9 +7,11 @@ tables ``[[hooks.named]]``. What does not: what the daemon does with them (``dae
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gossipd.config import kinds
 from gossipd.config.setting import PATH, check_account, check_label_within, setting

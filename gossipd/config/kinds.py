@@ -10,10 +10,12 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import parse_bytes, parse_seconds
@@ -40,8 +42,7 @@ class SettingKind(Protocol):
         """``value`` as TOML."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A text that ``check`` accepts; ``check`` raises GossipdError or ValueError."""
 
     wanted: str
@@ -65,8 +66,7 @@ class Text:
         return json.dumps(value, ensure_ascii=False)  # a TOML basic string has JSON's escapes
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """A list of texts, each as ``item`` says."""
 
     item: Text
@@ -95,8 +95,7 @@ class Texts:
         return "[" + ", ".join(self.item.show(entry) for entry in value) + "]"
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A list of texts for each of some names; kept as pairs, so that it can be compared. ``check``: of a whole list, as
     that of a text."""
 
@@ -127,8 +126,7 @@ class Table:
         return "{" + ", ".join(rows) + "}"
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """Tables of one form, each kept as a value of ``made``: a dataclass whose fields are settings."""
 
     made: type[Any]
@@ -180,8 +178,7 @@ class Records:
         return "{" + ", ".join(rows) + "}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -199,8 +196,7 @@ class Choice:
         return json.dumps(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     wanted: str = "true or false"
 
     def read(self, value: object) -> bool:
@@ -212,8 +208,7 @@ class Flag:
         return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """A whole number from ``least`` to ``most``."""
 
     least: int
@@ -234,8 +229,7 @@ class Whole:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ByteSize:
+class ByteSize(Struct, frozen=True):
     """A number of bytes, or a text such as "64MiB"."""
 
     least: int
@@ -259,8 +253,7 @@ class ByteSize:
         return json.dumps(_size(value)) if value else "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
+class Seconds(Struct, frozen=True):
     """A number of seconds, or a text such as "30s" or "14d"."""
 
     least: float
@@ -284,8 +277,7 @@ class Seconds:
         return json.dumps(_seconds(value))
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """A number, whole or not."""
 
     least: float

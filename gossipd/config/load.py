@@ -13,9 +13,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from gossipd.config.cluster_sections import NetSection
 from gossipd.config.environment import (
@@ -40,8 +42,7 @@ FILE_NAME = "gossipd.toml"
 _SOCKET_BYTES_MAX = 107  # sun_path of Linux has 108 bytes with its end
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One wrong setting: its place (empty before there is a file), its key, and the reason."""
 
     where: str
@@ -106,8 +107,7 @@ def _parse(text: str, path: Path, environment: Mapping[str, str]) -> tuple[Confi
     raise ConfigError(tuple(reading.problems))
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     path: Path
     lines: Mapping[tuple[str, str], int]
     table: dict[str, Any]
