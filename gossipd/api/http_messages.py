@@ -7,13 +7,13 @@ What lives here: the two values. What does not: reading and writing them (``http
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True, kw_only=True):
     """A request that was read whole.
 
     ``path`` is without the query. ``query``: its fields as texts; of one that is given twice the last. ``headers``:

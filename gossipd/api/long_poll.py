@@ -13,9 +13,9 @@ Rejected: to be told of each record that arrives, because during a deployment ev
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import trio
+from msgspec import Struct
 
 from gossipd.api.ports import StatusPort
 from gossipd.api.readiness import (
@@ -46,8 +46,7 @@ class WaitRow(Row, frozen=True, kw_only=True):
     label: str = ""
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(Struct):
     row: DeploymentRow | None
     taken_s: float
     cost_s: float

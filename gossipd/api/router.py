@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from http import HTTPStatus
+
+from msgspec.structs import replace
 
 from gossipd.api.answers import refusal
 from gossipd.api.http_messages import HttpRequest, Response

@@ -6,13 +6,10 @@ include.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gossipd.sessions.settings import SessionSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlSettings(SessionSettings):
+class ControlSettings(SessionSettings, frozen=True, kw_only=True):
     """Values are those of the daemon; tests shorten some. None but ``dscp`` is a user's setting."""
 
     pending_max: int = 256

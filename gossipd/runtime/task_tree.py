@@ -5,15 +5,13 @@ What lives here: one look at all tasks, as rows. What does not: what holds up th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import trio
+from msgspec import Struct
 
 ROWS_MAX = 5000  # a task for each connection, some for each part
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
+class TaskRow(Struct, frozen=True):
     """``depth``: 0 for trio's own root. ``waits_at``: the innermost code that is not trio's, as module, line and
     function; empty where a task has not begun."""
 

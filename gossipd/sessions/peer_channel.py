@@ -13,16 +13,16 @@ UP       messages can be sent                     ``fail``: WAITING. Idle and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from gossipd.sessions.send_queue import SendQueue
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Where a member's control port is, the CURVE key that must answer there, and the boot number in its record: a
     connection to an earlier life is dead, though nothing may have said so after a power cut."""
 

@@ -6,11 +6,10 @@ of admission and bounds of sockets (``control.settings``, which adds to these).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
+class SessionSettings(Struct, frozen=True, kw_only=True):
     """Values are those of the daemon; tests shorten some. None of them is a user's setting."""
 
     handshake_s: float = 1.5

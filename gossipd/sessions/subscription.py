@@ -20,14 +20,14 @@ again: the peer may have restarted and know nothing of us.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from membership.member import NodeId
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(Struct):
     """One deployment at one peer."""
 
     asked_s: float

@@ -7,10 +7,10 @@ import math
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from gossipd.control.accept_limit import AcceptLimit
 from gossipd.runtime.flooding_addresses import ADDRESS_FAILURES_MAX, DROP_S, PORT_FAILURES_MAX

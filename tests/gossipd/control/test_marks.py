@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import trio
+from msgspec.structs import replace
 
 from gossipd.sessions.peer_channel import Endpoint
 from tests.gossipd.control.nodes import QUICK, start, until

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import LET_GO, ChannelTable

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
@@ -42,7 +41,7 @@ A, B, C = node(0), node(1), node(2)
 
 
 def network(count: int = 2, *, is_open: bool = True, **changed: float) -> Network:
-    found = Network(count, replace(SETTINGS, **changed))  # type: ignore[arg-type]
+    found = Network(count, replace(SETTINGS, **changed))
     if is_open:
         for host in found.hosts.values():
             host.tell(opened())
