@@ -4,8 +4,8 @@
   ``watchdog`` (deadlines), ``credentials`` (TLS), ``tokens`` (for unencrypted connections), ``traffic`` (counters)
 * Asking: ``client`` (fetches), ``fetch`` (one of them, for other threads), ``pipelined_fetch``, ``connections`` (the
   pool), ``dialer``
-* Serving: ``listener`` (accepts), ``known_connections``, ``server`` (answers), ``slots`` (uploads), ``giving_way``,
-  ``self_check`` (strangers are refused)
+* Serving: ``listener`` (accepts), ``known_connections``, ``server`` (answers), ``slots`` (uploads), ``scratch``
+  (memory to encrypt from), ``giving_way``, ``self_check`` (strangers are refused)
 
 What does not live here: choosing chunks and peers (the planner), hashing and writing (the store). Payload bytes stay in
 these threads and in buffers of the pool, outside the event loop.

@@ -27,6 +27,7 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.listener import BulkListener
+from gossipd.transfer.scratch import ScratchMemory
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
 from gossipd.transfer.tokens import IssuedTokens
@@ -96,10 +97,10 @@ class BulkServer:
         self._manifest_lock = threading.Lock()
         self._traffic = Traffic()
         tick_s = BACKGROUND_TICK_S if settings.background else SERVER_TICK_S
-        self._watchdog = Watchdog(settings, name="bulk-watch-in", tick_s=tick_s)
+        self._scratch = ScratchMemory(settings.tls_piece_bytes + wire.REPLY_BYTES)
+        self._watchdog = Watchdog(settings, name="bulk-watch-in", listener=self._scratch, tick_s=tick_s)
         self._listener = BulkListener(settings, self._traffic, self)
         self._serving_threads: set[threading.Thread] = set()
-        self._scratch: list[bytearray] = []
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen. Returns the bound address. Raises OSError."""
@@ -386,20 +387,9 @@ class BulkServer:
     def _head(self, status: wire.Status, chunk: ChunkIndex, length: int = 0) -> bytes:
         return wire.Reply(status, chunk, length, self._slots.free).to_wire()
 
-    @contextlib.contextmanager
-    def _scratch_memory(self) -> Iterator[memoryview | None]:
-        """Memory to encrypt from; at most one per slot is ever made."""
-        if self._bulk_settings.encryption is Encryption.NONE:
-            yield None
-            return
-        try:
-            memory = self._scratch.pop()
-        except IndexError:
-            memory = bytearray(self._bulk_settings.tls_piece_bytes + wire.REPLY_BYTES)
-        try:
-            yield memoryview(memory)
-        finally:
-            self._scratch.append(memory)
+    def _scratch_memory(self) -> contextlib.AbstractContextManager[memoryview | None]:
+        """Memory to encrypt from; none where nothing is encrypted."""
+        return contextlib.nullcontext() if self._bulk_settings.encryption is Encryption.NONE else self._scratch.piece()
 
 
 def _beyond(spans: Sequence[Span], at: int) -> list[Span]:
