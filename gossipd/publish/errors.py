@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gossipd.core.errors import ExitCode, LocalError, RemoteError
 from gossipd.manifest.errors import ManifestError
-from gossipd.publish.inspection import Finding
+
+if TYPE_CHECKING:
+    from gossipd.publish.inspection import Finding
 
 
 class PublishError(LocalError):

@@ -11,7 +11,6 @@ end of what a library makes from them, such as the token of an hour for an imper
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import json
 from base64 import urlsafe_b64decode
@@ -83,9 +82,13 @@ def _aws_profile(environ: Mapping[str, str]) -> CredentialFound | None:
 
 
 def _profiles(path: Path) -> Mapping[str, Mapping[str, str]]:
+    if not (text := _text(path)):
+        return {}
+    import configparser  # only hosts with such files need it
+
     profiles = configparser.RawConfigParser()
     try:
-        profiles.read_string(_text(path))
+        profiles.read_string(text)
     except configparser.Error:
         return {}
     return profiles

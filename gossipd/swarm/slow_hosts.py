@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection
-from statistics import median
 
+from gossipd.core.median import median
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from gossipd.swarm.settings import PlannerSettings

@@ -15,9 +15,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from statistics import median
 from typing import NamedTuple
 
+from gossipd.core.median import median
 from membership.member import NodeId
 
 # An upload this long, at so small a share of the median rate of other peers, is slow: its peer has one slot for a
