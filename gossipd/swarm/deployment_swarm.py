@@ -1,8 +1,7 @@
 """One deployment on this host: what each event means to its parts, and its next fetches, reads and announcements.
 
-What lives here: the wiring of the parts of one deployment, and what each event means to them. What does not: their
-rules, what is looked at a few times a second (``maintenance``), and what deployments share (``planner``: peers,
-election, link).
+What lives here: the wiring of the parts of one deployment. What does not: their rules, what is looked at a few times a
+second (``maintenance``), and what deployments share (``planner``: peers, election, link).
 """
 
 from __future__ import annotations
