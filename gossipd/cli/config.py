@@ -8,7 +8,6 @@ environment.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,7 +80,7 @@ def show(file: Path | None, named: Path | None, origin: bool, as_json: bool) -> 
     values = {
         f"{name}.{item.name}": toml_value(item, getattr(getattr(found, name), item.name))
         for name, section in SECTIONS.items()
-        for item in dataclasses.fields(section)
+        for item in section.settings
     }
     if as_json:
         settings = {key: {"value": _plain(text), "origin": origins[key]} for key, text in values.items()}

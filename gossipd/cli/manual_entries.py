@@ -59,13 +59,11 @@ def _of_reason(word: str) -> str | None:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    from dataclasses import fields
-
     from gossipd.config.sections import SECTIONS
     from gossipd.config.template import described
 
     for section, made in SECTIONS.items():
-        for item in fields(made):
+        for item in made.settings:
             comment, wanted, default, is_reloaded = described(item)
             notes = [comment, wanted, default, "*Reload.*" if is_reloaded else ""]
             yield f"{section}.{item.name}", f"### {section}.{item.name}\n\n{' '.join(filter(None, notes))}\n"

@@ -6,9 +6,9 @@ What lives here: the comparison. What does not: applying (the daemon), and which
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.config.sections import SECTIONS, Config
 
@@ -28,10 +28,10 @@ def diff(old: Config, new: Config) -> tuple[tuple[Change, ...], tuple[Change, ..
     restart: list[Change] = []
     for name in SECTIONS:
         before, after = getattr(old, name), getattr(new, name)
-        for item in fields(before):
+        for item in before.settings:
             change = Change(f"{name}.{item.name}", getattr(before, item.name), getattr(after, item.name))
             if change.old != change.new:
-                (reloadable if item.metadata["reload"] else restart).append(change)
+                (reloadable if item.reload else restart).append(change)
     return tuple(reloadable), tuple(restart)
 
 

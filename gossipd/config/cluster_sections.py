@@ -6,13 +6,13 @@ what the daemon does with them (``daemon.settings_mapping``), and the other sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from gossipd.config import kinds
+from gossipd.config.section import Section
 from gossipd.config.setting import PATH, check_label_within, setting
 from gossipd.core.dscp import parse_dscp
 from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
@@ -29,8 +29,7 @@ def _check_role(text: str) -> None:
         raise ValueError(f"{text[:80]!r} must be one of {', '.join(ROLES)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSection:
+class NodeSection(Section, frozen=True, kw_only=True):
     """This host: its name and its place."""
 
     name: str = setting(_NAME, "This host's name, unique in the cluster. Status and targets use it.")
@@ -50,8 +49,7 @@ class NodeSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetSection:
+class NetSection(Section, frozen=True, kw_only=True):
     """Addresses and ports. Every member must reach every other's two ports."""
 
     bind: str = setting(kinds.Text("an IP address", kinds.check_address), "Address to listen on; 0.0.0.0 or :: is all.")
@@ -95,16 +93,15 @@ class NetSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySection:
+class SecuritySection(Section, frozen=True, kw_only=True):
     """Keys: who may join, who may publish, who may trigger."""
 
-    cluster_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    cluster_key: Path = setting(
         PATH,
         "The secret that all hosts share: a host that holds it is a member. Must be 0600. SIGHUP reads new keys.",
         "cluster.key",
     )
-    node_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    node_key: Path = setting(
         PATH, "This host's own key, made by gossipd init; it is the host's identity. Must be 0600.", "node.key"
     )
     trust: tuple[Path, ...] = setting(
@@ -141,8 +138,7 @@ class SecuritySection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkSection:
+class BulkSection(Section, frozen=True, kw_only=True):
     """The path of model bytes."""
 
     encryption: str = setting(
@@ -154,8 +150,7 @@ class BulkSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipSection:
+class MembershipSection(Section, frozen=True, kw_only=True):
     """How failures are detected. The same on all hosts; the defaults fit one data centre up to 1,000 hosts."""
 
     probe_interval_s: float = setting(

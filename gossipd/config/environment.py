@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import fields
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from gossipd.config import kinds
+from gossipd.config.section import SettingKind
 from gossipd.config.sections import SECTIONS
 
 PREFIX = "GOSSIPD_"
@@ -26,9 +26,9 @@ _SERVICE_LINK = re.compile(r"GOSSIPD_(\w+_)?(SERVICE_(HOST|PORT)\w*|PORT_\d+_(TC
 
 
 @cache
-def kinds_of(section: str) -> dict[str, kinds.SettingKind]:
+def kinds_of(section: str) -> dict[str, SettingKind]:
     """The settings of a section, and what their values are."""
-    return {item.name: cast(kinds.SettingKind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
+    return {item.name: item.kind for item in SECTIONS[section].settings}
 
 
 def setting_variables() -> list[str]:
@@ -48,7 +48,7 @@ def unknown_variables(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def value_of(text: str, kind: kinds.SettingKind) -> object:
+def value_of(text: str, kind: SettingKind) -> object:
     """``text`` as the TOML value of a setting; ``kind`` has not judged it yet."""
     if isinstance(kind, kinds.Text | kinds.Choice):
         return text

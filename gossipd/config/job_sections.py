@@ -7,13 +7,13 @@ tables ``[[hooks.named]]``. What does not: what the daemon does with them (``dae
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from gossipd.config import kinds
+from gossipd.config.section import Section
 from gossipd.config.setting import PATH, check_account, check_label_within, setting
 from gossipd.manifest.names import check_model_name
 
@@ -25,8 +25,7 @@ def _check_marker(text: str) -> None:
         raise ValueError(f"{text[:80]!r} must be a path below the step's directory")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchEntry:
+class WatchEntry(Section, frozen=True, kw_only=True):
     """One ``[[publish.watch]]``: a directory whose steps are published by themselves. Hashable: it is a key."""
 
     directory: str = setting(PATH, "Its directories whose names end in digits are steps of a training run.")
@@ -46,8 +45,7 @@ class WatchEntry:
     keep_every: int = setting(kinds.Whole(0, 2**32 - 1), "With keep_last: steps that this divides, too.", 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishSection:
+class PublishSection(Section, frozen=True, kw_only=True):
     """Publishing by jobs on this host: the daemon signs, so that a job holds no key."""
 
     keys: tuple[Path, ...] = setting(
@@ -83,8 +81,7 @@ def _check_repository(text: str) -> None:
         check_label_within(part, chars_max=96)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HfSection:
+class HfSection(Section, frozen=True, kw_only=True):
     """Models under their names on the Hugging Face Hub, for programs that load by such a name, offline."""
 
     caches: tuple[Path, ...] = setting(
@@ -108,8 +105,7 @@ class HfSection:
 _COMMAND = kinds.Texts(kinds.Text("a program's path, then its arguments"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookEntry:
+class HookEntry(Section, frozen=True, kw_only=True):
     """One ``[[hooks.named]]``: a program that runs for some names only."""
 
     on: str = setting(kinds.Choice(("complete", "failed", "alarm")), "What it runs for.")
@@ -121,8 +117,7 @@ class HookEntry:
     timeout_s: float = setting(kinds.Seconds(1, 3600), "Time after which it is killed.", 30.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HooksSection:
+class HooksSection(Section, frozen=True, kw_only=True):
     """Programs that this daemon starts, as its own user, with a JSON object on standard input and 30 s of time."""
 
     complete: tuple[str, ...] = setting(

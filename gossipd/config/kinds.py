@@ -10,13 +10,12 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, fields
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, Protocol
 
 from msgspec import Struct
 
+from gossipd.config.section import Section
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import parse_bytes, parse_seconds
 
@@ -26,20 +25,6 @@ LIST_ITEMS_MAX = 1024
 
 class WrongValueError(ValueError):
     """A value that a setting cannot have; its sentence continues the setting's name. Fault: the operator."""
-
-
-class SettingKind(Protocol):
-    """Reads the value of one setting."""
-
-    @property
-    def wanted(self) -> str:
-        """What a value must be, for people: "a port, 1 to 65535"."""
-
-    def read(self, value: object) -> object:
-        """The typed value. Raises WrongValueError, which says what is wrong but not where."""
-
-    def show(self, value: object) -> str:
-        """``value`` as TOML."""
 
 
 class Text(Struct, frozen=True):
@@ -127,16 +112,16 @@ class Table(Struct, frozen=True):
 
 
 class Records(Struct, frozen=True):
-    """Tables of one form, each kept as a value of ``made``: a dataclass whose fields are settings."""
+    """Tables of one form, each kept as a value of ``made``."""
 
-    made: type[Any]
+    made: type[Section]
     what: str
     """The setting's full name: the tables are written ``[[what]]``."""
     most: int
 
     @property
     def wanted(self) -> str:
-        return f"tables [[{self.what}]] with {', '.join(item.name for item in fields(self.made))}"
+        return f"tables [[{self.what}]] with {', '.join(item.name for item in self.made.settings)}"
 
     def read(self, value: object) -> tuple[object, ...]:
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
@@ -152,18 +137,18 @@ class Records(Struct, frozen=True):
         return tuple(found)
 
     def _one(self, entry: dict[str, object]) -> object:
-        known = {item.name: item for item in fields(self.made)}
+        known = {item.name: item for item in self.made.settings}
         for key in entry:
             if key not in known:
                 raise WrongValueError(f"{key[:40]} is not a setting, of {', '.join(known)}")
         values = {}
         for name, item in known.items():
             if name not in entry:
-                if item.default is MISSING:
-                    raise WrongValueError(f"{name} is missing: {item.metadata['kind'].wanted}")
+                if item.is_required:
+                    raise WrongValueError(f"{name} is missing: {item.kind.wanted}")
                 continue
             try:
-                values[name] = item.metadata["kind"].read(entry[name])
+                values[name] = item.kind.read(entry[name])
             except ValueError as error:
                 raise WrongValueError(f"{name} {error}") from None
         return self.made(**values)
@@ -173,8 +158,8 @@ class Records(Struct, frozen=True):
         return "[" + ", ".join(map(self._shown, value)) + "]"
 
     def _shown(self, record: object) -> str:
-        given = [(item, getattr(record, item.name)) for item in fields(self.made)]
-        rows = [f"{item.name} = {item.metadata['kind'].show(one)}" for item, one in given if one != item.default]
+        given = [(item, getattr(record, item.name)) for item in self.made.settings]
+        rows = [f"{item.name} = {item.kind.show(one)}" for item, one in given if one != item.default]
         return "{" + ", ".join(rows) + "}"
 
 

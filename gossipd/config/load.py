@@ -13,11 +13,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gossipd.config.cluster_sections import NetSection
 from gossipd.config.environment import (
@@ -83,7 +83,7 @@ def load_with_origins(path: Path) -> tuple[Config, dict[str, str]]:
     ``environment variable NAME``."""
     path = path / FILE_NAME if path.is_dir() else path
     config, reading = _parse(_read(path), path, os.environ)
-    keys = [(name, item.name) for name, section in SECTIONS.items() for item in fields(section)]
+    keys = [(name, item.name) for name, section in SECTIONS.items() for item in section.settings]
     return config, {f"{name}.{key}": reading.origin(name, key) for name, key in keys}
 
 
@@ -158,9 +158,9 @@ class _Reading(Struct):
                 self.problems.append(Problem(self.where(name, key), f"{name}.{key}", f"is not a setting{hint}"))
         values = {}
         complete = True
-        for item in fields(SECTIONS[name]):
+        for item in SECTIONS[name].settings:
             if item.name not in table:
-                if item.default is MISSING:
+                if item.is_required:
                     complete = False
                     wanted = known[item.name].wanted
                     self.problems.append(Problem(self.where(name, ""), f"{name}.{item.name}", f"is missing: {wanted}"))
@@ -171,7 +171,7 @@ class _Reading(Struct):
                 complete = False
                 self.problems.append(Problem(self.where(name, item.name), f"{name}.{item.name}", str(error)))
                 continue
-            values[item.name] = _as_paths(value) if "Path" in str(item.type) else value
+            values[item.name] = _as_paths(value) if "Path" in item.annotation else value
         return SECTIONS[name](**values) if complete else None
 
     def unknown_sections(self) -> None:
@@ -287,7 +287,7 @@ def _with_absolute_paths(config: Config) -> Config:
         return Path(os.path.normpath(base / Path(path).expanduser()))
 
     def with_paths(section: Any) -> Any:
-        given = {item.name: getattr(section, item.name) for item in fields(section) if "Path" in str(item.type)}
+        given = {item.name: getattr(section, item.name) for item in section.settings if "Path" in item.annotation}
         return replace(section, **{
             name: tuple(map(absolute, value)) if isinstance(value, tuple) else absolute(value)
             for name, value in given.items()

@@ -6,10 +6,10 @@ does with them (``daemon.settings_mapping``), and the other sections (``sections
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from gossipd.config import kinds
+from gossipd.config.section import Section
 from gossipd.config.setting import GIB, GROUP, MIB, PATH, RATE, setting
 from gossipd.core.limit_schedule import parse_entry
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
@@ -21,11 +21,10 @@ def _check_mode(text: str) -> None:
         raise ValueError(f"{text[:20]!r} must be four octal digits in which only the owner may write: 0755, 0750, 0700")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSection:
+class StoreSection(Section, frozen=True, kw_only=True):
     """Where models live."""
 
-    models: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    models: Path = setting(
         PATH, "Directory of models, on a local disk: NAME/VERSION/ and NAME/current below it.", "models"
     )
     models_mode: str = setting(
@@ -37,7 +36,7 @@ class StoreSection:
     models_group: str = setting(
         GROUP, "Group of that directory, by name or number; empty is the daemon's own group.", ""
     )
-    inbox: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    inbox: Path = setting(
         PATH,
         "Directory to drop signed manifests into. Only users who may deploy should be able to write there.",
         "inbox",
@@ -110,8 +109,7 @@ def _check_rule(text: str) -> None:
         raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcesSection:
+class SourcesSection(Section, frozen=True, kw_only=True):
     """External storage. Credentials are taken from the environment (AWS_*, GOOGLE_*, AZURE_*), never from here."""
 
     enabled: bool = setting(
@@ -158,8 +156,7 @@ def _check_want(text: str) -> None:
         raise ValueError(str(error.args[0])) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartsSection:
+class PartsSection(Section, frozen=True, kw_only=True):
     """What this host wants of models, where it is not all of them."""
 
     wants: tuple[tuple[str, tuple[str, ...]], ...] = setting(
@@ -179,8 +176,7 @@ class PartsSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsSection:
+class LimitsSection(Section, frozen=True, kw_only=True):
     """How much of this host gossipd may use."""
 
     upload_bytes_per_s: int = setting(RATE, "Model bytes sent to other hosts; 0 is no limit.", 0, reload=True)

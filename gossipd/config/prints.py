@@ -11,7 +11,6 @@ may read storage.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 
 from blake3 import blake3
@@ -33,7 +32,7 @@ def prints_of(config: Config, keys: Keys) -> bytes:
     settings = [
         f"{section}.{item.name}={value!r}".encode()
         for section in _SECTIONS_SHARED
-        for item in fields(getattr(config, section))
+        for item in getattr(config, section).settings
         if item.name not in _OWN and not isinstance(value := getattr(getattr(config, section), item.name), Path)
     ]
     parts = (

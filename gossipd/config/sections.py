@@ -11,18 +11,19 @@ Paths are relative to the file's directory, so that the directory can be moved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import get_type_hints
+
+from msgspec import Struct
 
 from gossipd.config.cluster_sections import BulkSection, MembershipSection, NetSection, NodeSection, SecuritySection
 from gossipd.config.job_sections import HfSection, HooksSection, PublishSection
 from gossipd.config.model_sections import LimitsSection, PartsSection, SourcesSection, StoreSection
+from gossipd.config.section import Section
 from gossipd.config.status_sections import LogSection, StatusSection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """A whole configuration, with absolute paths; only ``load_config`` makes one."""
 
     file: Path
@@ -51,4 +52,4 @@ class Config:
         return self.net.bulk_bind or self.net.bind, self.net.bulk_port or self.net.port + 1
 
 
-SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Config).items() if name != "file"}
+SECTIONS: dict[str, type[Section]] = {name: kind for name, kind in get_type_hints(Config).items() if name != "file"}

@@ -6,11 +6,13 @@ the settings (the modules ``*_sections``), and how a kind reads TOML (``kinds``)
 
 from __future__ import annotations
 
-from dataclasses import MISSING, field
 from functools import partial
 from typing import Any
 
+from msgspec import NODEFAULT
+
 from gossipd.config import kinds
+from gossipd.config.section import Setting, SettingKind
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
 
@@ -19,12 +21,9 @@ MIB = 1024**2
 _LABEL_RULE = "letters, digits, '.', '_' and '-', beginning with a letter, a digit or '_'"
 
 
-def setting(kind: kinds.SettingKind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
+def setting(kind: SettingKind, comment: str, default: Any = NODEFAULT, *, reload: bool = False) -> Any:
     """A field of a section. Without a default the file must set it. ``reload``: SIGHUP applies a new value."""
-    metadata = {"kind": kind, "comment": comment, "reload": reload}
-    if default is MISSING:
-        return field(metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return Setting(kind, comment, default, reload)
 
 
 def check_label_within(text: str, *, chars_max: int) -> None:

@@ -6,10 +6,10 @@ What lives here: the sections ``[status]`` and ``[log]``. What does not: the soc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from gossipd.config import kinds
+from gossipd.config.section import Section
 from gossipd.config.setting import GROUP, PATH, setting
 
 DRIFT_ASPECTS = ("version", "trust", "clients", "cluster_key", "encryption", "settings")
@@ -20,14 +20,13 @@ def _check_aspect(text: str) -> None:
         raise ValueError(f"{text[:80]!r} must be one of {', '.join(DRIFT_ASPECTS)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusSection:
+class StatusSection(Section, frozen=True, kw_only=True):
     """The status socket and metrics."""
 
-    socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    socket: Path = setting(
         PATH, "Unix socket for status, metrics and commands. At most 107 bytes with its directory.", "gossipd.sock"
     )
-    read_socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+    read_socket: Path = setting(
         PATH, "Unix socket that answers questions and takes no command: for jobs and scrapers.", "gossipd-read.sock"
     )
     readers: str = setting(
@@ -54,8 +53,7 @@ class StatusSection:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSection:
+class LogSection(Section, frozen=True, kw_only=True):
     """Lines on stderr."""
 
     level: str = setting(

@@ -7,12 +7,10 @@ commented out, so that a later version's better default reaches old files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, cast
 
-from gossipd.config import kinds
+from gossipd.config.section import Setting
 from gossipd.config.sections import SECTIONS
 
 _WIDTH = 100
@@ -31,14 +29,14 @@ def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
     parts = [_INTRO]
     for name, section in SECTIONS.items():
         given = values.get(name, {})
-        unknown = set(given) - {item.name for item in fields(section)}
+        unknown = set(given) - {item.name for item in section.settings}
         assert not unknown, f"no such settings in [{name}]: {sorted(unknown)}"
         parts.append(f"\n# {section.__doc__}\n[{name}]\n")
-        parts += [_setting(item, given) for item in fields(section)]
+        parts += [_setting(item, given) for item in section.settings]
     return "".join(parts)
 
 
-def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
+def _setting(item: Setting, given: Mapping[str, object]) -> str:
     *words, is_reloaded = described(item)
     notes = [*words, "(reload)" if is_reloaded else ""]
     lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
@@ -47,17 +45,17 @@ def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
-def described(item: Field[Any]) -> tuple[str, str, str, bool]:
+def described(item: Setting) -> tuple[str, str, str, bool]:
     """A setting in words: what it means, which values it takes, its default or nothing; whether a reload applies it."""
-    kind = cast(kinds.SettingKind, item.metadata["kind"])
-    comment = str(item.metadata["comment"]).replace("\n", " ")
-    default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
-    return comment, f"{kind.wanted[:1].upper()}{kind.wanted[1:]}.", default, bool(item.metadata["reload"])
+    kind = item.kind
+    comment = item.comment.replace("\n", " ")
+    default = "" if item.is_required else f"Default {kind.show(_plain(item.default))}."
+    return comment, f"{kind.wanted[:1].upper()}{kind.wanted[1:]}.", default, item.reload
 
 
-def toml_value(item: Field[Any], value: object) -> str:
+def toml_value(item: Setting, value: object) -> str:
     """The value of a setting as it is written in the file."""
-    return cast(kinds.SettingKind, item.metadata["kind"]).show(_plain(value))
+    return item.kind.show(_plain(value))
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -116,7 +115,7 @@ class ConfigSurface:
             values = dict(table[section])
             key = pick(rng, tuple(values))
             if rng.random() < 0.3:
-                key = pick(rng, [item.name for item in fields(SECTIONS[section])])
+                key = pick(rng, [item.name for item in SECTIONS[section].settings])
             if draw < 0.38:
                 values[key] = _Raw(pick(rng, _RAW))
             else:

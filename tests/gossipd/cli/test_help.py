@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import fields
 
 import pytest
 
@@ -50,7 +49,7 @@ def test_an_unknown_topic_names_those_there_are(capsys: pytest.CaptureFixture[st
 
 
 def test_every_setting_is_on_the_page_of_settings_and_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    every = [f"{name}.{item.name}" for name, section in SECTIONS.items() for item in fields(section)]
+    every = [f"{name}.{item.name}" for name, section in SECTIONS.items() for item in section.settings]
     assert re.findall(r"(?m)^### (\S+)$", page(SETTINGS)) == every
     assert main(["help", "store.replicas_after_s"]) == 0
     out = capsys.readouterr().out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import fields
 from pathlib import Path
 from random import Random
 
@@ -63,9 +62,9 @@ def test_every_setting_is_in_the_example_with_a_comment_and_its_default() -> Non
     text = example_text()
     for name, section in SECTIONS.items():
         assert f"\n[{name}]\n" in text
-        for item in fields(section):
+        for item in section.settings:
             assert f"\n{item.name} = " in text or f"\n#{item.name} = " in text
-            assert len(item.metadata["comment"]) > 20
+            assert len(item.comment) > 20
 
 
 def test_what_is_commented_out_in_the_example_are_the_defaults() -> None:
@@ -80,8 +79,8 @@ def test_what_is_commented_out_in_the_example_are_the_defaults() -> None:
 
 def test_names_of_numbers_end_in_their_unit() -> None:
     for section in SECTIONS.values():
-        for item in fields(section):
-            kind = type(item.metadata["kind"]).__name__
+        for item in section.settings:
+            kind = type(item.kind).__name__
             suffix = {"Size": ("_bytes", "_bytes_per_s"), "Seconds": ("_s",)}.get(kind)
             assert suffix is None or item.name.endswith(suffix), item.name
 
@@ -133,7 +132,7 @@ def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
     assert (first.directory, first.name, first.user, first.pattern) == ("/srv/gossipd/run", "train/run", "", "*")
     assert (second.directory, second.user, second.keep_last, second.keep_every) == ("/b", "7", 3, 10)
     shown_again = "[publish]\n" + "".join(
-        f"{item.name} = {toml_value(item, getattr(config.publish, item.name))}\n" for item in fields(config.publish)
+        f"{item.name} = {toml_value(item, getattr(config.publish, item.name))}\n" for item in config.publish.settings
     )
     assert parse(shown_again).publish == config.publish
     assert parse(least, GOSSIPD_PUBLISH__WATCH="[]").publish.watch == ()
@@ -406,9 +405,9 @@ def test_a_change_is_either_applied_or_needs_a_restart() -> None:
 
 
 def test_identity_addresses_and_the_store_need_a_restart() -> None:
-    fixed = {item for name in ("node", "bulk") for item in fields(SECTIONS[name]) if item.metadata["reload"]}
+    fixed = {item for name in ("node", "bulk") for item in SECTIONS[name].settings if item.reload}
     assert fixed == set()
-    assert [item.name for item in fields(SECTIONS["net"]) if item.metadata["reload"]] == ["join"]
+    assert [item.name for item in SECTIONS["net"].settings if item.reload] == ["join"]
 
 
 def test_all_key_files_are_checked_at_once(tmp_path: Path) -> None:
