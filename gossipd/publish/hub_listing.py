@@ -35,17 +35,17 @@ from gossipd.publish.errors import (
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
+from gossipd.sources.addresses import Addresses, proxy_of, resolve
 from gossipd.sources.asked_pause import asked_pause_s
 from gossipd.sources.authorities import authorities_in
 from gossipd.sources.errors import SourceAuthError, SourceError, SourceNotFoundError
-from gossipd.sources.first_request import Wanted
 from gossipd.sources.hub import USUAL_ENDPOINT, Hub, HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import Pieces, Wanted
 from gossipd.sources.proxies import PROXY_VARIABLES
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.tls_failures import tls_failure_in
-from gossipd.sources.web_connection import Addresses, proxy_of, resolve
-from gossipd.sources.web_stream import Pieces, WebConnections, WebStream
+from gossipd.sources.web_stream import WebConnections, WebStream
 
 THREADS = 16  # as for object stores (``bucket``)
 ATTEMPTS = 6

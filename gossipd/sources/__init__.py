@@ -1,8 +1,10 @@
 """External storage: ranged reads from http(s), S3, files and the other schemes of obstore.
 
 * Reading: ``reader`` (chunks into the store), ``range_request`` (one range of one object), ``ranges`` (from chunks to
-  requests), ``assembly`` (from bytes to chunks), ``attempts`` (mirrors that are left), ``errors``, ``settings``
-* Objects: ``location`` (the address), ``versions`` (which one is read), ``file_stream``, ``bucket_region``, ``hub``
+  requests), ``assembly`` (from bytes to chunks), ``attempts`` (mirrors that are left), ``errors``, ``settings``,
+  ``pieces`` (words of all ways)
+* Objects: ``location`` (the address), ``addresses`` (of its host), ``versions`` (which one is read),
+  ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without
   ranges), ``proxies``, ``redirects``, ``authorities`` (of certificates), ``tls_failures``
 * By obstore: ``obstore_clients``, ``obstore_errors``, ``refusal_documents`` (what S3 and its like say)

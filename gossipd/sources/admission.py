@@ -22,13 +22,13 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.sources import errors
+from gossipd.sources.addresses import Addresses, proxy_of, resolve
 from gossipd.sources.host_pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
 from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
 from gossipd.sources.redirects import redirect_cure
 from gossipd.sources.settings import Clock, SourceSettings
-from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
 _WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
 _ABOUT_THE_HOST = (

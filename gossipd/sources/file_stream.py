@@ -16,11 +16,10 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.sources import errors
-from gossipd.sources.first_request import check_rate
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import PIECE_BYTES, check_rate
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_stream import PIECE_BYTES
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 

@@ -17,12 +17,14 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from gossipd.sources import errors
+from gossipd.sources.addresses import Addresses
 from gossipd.sources.asked_pause import asked_pause_s, http_date
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import Wanted, check_rate
 from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal, region_in
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, failure_of, head_of, through
+from gossipd.sources.web_connection import Incoming, ask, connect, failure_of, head_of, through
 
 _PIECE_BYTES = 64 * 1024
 MORE_BYTES_MAX = 8 * 1024 * 1024  # before the wanted ones, as of a cache that keeps and sends segments of a fixed size
@@ -41,22 +43,6 @@ _TOLD = (
     errors.SourceAccountError, errors.SourceArchivedError, errors.SourceBusyError, errors.SourceEncryptedError,
     errors.SourceNoBucketError, errors.SourceNotFoundError, errors.SourcePayerError, errors.SourceUnreachableError,
 )  # fmt: skip
-
-
-class Wanted(Struct, frozen=True):
-    """A range of an object, and how many bytes the manifest says that the whole object has."""
-
-    start: int
-    length: int
-    object_bytes: int
-
-    @property
-    def last(self) -> int:
-        return self.start + self.length - 1
-
-    @property
-    def header(self) -> dict[str, str]:
-        return {"Range": f"bytes={self.start}-{self.last}"}
 
 
 class Head(Struct, frozen=True):
@@ -139,13 +125,6 @@ def _page(what: str) -> errors.SourceError:
 def _is_page(response: http.client.HTTPResponse, what: str) -> bool:
     is_labelled = (response.getheader("Content-Type") or "").lower().startswith("text/html")
     return is_labelled and not what.endswith((".html", ".htm"))
-
-
-def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:
-    """Raises SourceSlowError when a source gave less than the least rate."""
-    if waited_s > settings.rate_grace_s and received < settings.rate_bytes_min * waited_s:
-        least = f"the least is {settings.rate_bytes_min} a second"
-        raise errors.SourceSlowError(what, f"{received} bytes in {waited_s:.1f} s; {least}")
 
 
 def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, settings: SourceSettings) -> Head:

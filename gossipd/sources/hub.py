@@ -25,8 +25,8 @@ from msgspec import Struct
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl, hub_repository, parse_source_url
 from gossipd.sources import errors
+from gossipd.sources.addresses import Addresses
 from gossipd.sources.location import Location, authority
-from gossipd.sources.web_connection import Addresses
 
 USUAL_ENDPOINT = "https://huggingface.co"
 TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

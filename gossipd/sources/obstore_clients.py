@@ -31,10 +31,11 @@ from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
-from gossipd.sources.first_request import LESS_BYTES_MIN, MORE_BYTES_MAX, check_rate
+from gossipd.sources.first_request import LESS_BYTES_MIN, MORE_BYTES_MAX
 from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
 from gossipd.sources.obstore_errors import OtherRangeError, in_our_words
+from gossipd.sources.pieces import check_rate
 from gossipd.sources.proxies import ProxyError, client_options
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion

@@ -22,6 +22,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.addresses import Addresses
 from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.errors import (
     SourceCancelledError,
@@ -32,19 +33,19 @@ from gossipd.sources.errors import (
     SourceWholeOnlyError,
 )
 from gossipd.sources.file_stream import FileStream
-from gossipd.sources.first_request import Touched, Wanted, touch
 from gossipd.sources.host_pace import Turn
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import PIECE_BYTES, Pieces, Wanted, Watch
 from gossipd.sources.proxies import answering_proxy
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
-from gossipd.sources.web_connection import Addresses
-from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
 from gossipd.sources.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
+    from gossipd.sources.first_request import Touched
     from gossipd.sources.obstore_clients import Clients, Stream
+    from gossipd.sources.web_stream import WebConnections, WebStream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
@@ -101,6 +102,43 @@ class _Buckets:
             self._clients.close()
 
 
+class _Web:
+    """Connections to web servers, which are made for the first read of one. Only then ``http.client`` and what belongs
+    to it are imported, in the thread of that read: a megabyte that no other daemon needs."""
+
+    def __init__(self, settings: SourceSettings, clock: Clock) -> None:
+        self._source_settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connections: WebConnections | None = None
+
+    def connections(self) -> WebConnections:
+        """Those that wait for the next range."""
+        from gossipd.sources.web_stream import WebConnections  # see the class
+
+        with self._lock:
+            if self._connections is None:
+                self._connections = WebConnections(self._source_settings, self._clock)
+            return self._connections
+
+    def touch(self, location: Location, addresses: Addresses, wanted: Wanted) -> Touched:
+        """The first request to an object. Raises SourceError."""
+        from gossipd.sources.first_request import touch  # see the class
+
+        return touch(location, addresses, wanted, self._source_settings)
+
+    def stream(self, location: Location, addresses: Addresses, wanted: Wanted, pieces: Pieces) -> WebStream:
+        """Raises SourceError."""
+        from gossipd.sources.web_stream import WebStream  # see the class
+
+        return WebStream(self.connections(), location, addresses, wanted, pieces=pieces)
+
+    def close(self) -> None:
+        """Close the connections that wait for the next range."""
+        if self._connections is not None:
+            self._connections.close()
+
+
 class SourceRequests:
     """Makes requests. ``admission`` and ``pool`` are shared with the reader, which reads ``versions``."""
 
@@ -119,7 +157,7 @@ class SourceRequests:
         self._source_settings = settings
         self._clock = clock
         self._buckets = _Buckets(settings)
-        self._connections = WebConnections(settings, clock)
+        self._web = _Web(settings, clock)
         self.versions = SeenVersions()
         self._wholes = WholeObjects()
         self._hub = HubRoutes(os.environ, admission)
@@ -133,7 +171,7 @@ class SourceRequests:
         self.versions.forget(deployment)
         self._hub.forget()
         self._wholes.forget(deployment)
-        self._connections.close()
+        self._web.close()
 
     def lacks_ranges(self, location: Location) -> bool:
         """Whether the server was seen to send the whole object for a part of it."""
@@ -146,7 +184,7 @@ class SourceRequests:
     def close(self) -> None:
         self._buckets.close()
         self._wholes.close()
-        self._connections.close()
+        self._web.close()
 
     def read(self, job: Job, location: Location, part: Segment, sink: Sink) -> None:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
@@ -195,7 +233,7 @@ class SourceRequests:
 
     def _touch(self, location: Location, request: _Asked, wanted: Wanted) -> Touched:
         try:
-            touched = touch(location, request.addresses, wanted, self._source_settings)
+            touched = self._web.touch(location, request.addresses, wanted)
         except SourceWholeOnlyError:
             self._wholes.note(location.shown)
             self._admission.answered(location.source, request.turn)
@@ -211,7 +249,7 @@ class SourceRequests:
 
             def begin() -> WebStream:
                 addresses = self._admission.admit(location.source, location.shown)
-                return WebStream(self._connections, location, addresses, Wanted(0, size, size), pieces=Pieces())
+                return self._web.stream(location, addresses, Wanted(0, size, size), Pieces())
 
             with self._wholes.stream((job.manifest.id, location.shown), part.offset, begin) as stream:
                 self._check(job, location, part, stream.version)
@@ -249,7 +287,7 @@ class SourceRequests:
         if location.is_on_web:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
             pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
-            return WebStream(self._connections, location, request.addresses, _wanted(job, part), pieces=pieces)
+            return self._web.stream(location, request.addresses, _wanted(job, part), pieces)
         if location.source.scheme == "file":
             return FileStream(location, part, whole=whole, settings=self._source_settings, clock=self._clock)
         return self._buckets.clients().stream(location, part, whole=whole, clock=self._clock)
@@ -264,7 +302,7 @@ class SourceRequests:
                 self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-                    if not isinstance(stream, WebStream) and request.received < part.length:
+                    if not location.is_on_web and request.received < part.length:
                         watch(request.received, stream.waited_s)
             self._admission.note_rate(mirror, location.source, request.turn, request.received, stream.waited_s)
 

@@ -31,6 +31,7 @@ from gossipd.manifest.source_url import SourceUrl, parse_source_url
 from gossipd.runtime.buffer_pool import PoolExhaustedError
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.addresses import resolve
 from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.attempts import Attempts
@@ -51,7 +52,6 @@ from gossipd.sources.location import Location
 from gossipd.sources.range_request import Job, SourceRequests
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.settings import Clock, SourceSettings
-from gossipd.sources.web_connection import resolve
 from gossipd.sources.wrong_bytes import WrongBytes
 
 

@@ -14,15 +14,16 @@ from random import Random
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl
+from gossipd.sources.addresses import Addresses
 from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.errors import SourceWholeOnlyError
 from gossipd.sources.file_stream import FileStream
-from gossipd.sources.first_request import Wanted, touch
+from gossipd.sources.first_request import touch
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import Wanted
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import check_size
-from gossipd.sources.web_connection import Addresses
 
 _FIRST_BYTE = Segment(0, 0, 1)
 

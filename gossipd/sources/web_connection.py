@@ -1,7 +1,7 @@
 """Connections to web servers, direct or through a proxy, and the request on one of them.
 
-What lives here: looking names up, TCP, ``CONNECT``, TLS, sending a request. What does not: which proxy (``proxies``),
-answers (``first_request``), connections that are kept (``web_stream``).
+What lives here: TCP, ``CONNECT``, TLS, sending a request. What does not: looking names up
+(``addresses``), which proxy (``proxies``), answers (``first_request``), connections that are kept (``web_stream``).
 
 Without a proxy a connection goes to one of the addresses that were checked against ``sources.allow``, and no name is
 looked up again. Through a proxy the addresses of sources are the proxy's concern. Certificates are checked against the
@@ -12,46 +12,24 @@ from __future__ import annotations
 
 import http.client
 import io
-import os
 import socket
 import ssl
 import time
 from typing import TYPE_CHECKING, cast
 
-from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.manifest.source_url import SourceUrl
 from gossipd.sources import errors
+from gossipd.sources.addresses import Addresses, proxy_of
 from gossipd.sources.location import Location
-from gossipd.sources.proxies import Proxy, ProxyError, proxy_for
+from gossipd.sources.proxies import Proxy
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.tls_failures import SEE_ADDRESS, is_of_tls, words_of_openssl
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-Addresses = tuple[str, ...]
-"""Addresses that were checked; empty for a host behind a proxy."""
-
 _INTERIM_MOST = 8  # answers such as 103 Early Hints before the one; CDNs send one
 _USUAL_PORTS = {"http": 80, "https": 443}
-
-
-def resolve(source: SourceUrl, what: str) -> Addresses:
-    """The addresses of the source's host. Raises SourceUnreachableError."""
-    try:
-        found = socket.getaddrinfo(source.host, source.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise errors.SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def proxy_of(source: SourceUrl, what: str) -> Proxy | None:
-    """The proxy that this host's environment has for a web source. Raises SourceProxyError."""
-    if source.scheme not in WEB_SCHEMES:
-        return None
-    try:
-        return proxy_for(source.scheme, source.host, source.port, os.environ)
-    except ProxyError as error:
-        raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
 
 
 class Incoming(io.RawIOBase):

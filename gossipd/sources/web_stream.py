@@ -20,25 +20,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from gossipd.sources.addresses import Addresses
 from gossipd.sources.errors import (
     SourceError,
     SourceShortError,
     SourceSlowError,
 )
-from gossipd.sources.first_request import Wanted, check_head, check_rate, ended_early
+from gossipd.sources.first_request import check_head, ended_early
 from gossipd.sources.location import Location, authority
+from gossipd.sources.pieces import Pieces, Wanted, Watch, check_rate
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.web_connection import Addresses, Incoming, ask, connect, failure_of, head_of, through
+from gossipd.sources.web_connection import Incoming, ask, connect, failure_of, head_of, through
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-Watch = Callable[[int, float], None]
-"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
-
-PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
 _WATCHED_S = 0.1  # how often a silent request is compared with others
 IDLE_S = 10.0  # servers close later
 _BROKEN = (OSError, http.client.HTTPException)
@@ -87,14 +83,6 @@ class WebConnections:
             idle, self._idle = self._idle, []
         for *_, sock in idle:
             sock.close()
-
-
-class Pieces(Struct, frozen=True):
-    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
-
-    byte_count: int = PIECE_BYTES
-    is_whole: bool = False
-    watch: Watch = lambda received, waited_s: None
 
 
 class WebStream:

@@ -13,13 +13,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from gossipd.core.ids import DeploymentId
 from gossipd.sources.errors import SourceError
 from gossipd.sources.versions import ObjectVersion
-from gossipd.sources.web_stream import WebStream
+
+if TYPE_CHECKING:
+    from gossipd.sources.web_stream import WebStream
 
 STREAMS_MAX = 8  # a reader has one under way; others are of a deployment that another reader has taken over
 _KNOWN_MAX = 10_000

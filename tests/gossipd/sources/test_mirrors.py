@@ -52,7 +52,7 @@ def test_replicas_whose_tags_differ_are_one_source(tmp_path: Path) -> None:
         for chunk in range(seat.manifest.chunk_count):
             outcome = seat.read(chunk)
             assert (outcome.stored, outcome.errors) == ((chunk,), ())
-            seat.reader._requests._connections.close()  # so that the next range comes from the other replica
+            seat.reader._requests._web.close()  # so that the next range comes from the other replica
     assert len(seat.store.chunks) == seat.manifest.chunk_count
 
 

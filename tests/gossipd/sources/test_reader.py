@@ -17,11 +17,11 @@ from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.addresses import resolve
 from gossipd.sources.assembly import Delivery
 from gossipd.sources.errors import SourceError
 from gossipd.sources.reader import ReadOutcome, SourceReader
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.web_connection import resolve
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign, toy_files
 from tests.servers import Fault, FaultServer, Misbehaviour, fault_server
 

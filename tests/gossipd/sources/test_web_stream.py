@@ -107,7 +107,7 @@ def test_ranges_of_one_server_share_a_connection_that_ends_with_the_reader(
     for chunk in range(3):
         assert seat.read(chunk).failed == ()
     assert len(made) == 2, "the first look has its own"
-    kept = seat.reader._requests._connections._idle
+    kept = seat.reader._requests._web.connections()._idle
     assert len(kept) == 1
     seat.reader.close()
     assert kept[0][-1].fileno() == -1
@@ -130,7 +130,7 @@ def test_a_kept_connection_to_an_address_that_is_no_longer_the_hosts_is_not_used
 def test_a_kept_connection_that_the_server_has_closed_costs_no_failure(server: FaultServer) -> None:
     seat = one_file(server)
     assert seat.read(0).failed == ()
-    seat.reader._requests._connections._idle[0][-1].shutdown(socket.SHUT_RDWR)
+    seat.reader._requests._web.connections()._idle[0][-1].shutdown(socket.SHUT_RDWR)
     assert seat.read(1, 2).failed == ()
     assert isinstance(seat.reader, SourceReader)
 

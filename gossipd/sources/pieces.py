@@ -1,0 +1,50 @@
+"""What all ways of reading a range share: the range, the pieces in which it is handed on, the least rate.
+
+What lives here: words. What does not: the ways themselves (``web_stream``, ``file_stream``, ``obstore_clients``), of
+which a daemon loads only those that its sources need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from gossipd.sources import errors
+from gossipd.sources.settings import SourceSettings
+
+Watch = Callable[[int, float], None]
+"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
+
+PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+
+
+class Wanted(Struct, frozen=True):
+    """A range of an object, and how many bytes the manifest says that the whole object has."""
+
+    start: int
+    length: int
+    object_bytes: int
+
+    @property
+    def last(self) -> int:
+        return self.start + self.length - 1
+
+    @property
+    def header(self) -> dict[str, str]:
+        return {"Range": f"bytes={self.start}-{self.last}"}
+
+
+class Pieces(Struct, frozen=True):
+    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
+
+    byte_count: int = PIECE_BYTES
+    is_whole: bool = False
+    watch: Watch = lambda received, waited_s: None
+
+
+def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:
+    """Raises SourceSlowError when a source gave less than the least rate."""
+    if waited_s > settings.rate_grace_s and received < settings.rate_bytes_min * waited_s:
+        least = f"the least is {settings.rate_bytes_min} a second"
+        raise errors.SourceSlowError(what, f"{received} bytes in {waited_s:.1f} s; {least}")
