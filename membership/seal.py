@@ -19,12 +19,12 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from msgspec import Struct
 
 from membership.errors import SealError
 from membership.member import NodeId
@@ -44,12 +44,14 @@ _TO_NODE, _TO_ADDRESS = 0, 1
 _OPENERS_MAX = 32768  # subkeys kept; one costs about 250 B
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRing:
+class KeyRing(Struct, frozen=True):
     """One cluster's secrets. The first key seals; all of them open, which is how keys are rotated."""
 
     cluster_id: bytes
-    keys: tuple[bytes, ...] = field(repr=False)
+    keys: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"KeyRing(cluster_id={self.cluster_id!r})"
 
     def __post_init__(self) -> None:
         if len(self.cluster_id) != CLUSTER_ID_BYTES:

@@ -6,12 +6,14 @@ What lives here: reading them all, with every problem at once. What does not: on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct, field
+
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
+from gossipd.core.struct_repr import repr_without
 from gossipd.identity.key_files import KeyFileError, read_key_ring, read_public_key, read_secret_key
 from gossipd.identity.keys import PublicKey, SecretKey
 from gossipd.identity.trust import key_id
@@ -20,18 +22,20 @@ from membership.seal import KeyRing
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """The daemon's keys. Secrets stay out of ``repr``."""
 
-    node: SecretKey = field(repr=False)
-    cluster: KeyRing = field(repr=False)
+    node: SecretKey
+    cluster: KeyRing
     publishers: tuple[PublicKey, ...]
     clients: tuple[PublicKey, ...]
     publisher_names: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     """Patterns of the names that a publisher may sign; one that is not here may sign all."""
-    signing: tuple[SecretKey, ...] = field(default=(), repr=False)
+    signing: tuple[SecretKey, ...] = ()
     """What this daemon signs with for the users of its host."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "node", "cluster", "signing")
 
 
 def read_keys(config: Config) -> Keys:

@@ -10,10 +10,10 @@ the file says again what runs, or the daemon was restarted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import trio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gossipd.api.ports import Reloaded
 from gossipd.config.changes import diff, with_changes

@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 from msgspec import Struct, field
@@ -24,13 +24,15 @@ from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import GossipdError
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
-from gossipd.publish.step_listing import StepLister
 from gossipd.publish.step_watch import KnownSteps, PublishStepDirectory, StepListing, StepWatch
 from gossipd.runtime.directory_safety import open_directory
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
+
+if TYPE_CHECKING:
+    from gossipd.publish.step_listing import StepLister
 
 ALARM = "E_STEPS"
 START_S = 5.0  # gossip tells a new host what is published within two
@@ -95,6 +97,8 @@ class StepWatches:
             self._watched.pop(entry).scope.cancel()
         for entry in wanted:
             if entry not in self._watched:
+                from gossipd.publish.step_listing import StepLister  # only hosts that watch a directory need it
+
                 watched = _Watched(entry, StepLister(Path(entry.directory), entry.pattern))
                 self._watched[entry] = watched
                 nursery.start_soon(self._watch, watched)

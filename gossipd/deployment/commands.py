@@ -8,7 +8,6 @@ docstring, ``WorkFailed`` where it says so, or ``WorkAbandoned`` after ``Abandon
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId
+from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
@@ -48,8 +48,7 @@ class PullManifest(Struct, frozen=True):
     answer_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class OpenManifest:
+class OpenManifest(Struct, frozen=True):
     """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused.
 
     ``accepted_signer``: the key of its publisher, when this host has accepted it before; that is a fact, whether the
@@ -57,9 +56,12 @@ class OpenManifest:
     """
 
     work: WorkNumber
-    envelope: bytes = field(repr=False)
+    envelope: bytes
     announced: DeploymentId | None
     accepted_signer: bytes = b""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "envelope")
 
 
 class KeepManifest(Struct, frozen=True):
@@ -69,13 +71,15 @@ class KeepManifest(Struct, frozen=True):
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class KeepStatements:
+class KeepStatements(Struct, frozen=True):
     """Make the statement store durable, this revision or a later one; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
-    kept: bytes = field(repr=False)
+    kept: bytes
     revision: int
+
+    def __repr__(self) -> str:
+        return repr_without(self, "kept")
 
 
 class ReserveSpace(Struct, frozen=True):

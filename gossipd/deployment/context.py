@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId, short
+from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
@@ -32,14 +33,16 @@ from gossipd.parts.want import EVERYTHING, Want
 from membership.member import NodeId, node_id
 
 
-@dataclass(frozen=True, slots=True)
-class HostIdentity:
+class HostIdentity(Struct, frozen=True):
     """Who we are, as targets name us, and the key that signs our statements."""
 
     node: NodeId
     name: str
     rack: str
-    secret: SecretKey = field(repr=False)
+    secret: SecretKey
+
+    def __repr__(self) -> str:
+        return repr_without(self, "secret")
 
 
 class WorkOwner(Protocol):

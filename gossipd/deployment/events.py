@@ -7,7 +7,6 @@ What lives here: values only. What does not: what they lead to. Of ``core.events
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall
 from gossipd.core.ids import DeploymentId
+from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.commands import RequestNumber, WorkNumber
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
@@ -37,12 +37,14 @@ class Failure(Enum):
     FINAL = "final"  # nothing but an operator can cure it
 
 
-@dataclass(frozen=True, slots=True)
-class EnvelopeFound:
+class EnvelopeFound(Struct, frozen=True):
     """A manifest's envelope, from our own files or a peer; None when there was none."""
 
     work: WorkNumber
-    envelope: bytes | None = field(repr=False)
+    envelope: bytes | None
+
+    def __repr__(self) -> str:
+        return repr_without(self, "envelope")
 
 
 class ManifestOpened(Struct, frozen=True):
@@ -101,13 +103,15 @@ class DaemonStarted(Struct, frozen=True):
     """Act on what was believed in the last run, and tell it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementHeard:
+class StatementHeard(Struct, frozen=True):
     """Gossip brought it under ``key``, which must be the deployment's. ``forwarder`` has the manifest, or will soon."""
 
-    wire: bytes = field(repr=False)
+    wire: bytes
     key: bytes
     forwarder: NodeId
+
+    def __repr__(self) -> str:
+        return repr_without(self, "wire")
 
 
 class RosterChanged(Struct, frozen=True):
@@ -140,22 +144,26 @@ class ProgressHeard(Struct, frozen=True):
     tells_deployer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestDropped:
+class ManifestDropped(Struct, frozen=True):
     """A file was put into the inbox: judge it, deploy it."""
 
     request: RequestNumber
-    envelope: bytes = field(repr=False)
+    envelope: bytes
     file_name: str
 
+    def __repr__(self) -> str:
+        return repr_without(self, "envelope")
 
-@dataclass(frozen=True, slots=True)
-class OrderTriggered:
+
+class OrderTriggered(Struct, frozen=True):
     """A member or client sent its own signed statement, and perhaps the manifest: carry it out."""
 
     request: RequestNumber
     statement: Statement
-    envelope: bytes | None = field(repr=False)
+    envelope: bytes | None
+
+    def __repr__(self) -> str:
+        return repr_without(self, "envelope")
 
 
 class CancelOrdered(Struct, frozen=True):

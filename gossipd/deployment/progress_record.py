@@ -56,17 +56,18 @@ record would make every total wrong for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from struct import Struct
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
+from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.deployer import HEAD_BYTES
 
 VERSION = 1
@@ -143,8 +144,7 @@ class ProgressFormatError(RemoteError):
     code = "E_PROGRESS_FORMAT"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What all hosts together may read of a deployment from storage, by an order. ``ordered_ms``: since 1970, by the
     clock of whom gave it; the later one counts. ``bytes_max``: 0 for no limit. ``signer``: who ordered it, where that
     is not the host that tells it."""
@@ -152,7 +152,10 @@ class Budget:
     ordered_ms: int
     bytes_max: int
     signer: bytes = b""
-    signature: bytes = field(default=b"", repr=False)
+    signature: bytes = b""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "signature")
 
     def to_bytes(self) -> bytes:
         """The two numbers."""

@@ -9,7 +9,7 @@ field of the statement, which hosts of 0.1.0 would refuse with all of it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_record import BUDGET_NUMBERS_BYTES, Budget

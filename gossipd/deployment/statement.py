@@ -30,11 +30,14 @@ left, not of the one that is wanted: hosts differ in what older versions they ha
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gossipd.core.ids import DeploymentId
+from gossipd.core.struct_repr import repr_without
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.identity.trust import is_degenerate
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
@@ -69,8 +72,7 @@ STOPS = frozenset({Verb.CANCEL, Verb.ROLL_BACK, Verb.REMOVE})
 _EVEN_EPOCHS = {Verb.PAUSE: 2, Verb.ROLL_BACK: 4, Verb.REMOVE: 0}  # modulo 6
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One statement. ``decode`` proves its signature; ``sign_statement`` makes one."""
 
     deployment: DeploymentId
@@ -79,7 +81,10 @@ class Statement:
     manifest_bytes: int
     issued_s: int
     signer: bytes
-    signature: bytes = field(repr=False)
+    signature: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "signature")
 
     @property
     def rank(self) -> int:

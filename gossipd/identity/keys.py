@@ -15,8 +15,6 @@ Text form, one field a line, first line names format and version; unknown versio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -24,6 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.struct_repr import repr_without
 from membership.verified_cache import verify_ed25519
 
 KEY_BYTES = 32
@@ -55,11 +54,13 @@ class PublicKey(Struct, frozen=True):
         return cls(fields["ed25519"], fields["curve25519"])
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKey:
+class SecretKey(Struct, frozen=True):
     """One seed, kept out of ``repr`` so that it cannot reach a log."""
 
-    seed: bytes = field(repr=False)
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "seed")
 
     @property
     def curve_secret(self) -> bytes:

@@ -16,9 +16,11 @@ from typing import Any
 
 import msgspec
 from blake3 import blake3
+from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
+from gossipd.core.struct_repr import repr_without
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.core.versions import show_step
@@ -56,8 +58,7 @@ CLOCK_SKEW_S = 600  # how far ahead a publisher's clock may be; hosts without NT
 _PROOF = object()
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestDraft:
+class ManifestDraft(Struct, frozen=True):
     """What a publisher is about to sign; no field is checked yet. Those after ``priority`` make it one of schema 2;
     ``payload`` says what they are."""
 
@@ -66,18 +67,21 @@ class ManifestDraft:
     created_s: int
     files: tuple[FileEntry, ...]
     chunk_bytes: int
-    digests: bytes = field(repr=False)
+    digests: bytes
     sources: tuple[str, ...]
     expires_s: int | None = None
     targets: Targets = EVERY_HOST
     priority: int = 5
     cuts: Cuts | None = None
     directories: tuple[str, ...] = ()
-    index: bytes | None = field(default=None, repr=False)
+    index: bytes | None = None
     keep: Retention | None = None
     about: bytes = b""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     case_matters: bool = False
+
+    def __repr__(self) -> str:
+        return repr_without(self, "digests", "index")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,11 @@ its own checks, for what no trainer does.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gossipd.core.struct_repr import repr_without
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.envelope import open_envelope
@@ -30,16 +33,18 @@ SHARDS_TYPE = "gossipd-shards"
 RANKS_MAX = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSet:
+class ShardSet(Struct, frozen=True):
     """The files of one host, as a trusted key has signed them; only ``open_shards`` makes one."""
 
     name: str
     rank: int
     ranks: int
-    files: tuple[FileEntry, ...] = field(repr=False)
-    layout: Layout = field(repr=False)
-    digests: bytes = field(repr=False)
+    files: tuple[FileEntry, ...]
+    layout: Layout
+    digests: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "files", "layout", "digests")
 
     @property
     def chunk_bytes(self) -> int:
@@ -47,13 +52,15 @@ class ShardSet:
         return self.layout.chunk_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """All files of a version, and the hashes of its chunks."""
 
     files: tuple[FileEntry, ...]
     chunk_bytes: int
-    digests: bytes = field(repr=False)
+    digests: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "digests")
 
 
 def seal_shards(draft: ManifestDraft, secret: SecretKey, *, rank: int, ranks: int) -> bytes:

@@ -15,14 +15,16 @@ header itself, which is signed like all bytes. So an index that lies costs bytes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import translate
 from functools import lru_cache
 from re import compile as compile_pattern
 
+from msgspec import Struct, field
+
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
+from gossipd.core.struct_repr import repr_without
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.tensor_index import Tensor
@@ -42,8 +44,7 @@ class Presence(Enum):
     HOLES = "holes"  # a file of another kind with some of its bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """What one want means in one model."""
 
     deployment: DeploymentId
@@ -56,8 +57,11 @@ class Part:
     because other ones are shown."""
     tensors: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """Of masked files: the tensors that are there."""
-    index: Mapping[int, tuple[Tensor, ...]] = field(default_factory=dict, repr=False)
+    index: Mapping[int, tuple[Tensor, ...]] = field(default_factory=dict)
     """Of masked files: what the index says of each."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "index")
 
     @property
     def is_everything(self) -> bool:

@@ -12,10 +12,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
+
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import EVERY_HOST, Targets

@@ -15,12 +15,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl, hub_repository, parse_source_url

@@ -7,9 +7,11 @@ userinfo, because a checked source URL has none.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct
+
+from gossipd.core.struct_repr import repr_without
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
 ENDPOINT_VARIABLES = {
@@ -20,17 +22,19 @@ ENDPOINT_VARIABLES = {
 _FAMILIES = {"s3a": "s3", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az"}
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """One object. ``shown`` is its address for people; a client is opened for ``base`` and asked for ``path``."""
 
     source: SourceUrl
     base: str
     path: str
-    target: str = field(repr=False)
+    target: str
     """Request target of an HTTP object, percent-encoded."""
-    authorization: str = field(default="", repr=False)
+    authorization: str = ""
     """Value of the header of that name, or empty."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "target", "authorization")
 
     @classmethod
     def of(cls, source: SourceUrl, file_path: str) -> Location:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.events import ChunkStored, FailReason, StartFetch
 from gossipd.deployment.context import HostIdentity

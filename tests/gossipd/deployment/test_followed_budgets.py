@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.events import ProgressHeard, TrustReloaded

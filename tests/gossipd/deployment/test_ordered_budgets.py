@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from gossipd.deployment.ordered_budgets import ORDERS_MAX, OrderedBudgets, OrderedBudgetsError
 from gossipd.deployment.progress_record import (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.errors import LocalError, QueueFullError
 from gossipd.core.events import FinishModel

@@ -8,6 +8,7 @@ import tracemalloc
 import msgpack
 import pytest
 from blake3 import blake3
+from msgspec import structs
 
 from gossipd.core.model import Shape
 from gossipd.core.targets import Targets
@@ -77,12 +78,12 @@ def test_what_is_ignored_is_still_bounded() -> None:
 
 
 def test_a_draft_that_a_reader_would_refuse_is_not_signed() -> None:
-    bad = dataclasses.replace(draft(), files=(FileEntry("../up", 3 * CHUNK, 0o644),))
+    bad = structs.replace(draft(), files=(FileEntry("../up", 3 * CHUNK, 0o644),))
     with pytest.raises(ManifestError) as caught:
         seal_manifest(bad, PUBLISHER)
     assert caught.value.code == "E_PATH_COMPONENT"
     with pytest.raises(ManifestError):
-        seal_manifest(dataclasses.replace(draft(), files=(FileEntry("a", 1, 2**40),)), PUBLISHER)
+        seal_manifest(structs.replace(draft(), files=(FileEntry("a", 1, 2**40),)), PUBLISHER)
 
 
 def test_the_root_names_the_tree_whatever_its_name_and_version() -> None:

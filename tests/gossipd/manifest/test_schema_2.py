@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.manifest.annotations import Retention, pack_about
 from gossipd.manifest.chunk_layout import Layout

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.errors import ManifestError

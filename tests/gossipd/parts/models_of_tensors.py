@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from blake3 import blake3
+from msgspec.structs import replace
 
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout

@@ -9,9 +9,10 @@ Orders are given to the origin, which no fault kills, unless the kind is about a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
