@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
 
 from msgspec import Struct
 
@@ -28,17 +27,19 @@ from membership.member import NodeId
 MANIFEST_WAIT_S = 0.8
 
 
-@dataclass(slots=True, eq=False)
 class ChunkAccess:
     """A ``ChunkReader``. Thread-safe."""
 
-    store: ChunkStore
-    state: StateDirectory
-    directory: MemberDirectory
-    lifecycle: DeploymentTable
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _uploaded: Counter[DeploymentId] = field(default_factory=Counter, init=False)
-    _sent: dict[DeploymentId, Counter[str]] = field(default_factory=dict, init=False)
+    def __init__(
+        self, store: ChunkStore, state: StateDirectory, directory: MemberDirectory, lifecycle: DeploymentTable
+    ) -> None:
+        self.store = store
+        self.state = state
+        self.directory = directory
+        self.lifecycle = lifecycle
+        self._lock: threading.Lock = threading.Lock()
+        self._uploaded: Counter[DeploymentId] = Counter()
+        self._sent: dict[DeploymentId, Counter[str]] = {}
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""

@@ -7,7 +7,6 @@ What lives here: asking rack and disk, and the order that follows. What does not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import trio
 
@@ -30,19 +29,24 @@ LOOK_S = 5.0
 log = get_logger("store")
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class CopiesWatch:
     """One per daemon, on the trio loop."""
 
-    live: LiveSettings
-    store: ChunkStore
-    lifecycle: DeploymentTable
-    copies: RackCopies
-    driver: DeploymentDriver
-    _lost: LostCopies = field(init=False)
-    _turn: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        live: LiveSettings,
+        store: ChunkStore,
+        lifecycle: DeploymentTable,
+        copies: RackCopies,
+        driver: DeploymentDriver,
+    ) -> None:
+        self.live = live
+        self.store = store
+        self.lifecycle = lifecycle
+        self.copies = copies
+        self.driver = driver
+        self._turn: int = 0
         self._lost = LostCopies(self.copies.directory.own)
 
     async def run(self) -> None:

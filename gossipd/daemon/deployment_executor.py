@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -83,17 +82,17 @@ class ManifestClient:
             return None
 
 
-@dataclass(kw_only=True, eq=False)
 class DeploymentExecutor:
     """Carries out commands; decides nothing."""
 
-    state: StateDirectory
-    store: ChunkStore
-    client: ManifestClient
-    swarm: SwarmActions
-    audit: AuditLog
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, *, state: StateDirectory, store: ChunkStore, client: ManifestClient, swarm: SwarmActions, audit: AuditLog
+    ) -> None:
+        self.state = state
+        self.store = store
+        self.client = client
+        self.swarm = swarm
+        self.audit = audit
         self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
 
     def perform(self, command: commands.DeploymentCommand) -> None:

@@ -10,7 +10,6 @@ take is worth an alarm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
@@ -34,15 +33,15 @@ class MemberRows(Protocol):
     def members(self) -> Sequence[MemberRow]: ...
 
 
-@dataclass(slots=True, eq=False)
 class DriftWatch:
     """One per daemon, on the trio loop."""
 
-    roster: MemberRows
-    live: LiveSettings
-    alarms: Alarms
-    _since_s: dict[str, float] = field(default_factory=dict, init=False)
-    """When each aspect that differs was first seen to."""
+    def __init__(self, roster: MemberRows, live: LiveSettings, alarms: Alarms) -> None:
+        self.roster = roster
+        self.live = live
+        self.alarms = alarms
+        self._since_s: dict[str, float] = {}
+        """When each aspect that differs was first seen to."""
 
     async def run(self) -> None:
         """Never returns."""

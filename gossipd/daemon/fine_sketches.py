@@ -11,7 +11,6 @@ silent would hold up everything else that the page asks. A host of 0.1.0 does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -39,17 +38,15 @@ QUESTIONS_MAX = 16  # at once through one daemon
 Subject: TypeAlias = tuple[NodeId, DeploymentId]
 
 
-@dataclass(slots=True, eq=False)
 class SketchAnswers:
     """Answers to members. One per daemon."""
 
-    planner: Planner
-    lifecycle: DeploymentTable
-    directory: MemberDirectory
-    _asked: Quotas[NodeId] = field(default_factory=lambda: Quotas(burst=ANSWERS_BURST, per_s=ANSWERS_PER_S), init=False)
-    _all: Quotas[None] = field(
-        default_factory=lambda: Quotas(burst=ALL_ANSWERS_BURST, per_s=ALL_ANSWERS_PER_S), init=False
-    )
+    def __init__(self, planner: Planner, lifecycle: DeploymentTable, directory: MemberDirectory) -> None:
+        self.planner = planner
+        self.lifecycle = lifecycle
+        self.directory = directory
+        self._asked: Quotas[NodeId] = Quotas(burst=ANSWERS_BURST, per_s=ANSWERS_PER_S)
+        self._all: Quotas[None] = Quotas(burst=ALL_ANSWERS_BURST, per_s=ALL_ANSWERS_PER_S)
 
     def answer(self, node: NodeId, deployment: DeploymentId, now: float) -> control.Sketch | control.Refused:
         """What this host has, for a member that is a target too: the others are told nothing of who holds what."""
@@ -122,13 +119,13 @@ class SketchQuestions:
             found.due_s = now + FAILED_PAUSE_S
 
 
-@dataclass(slots=True, eq=False)
 class FineSketches:
     """Asks hosts on behalf of those who look. On the trio loop."""
 
-    plane: ControlPlane
-    nursery: trio.Nursery
-    _questions: SketchQuestions = field(default_factory=SketchQuestions, init=False)
+    def __init__(self, plane: ControlPlane, nursery: trio.Nursery) -> None:
+        self.plane = plane
+        self.nursery = nursery
+        self._questions: SketchQuestions = SketchQuestions()
 
     def look(self, node: NodeId, deployment: DeploymentId) -> SketchQuestion:
         """What ``node`` said last, at once; it is asked again if it is time."""

@@ -6,8 +6,6 @@ operator. What does not: what is worth one (``identity_watch``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import trio
 
 from gossipd.daemon.alarms import Reports
@@ -20,14 +18,14 @@ LOOK_S = 5.0
 CODES = ("E_IDENTITY_TWICE", "E_NAME_CONFLICT", "E_ADDRESS_CONFLICT")
 
 
-@dataclass(slots=True, eq=False)
 class IdentityAlarms:
     """One per daemon, on the trio loop."""
 
-    directory: MemberDirectory
-    reports: Reports
-    watch: IdentityWatch
-    _shown: frozenset[IdentityFinding] = field(default=frozenset(), init=False)
+    def __init__(self, directory: MemberDirectory, reports: Reports, watch: IdentityWatch) -> None:
+        self.directory = directory
+        self.reports = reports
+        self.watch = watch
+        self._shown: frozenset[IdentityFinding] = frozenset()
 
     def hear(self, event: membership_events.Event) -> None:
         """Whatever membership tells."""

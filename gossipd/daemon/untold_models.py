@@ -11,7 +11,6 @@ it within seconds, a host that is alone would never say why its models are no de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gossipd.core.errors import GossipdError
@@ -35,21 +34,23 @@ MODELS_NAMED = 3
 log = get_logger("node")
 
 
-@dataclass(slots=True, eq=False)
 class UntoldModels:
     """One per daemon, on the trio loop."""
 
-    store: ChunkStore
-    state: StateDirectory
-    statements: StatementStore
-    alarms: Alarms
-    models: Path
-    """The store's directory, for the sentence."""
-    is_resting: bool = field(default=False, init=False)
-    """The last look found nothing untold, and could look."""
-    _seen: set[DeploymentId] = field(default_factory=set, init=False)
-    _labels: dict[DeploymentId, str] = field(default_factory=dict, init=False)
-    """Of those that the alarm names: a manifest may have 50 MiB, and is read once."""
+    def __init__(
+        self, store: ChunkStore, state: StateDirectory, statements: StatementStore, alarms: Alarms, models: Path
+    ) -> None:
+        self.store = store
+        self.state = state
+        self.statements = statements
+        self.alarms = alarms
+        self.models = models
+        """The store's directory, for the sentence."""
+        self.is_resting: bool = False
+        """The last look found nothing untold, and could look."""
+        self._seen: set[DeploymentId] = set()
+        self._labels: dict[DeploymentId, str] = {}
+        """Of those that the alarm names: a manifest may have 50 MiB, and is read once."""
 
     async def run(self) -> None:
         """Never returns."""
