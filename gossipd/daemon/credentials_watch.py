@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
+from gossipd.core.timing import CREDENTIAL_LEAST_S
 from gossipd.core.units import show_time
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.diagnosis.checks import CREDENTIAL_LEAST_S
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.sources.credential_expiry import CredentialFound, credential_found

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from gossipd.core.reasons import HostReason, reason_of_code
+from gossipd.core.timing import CREDENTIAL_LEAST_S
 from gossipd.core.units import percent_words, show_bytes, show_count
 from gossipd.core.versions import label_words
 from gossipd.diagnosis.drift import compare
@@ -30,7 +31,6 @@ _LET_IN = frozenset({
 })  # fmt: skip
 """What a storage that we may read says of an object that is not there; some servers have a page for everything."""
 _UNSURE = "E_SOURCE_AUTH"  # S3 says so of what is not there to those who may read and not list
-CREDENTIAL_LEAST_S = 3600.0
 HANDSHAKES = ("control_zap_refused", "control_refused_handshake", "E_HANDSHAKE", "dropped_unsealed")
 HANDSHAKES_MOST, HANDSHAKES_A_MINUTE = 10, 1.0  # some are a start's own self-check, or a host that was not known yet
 RTT_FACTOR, RTT_LEAST_S = 3.0, 0.0005  # a switch more adds some tens of microseconds, another hall a millisecond
