@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from blake3 import blake3
@@ -88,18 +89,13 @@ class RangesWanted(Struct, frozen=True):
 Term: TypeAlias = TensorsWanted | FilesWanted | RangesWanted
 
 
-class Want(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True)
+class Want:
     """Parsed by ``parse_want``. Two wants with one ``text`` are the same."""
 
     text: str = ""
     """Canonical: the terms in order, one a line; empty: everything."""
-    terms: tuple[Term, ...] = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Want) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
+    terms: tuple[Term, ...] = field(default=(), compare=False)
 
     @property
     def is_everything(self) -> bool:
