@@ -20,7 +20,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Collection
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -52,6 +52,9 @@ class KeyRing(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"KeyRing(cluster_id={self.cluster_id!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("cluster_id", self.cluster_id)]
 
     def __post_init__(self) -> None:
         if len(self.cluster_id) != CLUSTER_ID_BYTES:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import field
 
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
-from gossipd.core.struct_repr import repr_without
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.identity.key_files import KeyFileError, read_key_ring, read_public_key, read_secret_key
 from gossipd.identity.keys import PublicKey, SecretKey
 from gossipd.identity.trust import key_id
@@ -22,7 +22,7 @@ from membership.seal import KeyRing
 _Read = TypeVar("_Read")
 
 
-class Keys(Struct, frozen=True):
+class Keys(HidingStruct, frozen=True):
     """The daemon's keys. Secrets stay out of ``repr``."""
 
     node: SecretKey
@@ -34,8 +34,7 @@ class Keys(Struct, frozen=True):
     signing: tuple[SecretKey, ...] = ()
     """What this daemon signs with for the users of its host."""
 
-    def __repr__(self) -> str:
-        return repr_without(self, "node", "cluster", "signing")
+    hidden = ("node", "cluster", "signing")
 
 
 def read_keys(config: Config) -> Keys:

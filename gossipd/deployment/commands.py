@@ -15,8 +15,8 @@ from msgspec import Struct
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ProbeSource
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
-from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
@@ -48,7 +48,7 @@ class PullManifest(Struct, frozen=True):
     answer_s: float
 
 
-class OpenManifest(Struct, frozen=True):
+class OpenManifest(HidingStruct, frozen=True):
     """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused.
 
     ``accepted_signer``: the key of its publisher, when this host has accepted it before; that is a fact, whether the
@@ -60,8 +60,7 @@ class OpenManifest(Struct, frozen=True):
     announced: DeploymentId | None
     accepted_signer: bytes = b""
 
-    def __repr__(self) -> str:
-        return repr_without(self, "envelope")
+    hidden = ("envelope",)
 
 
 class KeepManifest(Struct, frozen=True):
@@ -71,15 +70,14 @@ class KeepManifest(Struct, frozen=True):
     manifest: Manifest
 
 
-class KeepStatements(Struct, frozen=True):
+class KeepStatements(HidingStruct, frozen=True):
     """Make the statement store durable, this revision or a later one; ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
     kept: bytes
     revision: int
 
-    def __repr__(self) -> str:
-        return repr_without(self, "kept")
+    hidden = ("kept",)
 
 
 class ReserveSpace(Struct, frozen=True):

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId, short
-from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
@@ -33,7 +33,7 @@ from gossipd.parts.want import EVERYTHING, Want
 from membership.member import NodeId, node_id
 
 
-class HostIdentity(Struct, frozen=True):
+class HostIdentity(HidingStruct, frozen=True):
     """Who we are, as targets name us, and the key that signs our statements."""
 
     node: NodeId
@@ -41,8 +41,7 @@ class HostIdentity(Struct, frozen=True):
     rack: str
     secret: SecretKey
 
-    def __repr__(self) -> str:
-        return repr_without(self, "secret")
+    hidden = ("secret",)
 
 
 class WorkOwner(Protocol):

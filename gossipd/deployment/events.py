@@ -15,8 +15,8 @@ from msgspec import Struct
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
-from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.commands import RequestNumber, WorkNumber
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
@@ -37,14 +37,13 @@ class Failure(Enum):
     FINAL = "final"  # nothing but an operator can cure it
 
 
-class EnvelopeFound(Struct, frozen=True):
+class EnvelopeFound(HidingStruct, frozen=True):
     """A manifest's envelope, from our own files or a peer; None when there was none."""
 
     work: WorkNumber
     envelope: bytes | None
 
-    def __repr__(self) -> str:
-        return repr_without(self, "envelope")
+    hidden = ("envelope",)
 
 
 class ManifestOpened(Struct, frozen=True):
@@ -103,15 +102,14 @@ class DaemonStarted(Struct, frozen=True):
     """Act on what was believed in the last run, and tell it again."""
 
 
-class StatementHeard(Struct, frozen=True):
+class StatementHeard(HidingStruct, frozen=True):
     """Gossip brought it under ``key``, which must be the deployment's. ``forwarder`` has the manifest, or will soon."""
 
     wire: bytes
     key: bytes
     forwarder: NodeId
 
-    def __repr__(self) -> str:
-        return repr_without(self, "wire")
+    hidden = ("wire",)
 
 
 class RosterChanged(Struct, frozen=True):
@@ -144,26 +142,24 @@ class ProgressHeard(Struct, frozen=True):
     tells_deployer: bool = False
 
 
-class ManifestDropped(Struct, frozen=True):
+class ManifestDropped(HidingStruct, frozen=True):
     """A file was put into the inbox: judge it, deploy it."""
 
     request: RequestNumber
     envelope: bytes
     file_name: str
 
-    def __repr__(self) -> str:
-        return repr_without(self, "envelope")
+    hidden = ("envelope",)
 
 
-class OrderTriggered(Struct, frozen=True):
+class OrderTriggered(HidingStruct, frozen=True):
     """A member or client sent its own signed statement, and perhaps the manifest: carry it out."""
 
     request: RequestNumber
     statement: Statement
     envelope: bytes | None
 
-    def __repr__(self) -> str:
-        return repr_without(self, "envelope")
+    hidden = ("envelope",)
 
 
 class CancelOrdered(Struct, frozen=True):

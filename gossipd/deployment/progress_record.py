@@ -65,9 +65,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gossipd.core.errors import RemoteError
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
-from gossipd.core.struct_repr import repr_without
 from gossipd.deployment.deployer import HEAD_BYTES
 
 VERSION = 1
@@ -144,7 +144,7 @@ class ProgressFormatError(RemoteError):
     code = "E_PROGRESS_FORMAT"
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(HidingStruct, frozen=True):
     """What all hosts together may read of a deployment from storage, by an order. ``ordered_ms``: since 1970, by the
     clock of whom gave it; the later one counts. ``bytes_max``: 0 for no limit. ``signer``: who ordered it, where that
     is not the host that tells it."""
@@ -154,8 +154,7 @@ class Budget(msgspec.Struct, frozen=True):
     signer: bytes = b""
     signature: bytes = b""
 
-    def __repr__(self) -> str:
-        return repr_without(self, "signature")
+    hidden = ("signature",)
 
     def to_bytes(self) -> bytes:
         """The two numbers."""

@@ -33,11 +33,10 @@ import struct
 from enum import IntEnum
 from functools import lru_cache
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
-from gossipd.core.struct_repr import repr_without
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.identity.trust import is_degenerate
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
@@ -72,7 +71,7 @@ STOPS = frozenset({Verb.CANCEL, Verb.ROLL_BACK, Verb.REMOVE})
 _EVEN_EPOCHS = {Verb.PAUSE: 2, Verb.ROLL_BACK: 4, Verb.REMOVE: 0}  # modulo 6
 
 
-class Statement(Struct, frozen=True):
+class Statement(HidingStruct, frozen=True):
     """One statement. ``decode`` proves its signature; ``sign_statement`` makes one."""
 
     deployment: DeploymentId
@@ -83,8 +82,7 @@ class Statement(Struct, frozen=True):
     signer: bytes
     signature: bytes
 
-    def __repr__(self) -> str:
-        return repr_without(self, "signature")
+    hidden = ("signature",)
 
     @property
     def rank(self) -> int:

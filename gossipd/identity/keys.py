@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
-from gossipd.core.struct_repr import repr_without
+from gossipd.core.hiding_struct import HidingStruct
 from membership.verified_cache import verify_ed25519
 
 KEY_BYTES = 32
@@ -54,13 +54,12 @@ class PublicKey(Struct, frozen=True):
         return cls(fields["ed25519"], fields["curve25519"])
 
 
-class SecretKey(Struct, frozen=True):
+class SecretKey(HidingStruct, frozen=True):
     """One seed, kept out of ``repr`` so that it cannot reach a log."""
 
     seed: bytes
 
-    def __repr__(self) -> str:
-        return repr_without(self, "seed")
+    hidden = ("seed",)
 
     @property
     def curve_secret(self) -> bytes:

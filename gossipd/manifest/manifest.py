@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 from blake3 import blake3
-from msgspec import Struct
 
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
-from gossipd.core.struct_repr import repr_without
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.core.versions import show_step
@@ -58,7 +57,7 @@ CLOCK_SKEW_S = 600  # how far ahead a publisher's clock may be; hosts without NT
 _PROOF = object()
 
 
-class ManifestDraft(Struct, frozen=True):
+class ManifestDraft(HidingStruct, frozen=True):
     """What a publisher is about to sign; no field is checked yet. Those after ``priority`` make it one of schema 2;
     ``payload`` says what they are."""
 
@@ -80,8 +79,7 @@ class ManifestDraft(Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     case_matters: bool = False
 
-    def __repr__(self) -> str:
-        return repr_without(self, "digests", "index")
+    hidden = ("digests", "index")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gossipd.core.struct_repr import repr_without
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.envelope import open_envelope
@@ -33,7 +32,7 @@ SHARDS_TYPE = "gossipd-shards"
 RANKS_MAX = 4_096
 
 
-class ShardSet(Struct, frozen=True):
+class ShardSet(HidingStruct, frozen=True):
     """The files of one host, as a trusted key has signed them; only ``open_shards`` makes one."""
 
     name: str
@@ -43,8 +42,7 @@ class ShardSet(Struct, frozen=True):
     layout: Layout
     digests: bytes
 
-    def __repr__(self) -> str:
-        return repr_without(self, "files", "layout", "digests")
+    hidden = ("files", "layout", "digests")
 
     @property
     def chunk_bytes(self) -> int:
@@ -52,15 +50,14 @@ class ShardSet(Struct, frozen=True):
         return self.layout.chunk_bytes
 
 
-class Joined(Struct, frozen=True):
+class Joined(HidingStruct, frozen=True):
     """All files of a version, and the hashes of its chunks."""
 
     files: tuple[FileEntry, ...]
     chunk_bytes: int
     digests: bytes
 
-    def __repr__(self) -> str:
-        return repr_without(self, "digests")
+    hidden = ("digests",)
 
 
 def seal_shards(draft: ManifestDraft, secret: SecretKey, *, rank: int, ranks: int) -> bytes:

@@ -20,11 +20,11 @@ from fnmatch import translate
 from functools import lru_cache
 from re import compile as compile_pattern
 
-from msgspec import Struct, field
+from msgspec import field
 
 from gossipd.core.chunkset import ChunkSet
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.core.ids import DeploymentId
-from gossipd.core.struct_repr import repr_without
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.tensor_index import Tensor
@@ -44,7 +44,7 @@ class Presence(Enum):
     HOLES = "holes"  # a file of another kind with some of its bytes
 
 
-class Part(Struct, frozen=True):
+class Part(HidingStruct, frozen=True):
     """What one want means in one model."""
 
     deployment: DeploymentId
@@ -60,8 +60,7 @@ class Part(Struct, frozen=True):
     index: Mapping[int, tuple[Tensor, ...]] = field(default_factory=dict)
     """Of masked files: what the index says of each."""
 
-    def __repr__(self) -> str:
-        return repr_without(self, "index")
+    hidden = ("index",)
 
     @property
     def is_everything(self) -> bool:

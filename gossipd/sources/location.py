@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote, urlsplit
 
-from msgspec import Struct
-
-from gossipd.core.struct_repr import repr_without
+from gossipd.core.hiding_struct import HidingStruct
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
 ENDPOINT_VARIABLES = {
@@ -22,7 +20,7 @@ ENDPOINT_VARIABLES = {
 _FAMILIES = {"s3a": "s3", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az"}
 
 
-class Location(Struct, frozen=True):
+class Location(HidingStruct, frozen=True):
     """One object. ``shown`` is its address for people; a client is opened for ``base`` and asked for ``path``."""
 
     source: SourceUrl
@@ -33,8 +31,7 @@ class Location(Struct, frozen=True):
     authorization: str = ""
     """Value of the header of that name, or empty."""
 
-    def __repr__(self) -> str:
-        return repr_without(self, "target", "authorization")
+    hidden = ("target", "authorization")
 
     @classmethod
     def of(cls, source: SourceUrl, file_path: str) -> Location:

@@ -15,6 +15,14 @@ _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
     Mutant(
+        "shows-secrets-to-rich",
+        "A traceback that rich prints shows the seed of a key.",
+        "gossipd/core/hiding_struct.py",
+        " for name in self.__struct_fields__ if name not in self.hidden]\n",
+        " for name in self.__struct_fields__]\n",
+        ("tests/gossipd/core/test_hiding_struct.py",),
+    ),
+    Mutant(
         "accepts-threshold-zero",
         "No signature has to be good for a manifest to be accepted.",
         "gossipd/manifest/envelope.py",

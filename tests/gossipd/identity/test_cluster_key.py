@@ -79,3 +79,4 @@ def test_no_error_and_no_repr_shows_a_key() -> None:
     assert secret not in str(caught.value)
     assert secret not in repr(RING)
     assert repr(RING.keys[0]) not in repr(RING)
+    assert [name for name, _ in RING.__rich_repr__()] == ["cluster_id"]
