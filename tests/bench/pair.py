@@ -63,7 +63,6 @@ def one_of_each(plan: Plan, options: argparse.Namespace, *, is_backwards: bool) 
         os.sync()
         time.sleep(SETTLED_S)
         found[system] = run(system, plan)
-    found = {system: found[system] for system in options.systems}
     if options.gil:
         found["daemons"]["gil_ms_per_chunk"] = of_daemons(plan, gil_s=1)["gil_ms_per_chunk"]
     if options.duplex:
