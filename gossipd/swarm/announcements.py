@@ -73,10 +73,13 @@ class Announcements:
         return tuple(self._subscribers)
 
     def subscribe(self, peer: NodeId) -> bool:
-        """False when there is no room. The caller sends our holdings, which contain all that is pending."""
+        """False when there is no room. The caller sends our holdings, which contain all that is pending; what is being
+        read follows soon, because a reader that has lost us would read it, too."""
         if peer not in self._subscribers and len(self._subscribers) >= self._planner_settings.subscribers_max:
             return False
         self._subscribers[peer] = _Subscriber(len(self._log))
+        if self.reading:
+            self.hurry([peer])
         return True
 
     def unsubscribe(self, peer: NodeId) -> None:

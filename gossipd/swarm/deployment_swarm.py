@@ -34,6 +34,7 @@ from gossipd.swarm.neighbour_subscriptions import NeighbourSubscriptions
 from gossipd.swarm.origins import SPREAD_FAR, Origins
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.pipelining import Pipelining
+from gossipd.swarm.reading_start import ReadingStart
 from gossipd.swarm.rendezvous import bucket_of
 from gossipd.swarm.roles import Roles
 from gossipd.swarm.scheduler import Scheduler
@@ -84,6 +85,7 @@ class DeploymentSwarm:
         self.stand_in, self.extra_reader = StandIn(event.deployment, now), ExtraReader(event.deployment, now)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
+        self._start = ReadingStart(self.reader, self.subscriptions, peers, is_resumed=bool(event.held))
         self.slow_hosts = SlowHosts(settings)
         self.arrival_rates, self._far_rack_peers = ArrivalRates(own.node), frozenset[NodeId]()
         self.stall = StallWatch(settings.stall_s)
@@ -272,7 +274,7 @@ class DeploymentSwarm:
         self.first_claims.heard(event.peer, len(event.chunks), is_first=not before)
         self.origins.heard(event.peer, is_full=event.chunks.is_full, is_first=not before)
         if event.peer not in self.subscriptions.heard_s:  # it was not heard for a while: its claims of then are over
-            self.claims_released(self.reader.forget(event.peer))
+            self.claims_released(self.reader.forget(event.peer, now))
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
         announcements = self.availability.replace(event.peer, event.chunks, near=self._is_near(event.peer))
         self._heard(event.peer, announcements, now)
@@ -344,7 +346,7 @@ class DeploymentSwarm:
         self.subscriptions.forget(peer)
         self.arrival_rates.forget(peer)
         if not self.peers.is_rotten(peer, now):
-            self.claims_released(self.reader.forget(peer))
+            self.claims_released(self.reader.forget(peer, now))
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
         if held_something:
@@ -456,9 +458,7 @@ class DeploymentSwarm:
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
-        # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
-        knows = self.reader.readable or not self.class_roles.neighbours or bool(self.subscriptions.heard_s)
-        if knows and not self.is_held_back(around, now):
+        if not self.is_held_back(around, now) and self._start.may_read(self.class_roles.neighbours, now):
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields, is_extra=self.extra_reader.is_active):
                 for chunk in run:

@@ -5,10 +5,10 @@ is read next (``source_read_planner``).
 
 Every reader that begins costs all bytes before the first that is missing. So one reads, in the model's order, one run
 at a time, and goes on as long as it makes progress. Another begins when nobody has said for a while that it reads: the
-first of the line after ``wait_s``, the next after twice as much. Where it is known that the last reader has gone, the
-first begins at once, and the others wait as long as where it is not known yet: not all hear of it together. A reader
-that says it reads is believed as long as the whole object may take, because after a break it drops bytes for hours; its
-adapter ends a read that is silent, and membership a host. One that lies delays the others by that time.
+first of the line after ``wait_s``, the next after twice as much. The same where the last reader is out of reach: a
+connection that breaks is back within that time, and a host that has gone costs no more than it. A reader that says it
+reads is believed as long as the whole object may take, because after a break it drops bytes for hours; its adapter ends
+a read that is silent, and membership a host. One that lies delays the others by that time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ReadingTurn:
         self._since = now
 
     def heard(self, reader: NodeId, now: float) -> None:
-        """A source reader reads, or has just ended a read."""
+        """A source reader reads, has just ended a read, or read until it was out of reach."""
         self._last, self._since = reader, now
 
     def kept_first(
@@ -43,8 +43,6 @@ class ReadingTurn:
         """Whether this host may begin a read, when no other says that it reads."""
         if self._last is None:
             place = line.index(own)
-        elif self._last not in line:
-            place = line.index(own) + (own != line[0])
         elif own == self._last:
             place = 0
         else:

@@ -194,7 +194,7 @@ class SourceReadPlanner:
         self._by_chunk = by_chunk
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         gone = sorted(self._claims.keys() - {*readers, *heard})
-        free = [chunk for node in gone for chunk in self.forget(node)]
+        free = [chunk for node in gone for chunk in self.forget(node, now)]
         self.readers, self._lines = readers, lines
         self._owners = {line[0] for line in lines if line}
         self.window.readers, self.window.owners = len(readers), len(self._owners)
@@ -258,8 +258,10 @@ class SourceReadPlanner:
                 free.append(chunk)
         return free
 
-    def forget(self, peer: NodeId) -> Collection[int]:
+    def forget(self, peer: NodeId, now: float) -> Collection[int]:
         """Drop a peer's claims. Returns the chunks that no peer claims any more."""
+        if self._turn is not None and peer in self._claims:
+            self._turn.heard(peer, now)
         return self._unclaim(self._claims.pop(peer, {}))
 
     def read_failed(self, now: float) -> None:

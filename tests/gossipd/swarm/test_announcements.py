@@ -94,6 +94,17 @@ def test_what_is_being_read_rides_along_and_is_urgent_for_readers() -> None:
     assert told(announcements.flush(101.5, 0.02, 4)) == {}
 
 
+def test_who_asks_for_news_hears_soon_what_is_being_read_which_holdings_do_not_tell() -> None:
+    announcements = news_for(A)
+    announcements.read((7,), ())
+    assert announcements.subscribe(B)
+    (message,) = announcements.flush(101.0, 0.02, 4)
+    assert (message.peers, message.added, message.reading) == ((B,), (), (7,))
+    announcements.read((), ())
+    assert announcements.subscribe(A)
+    assert announcements.flush(102.0, 0.02, 4) == [], "nothing is being read"
+
+
 def test_long_news_are_split() -> None:
     announcements = news_for(A)
     for chunk in range(600):

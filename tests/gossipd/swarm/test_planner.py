@@ -496,7 +496,7 @@ def test_a_read_that_begins_is_told_soon_but_in_the_midst(held: int, *, is_told:
     driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51)])
     driven.wait(5.0)
     driven.tell(opened(100, tuple(range(held))), SubscribeHeard(node(50), DEPLOYMENT))
-    commands = driven.tell(holdings(51, *range(held), size=100))
+    commands = driven.tell(holdings(50, *range(held), size=100))
     assert of(StartSourceRead, commands)
     told = of(SendDelta, commands + driven.wait(0.3, step=0.05))
     assert [message.peers for message in told if message.reading] == ([(node(50),)] if is_told else [])

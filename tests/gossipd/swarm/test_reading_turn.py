@@ -5,7 +5,7 @@ from __future__ import annotations
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.reading_turn import ReadingTurn
 from gossipd.swarm.rendezvous import BUCKETS
-from tests.gossipd.swarm.planning import node
+from tests.gossipd.swarm.planning import SETTINGS, node
 from tests.gossipd.swarm.test_source_read_planner import Storage
 
 LINE = (node(2), node(1), node(3))
@@ -24,8 +24,7 @@ def test_who_reads_goes_on_and_the_first_of_the_line_waits_like_others() -> None
     turn.heard(LINE[2], 20.0)
     assert [turn.is_mine(one, LINE, 20.1, 3.0) for one in LINE] == [False, False, True]
     assert [turn.is_mine(one, LINE, 23.1, 3.0) for one in LINE] == [True, False, True]
-    gone = LINE[:2]
-    assert turn.is_mine(gone[0], gone, 20.1, 3.0), "who is no reader any more is not waited for"
+    assert [turn.is_mine(one, LINE[:2], 20.1, 3.0) for one in LINE[:2]] == [False, False], "it may be back at once"
 
 
 def test_two_that_do_not_hear_together_of_a_readers_end_do_not_begin_together() -> None:
@@ -103,7 +102,27 @@ def test_who_reads_goes_on_when_another_is_elected_while_it_is_heard() -> None:
     storage.now += 0.1
     assert not storage.readers[elected].plan(storage.replicas[elected], storage.now)
     storage.readers[elected].set_readers(lines, by_chunk=False, now=storage.now, heard=())
+    storage.now += 1.5 * SETTINGS.read_takeover_s
     assert storage.readers[elected].plan(storage.replicas[elected], storage.now), "who is not heard has gone"
+
+
+def test_a_connection_that_breaks_begins_no_object_again() -> None:
+    storage = whole_only(Storage(2, 60, extent=4))
+    reading = next(own for own in storage.nodes if storage.plan(own))
+    (other,) = (own for own in storage.nodes if own != reading)
+    reader, replica = storage.readers[other], storage.replicas[other]
+    storage.now += 100.0  # in the midst of a model nothing new is told for a while
+    for _ in range(3):
+        reader.forget(reading, storage.now)
+        reader.set_readers(((other,),) * BUCKETS, by_chunk=False, now=storage.now)
+        assert not reader.plan(replica, storage.now)
+        storage.now += SETTINGS.read_takeover_s - 0.1
+        assert not reader.plan(replica, storage.now), "it would be back by now"
+        reader.set_readers(((reading, other),) * BUCKETS, by_chunk=False, now=storage.now, heard={reading})
+        reader.claimed(reading, (20,), storage.now)
+    reader.forget(reading, storage.now)
+    reader.forget(reading, storage.now + SETTINGS.read_takeover_s)
+    assert reader.plan(replica, storage.now + 1.5 * SETTINGS.read_takeover_s), "it has told nothing since"
 
 
 def test_who_learns_late_that_ranges_lack_waits_for_who_reads() -> None:

@@ -253,7 +253,7 @@ def test_what_somebody_reads_is_present_when_the_read_has_ended_and_not_when_it_
     assert not reader.present[4]
     assert not reader.claimed(own, (4,), storage.now), "two read it"
     assert list(reader.claimed(other, (), storage.now)) == [3]
-    assert list(reader.forget(own)) == [4]
+    assert list(reader.forget(own, storage.now)) == [4]
     reader.seen([3])
     assert reader.present[3]
 
