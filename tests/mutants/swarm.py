@@ -58,6 +58,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_member_directory.py",),
     ),
     Mutant(
+        "nobody-notes-that-a-host-is-behind",
+        "Where a host is behind, quick ones wait for the news of others as if all were alike.",
+        "gossipd/swarm/maintenance.py",
+        "swarm.times.is_level = not behind and not slow_hosts.others",
+        "swarm.times.is_level = True",
+        (_PLANNER,),
+    ),
+    Mutant(
         "who-resumes-reads-what-others-have-read",
         "A host that restarts in the midst of a deployment reads its share before it has heard who has it.",
         "gossipd/swarm/reading_start.py",

@@ -502,6 +502,20 @@ def test_a_read_that_begins_is_told_soon_but_in_the_midst(held: int, *, is_told:
     assert [message.peers for message in told if message.reading] == ([(node(50),)] if is_told else [])
 
 
+@pytest.mark.parametrize(("held", "is_told"), [(0, True), (50, False)], ids=["one-is-behind", "all-alike"])
+def test_reads_are_told_soon_in_the_midst_where_a_host_is_behind(held: int, *, is_told: bool) -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51)])
+    driven.wait(5.0)
+    driven.tell(opened(100, tuple(range(50))), SubscribeHeard(node(50), DEPLOYMENT))
+    driven.tell(*[holdings(number, *range(count), size=100) for number, count in ((50, 50), (51, held))])
+    driven.wait(10.0)
+    commands = driven.tell(SourceProbed(DEPLOYMENT, True))
+    assert of(StartSourceRead, commands)
+    told = of(SendDelta, commands + driven.wait(0.3, step=0.05))
+    assert bool([message for message in told if message.reading]) is is_told
+
+
 def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:
     driven = Driven()
     driven.wait(4.0)
