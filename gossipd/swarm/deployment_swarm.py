@@ -85,7 +85,7 @@ class DeploymentSwarm:
         self.stand_in, self.extra_reader = StandIn(event.deployment, now), ExtraReader(event.deployment, now)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
-        self._start = ReadingStart(self.reader, self.subscriptions, peers, is_resumed=bool(event.held))
+        self._reading_start = ReadingStart(self.reader, self.subscriptions, peers, is_resumed=bool(event.held))
         self.slow_hosts = SlowHosts(settings)
         self.arrival_rates, self._far_rack_peers = ArrivalRates(own.node), frozenset[NodeId]()
         self.stall = StallWatch(settings.stall_s)
@@ -458,7 +458,7 @@ class DeploymentSwarm:
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
-        if not self.is_held_back(around, now) and self._start.may_read(self.class_roles.neighbours, now):
+        if not self.is_held_back(around, now) and self._reading_start.knows_enough(self.class_roles.neighbours, now):
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields, is_extra=self.extra_reader.is_active):
                 for chunk in run:

@@ -31,8 +31,8 @@ class ReadingStart:
         self._must_hear_all = is_resumed
         self._waiting_s: float | None = None  # since when this host would have read
 
-    def may_read(self, neighbours: Set[NodeId], now: float) -> bool:
-        """Whether this host knows enough. Called when nothing else holds it back: seeds are known then."""
+    def knows_enough(self, neighbours: Set[NodeId], now: float) -> bool:
+        """Whether it has heard enough to read. Called when nothing else holds it back: seeds are known then."""
         reader, heard = self._reader, self._subscriptions.heard_s
         if not reader.readable and neighbours and not heard:
             return False
