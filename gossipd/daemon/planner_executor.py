@@ -17,7 +17,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
-from gossipd.core.ids import COPIED, LOCAL, DeploymentId, short
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, short
 from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
@@ -66,6 +66,10 @@ class CommandExecutor:
         """See PlannerPort: the deployment brain counts chunks, and upload slots have a rate to compare with."""
         if isinstance(event, events.ChunkStored | events.ChunkLost):
             self.deployments.post(event)
+        if isinstance(event, events.ChunkStored) and event.supplier is SOURCE:
+            self.budget.reads_ended(event.deployment, (event.chunk,))
+        elif isinstance(event, events.SourceReadFailed):
+            self.budget.reads_ended(event.deployment, event.chunks)
         if isinstance(event, events.ChunkStored) and event.supplier not in (LOCAL, COPIED):
             self.data_plane.server.note_received(event.length, event.elapsed_s)
 
@@ -104,6 +108,7 @@ class CommandExecutor:
         elif refusal is not None:
             self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.SOURCE))
         else:
+            self.budget.reads_begun(command.deployment, command.chunks)
             self._readers.queue(self._read, command)
 
     def start_threads(self) -> None:

@@ -4,8 +4,9 @@ What lives here: the budget, what is spent of it, and whether a read still fits.
 (``daemon.planner_executor``, which asks before each read), and the counters (``progress_table``).
 
 What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, and what
-this host has read since it told. Another host's last seconds are not in it, so the budget may be passed by what is read
-in them. Rejected: a share of the budget for each seed, which would strand the shares of seeds that die.
+this host has read since it told; the daemon adds its reads that are under way. Another host's last seconds are not in
+it, so the budget may be passed by what it reads in them. Rejected: a share of the budget for each seed, which would
+strand the shares of seeds that die.
 
 The word of another host counts up to the size of the model. A host reads no chunk twice, unless it has lost it; and a
 number without a bound, told once by one liar, would hold the reads of all hosts for ever, since counters never fall.

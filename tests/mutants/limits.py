@@ -103,6 +103,22 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_planner_executor.py",),
     ),
     Mutant(
+        "a-budget-does-not-see-reads-under-way",
+        "All reads of a burst begin, as none of them has come yet.",
+        "gossipd/daemon/budget_check.py",
+        "        self.under_way.setdefault(deployment, set()).update(chunks)\n",
+        "        self.under_way.setdefault(deployment, set())\n",
+        ("tests/gossipd/daemon/test_budget_check.py",),
+    ),
+    Mutant(
+        "a-read-that-ends-stays-in-the-budget",
+        "Each chunk that has come is spent twice, and a read that failed is spent for ever.",
+        "gossipd/daemon/planner_executor.py",
+        "            self.budget.reads_ended(event.deployment, event.chunks)\n",
+        "            self.budget.reads_ended(event.deployment, ())\n",
+        ("tests/gossipd/daemon/test_planner_executor.py",),
+    ),
+    Mutant(
         "limits-change-only-at-borders-of-entries",
         "The status promises an end that a clock's jump has moved.",
         "gossipd/core/limit_schedule.py",

@@ -44,3 +44,20 @@ def test_a_budget_of_the_configuration_is_not_passed_by_an_order() -> None:
     host = Host(configured=50)
     host.ordered.take(KEY, Budget(1_000, 100), is_own=False)
     assert host.check.budget_of(host.record).limit_bytes == 50
+
+
+def test_reads_that_are_under_way_are_spent_until_they_have_ended() -> None:
+    chunk_bytes = ONE.chunk_length(0)
+    host = Host(configured=100 + 3 * chunk_bytes)
+    host.check.reads_begun(ONE.id, (0, 1))
+    assert host.check.refusal(ONE.id, [2]) is None
+    host.check.reads_begun(ONE.id, (2,))
+    refusal = host.check.refusal(ONE.id, [3])
+    assert refusal is not None, "none of them has come, and all are paid"
+    host.record.counters.source_bytes += chunk_bytes
+    host.check.reads_ended(ONE.id, (1,))
+    assert host.check.refusal(ONE.id, [3]) is not None, "one has come and is counted"
+    host.check.reads_ended(ONE.id, (0,))
+    assert host.check.refusal(ONE.id, [3]) is None, "one has failed"
+    host.check.reads_ended(ONE.id, (2,))
+    assert not host.check.under_way, "nothing is kept of what has ended"

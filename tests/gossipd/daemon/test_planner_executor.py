@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gossipd.core.events import (
+    ChunkStored,
     Event,
     FailReason,
     FetchFailed,
@@ -19,8 +20,9 @@ from gossipd.core.events import (
     StartFetch,
     StartSourceRead,
 )
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.daemon.planner_executor import CommandExecutor
+from gossipd.deployment.events import DeploymentEvent, SourceTroubled
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
@@ -49,6 +51,7 @@ class Bench:
         self.fetched: Exception | None = None
         self.refusal: SourceBudgetError | None = None
         self.outcome: ReadOutcome | None = None
+        self.under_way: set[int] = set()
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
         names = {LIAR: "liar", HONEST: "honest"}
@@ -56,11 +59,12 @@ class Bench:
             client=SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain),
             reader=SimpleNamespace(read_chunks=lambda manifest, chunks, **how: self.outcome),
             store=SimpleNamespace(put=self._put), read_threads=1,
+            server=SimpleNamespace(note_received=lambda length, elapsed_s: None),
         )  # fmt: skip
         deployments = SimpleNamespace(
             lifecycle=SimpleNamespace(manifest_of={self.manifest.id: self.manifest}.get),
             post_from_thread=lambda event: self.troubles.append((event.deployment, event.error.code)),
-            post=lambda event: self.troubles.append((event.deployment, event.error.code)),
+            post=self._posted,
         )
         audit = SimpleNamespace(record=lambda event, **fields: self.audited.append((event, fields)))
         self.executor = CommandExecutor(
@@ -68,7 +72,14 @@ class Bench:
             data_plane=cast(Any, data_plane), driver=cast(Any, SimpleNamespace(post=self.events.put)),
             deployments=cast(Any, deployments), membership_host=cast(Any, None),
             reports=cast(Any, SimpleNamespace(audit=audit, bugs=SimpleNamespace(report=self.bugs.put))),
-            budget=cast(Any, SimpleNamespace(refusal=lambda deployment, chunks: self.refusal)),
+            budget=cast(
+                Any,
+                SimpleNamespace(
+                    refusal=lambda deployment, chunks: self.refusal,
+                    reads_begun=lambda deployment, chunks: self.under_way.update(chunks),
+                    reads_ended=lambda deployment, chunks: self.under_way.difference_update(chunks),
+                ),
+            ),
         )  # fmt: skip
 
     def _fetch_chunk(
@@ -79,6 +90,10 @@ class Bench:
             raise self.fetched
         self.incoming = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
         return self.incoming
+
+    def _posted(self, event: DeploymentEvent) -> None:
+        if isinstance(event, SourceTroubled):
+            self.troubles.append((event.deployment, event.error.code))
 
     def _complain(
         self, node: NodeId, endpoint: object, deployment: DeploymentId, chunk: int, *, timeout_s: float
@@ -171,6 +186,18 @@ def test_a_budget_that_is_spent_is_told_as_trouble_and_storage_is_not_asked(benc
     bench.executor.perform(ProbeSource(bench.manifest.id))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceProbed(bench.manifest.id, False, False)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_BUDGET")] * 2
+    assert not bench.under_way
+
+
+def test_a_read_counts_against_the_budget_from_its_begin_to_its_end(bench: Bench) -> None:
+    bench.outcome = ReadOutcome((0, 1, 2), ())
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
+    assert bench.under_way == {0, 1, 2}
+    bench.executor.note(ChunkStored(bench.manifest.id, 0, LOCAL, 10, 0.1))
+    assert bench.under_way == {0, 1, 2}, "it came from elsewhere"
+    bench.executor.note(ChunkStored(bench.manifest.id, 1, SOURCE, 10, 0.1))
+    bench.executor.note(SourceReadFailed(bench.manifest.id, (0, 2), FailReason.CANCELLED))
+    assert not bench.under_way
 
 
 def test_a_server_without_ranges_is_no_trouble_but_is_read_in_another_way(bench: Bench) -> None:
