@@ -26,7 +26,7 @@ from gossipd.sources.addresses import Addresses, proxy_of, resolve
 from gossipd.sources.host_pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
-from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
+from gossipd.sources.mirror_rates import Brought, MirrorRates
 from gossipd.sources.redirects import redirect_cure
 from gossipd.sources.settings import Clock, SourceSettings
 
@@ -238,24 +238,16 @@ class SourceAdmission:
             else:
                 self._mirrors.failed(source.text, self._clock())
 
-    def watch(self, mirror: str, source: SourceUrl, what: str, length: int) -> Callable[[int, float], None]:
-        """Called with the bytes received and the time waited for them; raises SourceSlowError when others like it are
-        so much quicker that the request should be made again."""
+    def is_slow(self, mirror: str, location: Location, brought: Brought) -> bool:
+        """See Comparison."""
+        with self._lock:
+            requests = self._pace(location.source).connections.under_way
+            return self._mirrors.is_slow(mirror, brought, requests)
 
-        def look(received: int, waited_s: float) -> None:
-            if waited_s < LOOKED_S_MIN:
-                return
-            with self._lock:
-                requests = self._pace(source).connections.under_way
-                is_slow = self._mirrors.is_slow(mirror, length, received, waited_s, requests)
-                if is_slow:
-                    self._mirrors.given_up(mirror)
-            if is_slow:
-                raise errors.SourceSlowError(
-                    what, f"{received} bytes in {waited_s:.1f} s, when other requests were far quicker"
-                )
-
-        return look
+    def given_up(self, mirror: str) -> None:
+        """See Comparison."""
+        with self._lock:
+            self._mirrors.given_up(mirror)
 
     def is_fast(self, source: SourceUrl) -> bool:
         """Whether the host's last ranges came quickly enough, and without a break, to read whole ranges."""

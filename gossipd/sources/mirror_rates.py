@@ -9,8 +9,8 @@ as long as elsewhere: then it waits. So mirrors end up with as many requests as 
 rate gets one request. One that fails, or has been given up as slow, is left alone for a while that doubles; one that
 has sent wrong bytes for longer.
 
-A request is slow when it has waited much longer than usual and brought a quarter of the expected at most. Each that is
-given up lowers what is expected, so that a slow-down of all is soon the usual.
+A request is slow when it has waited much longer than usual and has brought a quarter of the expected at most, in all
+and of late. Each that is given up lowers what is expected, so that a slow-down of all is soon the usual.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ class _Rates(Struct):
 
     def expected(self, requests: int) -> float:
         return min(self.one, self.all / max(1, requests))
+
+
+class Brought(Struct, frozen=True):
+    """What a request for ``length`` bytes has brought, in all and of late, in the seconds that were waited for it."""
+
+    length: int
+    received: int
+    waited_s: float
+    lately_bytes: int
+    lately_s: float
 
 
 class MirrorRates:
@@ -109,14 +119,15 @@ class MirrorRates:
         """Whether others are asked first."""
         return now < self._of(key).alone_until
 
-    def is_slow(self, key: str, length: int, received: int, waited_s: float, requests: int) -> bool:
-        """Whether a request for ``length`` bytes has brought so little that it should be made again."""
+    def is_slow(self, key: str, brought: Brought, requests: int) -> bool:
+        """Whether a request has brought so little, in all and of late, that it should be made again."""
         rates = self._of(key)
         best = max((self._rates[other].one for other in rates.rivals if other in self._rates), default=0.0)
         expected = rates.expected(requests) or best
-        if not expected or waited_s < max(LOOKED_S_MIN, _PATIENCE * length / expected):
+        if not expected or brought.waited_s < max(LOOKED_S_MIN, _PATIENCE * brought.length / expected):
             return False
-        return received * _SHARE < expected * waited_s
+        is_moving = brought.lately_bytes * _SHARE >= expected * brought.lately_s
+        return not is_moving and brought.received * _SHARE < expected * brought.waited_s
 
     def given_up(self, key: str) -> None:
         """A request was given up as slow."""

@@ -6,15 +6,11 @@ which a daemon loads only those that its sources need.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from gossipd.sources import errors
+from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import SourceSettings
-
-Watch = Callable[[int, float], None]
-"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
 
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
 
@@ -40,7 +36,7 @@ class Pieces(Struct, frozen=True):
 
     byte_count: int = PIECE_BYTES
     is_whole: bool = False
-    watch: Watch = lambda received, waited_s: None
+    watch: RequestWatch | None = None
 
 
 def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:

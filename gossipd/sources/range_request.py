@@ -36,8 +36,9 @@ from gossipd.sources.file_stream import FileStream
 from gossipd.sources.host_pace import Turn
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
-from gossipd.sources.pieces import PIECE_BYTES, Pieces, Wanted, Watch
+from gossipd.sources.pieces import PIECE_BYTES, Pieces, Wanted
 from gossipd.sources.proxies import answering_proxy
+from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import Clock, SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
 from gossipd.sources.whole_objects import WholeObjects
@@ -282,7 +283,7 @@ class SourceRequests:
             self._streams.release()
 
     def _open(
-        self, job: Job, location: Location, request: _Asked, part: Segment, watch: Watch, *, whole: bool
+        self, job: Job, location: Location, request: _Asked, part: Segment, watch: RequestWatch, *, whole: bool
     ) -> _AnyStream:
         if location.is_on_web:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
@@ -295,15 +296,17 @@ class SourceRequests:
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
         mirror = job.mirror or location.source.text
-        watch = self._admission.watch(mirror, location.source, location.shown, part.length)
+        watch = RequestWatch(self._admission, mirror, location, part.length)
         with self._room(job, location, part, whole=whole):
             with closing(self._open(job, location, request, part, watch, whole=whole)) as stream:
                 self._check(job, location, part, stream.version)
                 self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-                    if not location.is_on_web and request.received < part.length:
-                        watch(request.received, stream.waited_s)
+                    if location.is_on_web or request.received >= part.length:
+                        continue
+                    if watch.is_slow(request.received, stream.waited_s):
+                        raise watch.given_up(request.received, stream.waited_s)
             self._admission.note_rate(mirror, location.source, request.turn, request.received, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:

@@ -28,7 +28,8 @@ from gossipd.sources.errors import (
 )
 from gossipd.sources.first_request import check_head, ended_early
 from gossipd.sources.location import Location, authority
-from gossipd.sources.pieces import Pieces, Wanted, Watch, check_rate
+from gossipd.sources.pieces import Pieces, Wanted, check_rate
+from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import Incoming, ask, connect, failure_of, head_of, through
 
@@ -204,7 +205,12 @@ class _RatedIncoming(Incoming):
     """
 
     def __init__(
-        self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch, what: str
+        self,
+        sock: socket.socket,
+        settings: SourceSettings,
+        clock: Callable[[], float],
+        watch: RequestWatch | None,
+        what: str,
     ) -> None:
         super().__init__(sock, settings.read_timeout_s)
         self._watch, self._what = watch, what
@@ -223,16 +229,22 @@ class _RatedIncoming(Incoming):
             left_s = min(self.deadline, silent_until) - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            began = self._clock()
-            count = self._received(buffer, min(left_s, _WATCHED_S))
-            self.waited_s += self._clock() - began
+            began, asked_s = self._clock(), min(left_s, _WATCHED_S)
+            count = self._received(buffer, asked_s)
+            self.waited_s += min(self._clock() - began, asked_s)  # the rest is this host's, which was late
             self.received += count or 0
-            self._watch(self.received, self.waited_s)
+            self._compare()
             if count is not None:
                 break
         if count and self.is_body:
             check_rate(self._what, self.received, self.waited_s, self._source_settings)
         return count
+
+    def _compare(self) -> None:
+        """End a request that is far slower than others. Not for bytes that are here and wait for this thread."""
+        watch = self._watch
+        if watch is not None and watch.is_slow(self.received, self.waited_s) and _is_quiet(self._sock):
+            raise watch.given_up(self.received, self.waited_s)
 
     def _received(self, buffer: WriteableBuffer, timeout_s: float) -> int | None:
         """All of ``buffer``, or what has come by the end of the time; None: nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
+from gossipd.sources.mirror_rates import LOOKED_S_MIN, Brought, MirrorRates
 
 
 def measured(**rates: float) -> MirrorRates:
@@ -11,6 +11,11 @@ def measured(**rates: float) -> MirrorRates:
     for key, rate in rates.items():
         mirrors.came(key, int(rate), 1.0, 1, 0.0)
     return mirrors
+
+
+def steady(length: int, received: int, waited_s: float) -> Brought:
+    """A request that has brought its bytes evenly."""
+    return Brought(length, received, waited_s, received, waited_s)
 
 
 def assigned(mirrors: MirrorRates, places: dict[str, int], count: int, now: float = 1.0) -> list[str | None]:
@@ -73,32 +78,39 @@ def test_a_rate_is_found_out_again_after_a_while() -> None:
 def test_a_drip_is_slow_and_a_third_of_the_usual_is_not() -> None:
     mirrors = measured(a=1e6)
     length, waited_s = 1_000_000, 4.0
-    assert mirrors.is_slow("a", length, 800, waited_s, 1)
-    assert not mirrors.is_slow("a", length, int(1e6 * waited_s / 3), waited_s, 1)
-    assert not mirrors.is_slow("a", length, 0, LOOKED_S_MIN / 2, 1)
+    assert mirrors.is_slow("a", steady(length, 800, waited_s), 1)
+    assert not mirrors.is_slow("a", steady(length, int(1e6 * waited_s / 3), waited_s), 1)
+    assert not mirrors.is_slow("a", steady(length, 0, LOOKED_S_MIN / 2), 1)
+
+
+def test_a_request_that_moves_as_usual_of_late_is_not_slow() -> None:
+    """It was answered late, and what is left of it comes sooner than another answer."""
+    mirrors = measured(a=1e6)
+    assert not mirrors.is_slow("a", Brought(1_000_000, 250_000, 4.0, 250_000, 0.25), 1)
+    assert mirrors.is_slow("a", Brought(1_000_000, 250_000, 4.0, 10_000, 0.25), 1)
 
 
 def test_what_many_requests_share_is_not_slow() -> None:
     mirrors = measured(a=8e6)
-    assert not mirrors.is_slow("a", 1_000_000, 700_000, 1.0, 8)
+    assert not mirrors.is_slow("a", steady(1_000_000, 700_000, 1.0), 8)
 
 
 def test_a_slow_down_of_all_is_soon_the_usual() -> None:
     mirrors = measured(a=1e6)
     given_up = 0
-    while mirrors.is_slow("a", 1_000_000, 20_000, 10.0, 1):
+    while mirrors.is_slow("a", steady(1_000_000, 20_000, 10.0), 1):
         mirrors.given_up("a")
         given_up += 1
     assert given_up <= 30
 
 
 def test_without_a_comparison_nothing_is_slow() -> None:
-    assert not MirrorRates().is_slow("a", 1000, 0, 100.0, 1)
+    assert not MirrorRates().is_slow("a", steady(1000, 0, 100.0), 1)
 
 
 def test_a_first_request_is_compared_with_the_mirrors_beside_it() -> None:
     mirrors = measured(a=9e6)
     mirrors.assign("new", rivals=["new", "a"])
-    assert mirrors.is_slow("new", 1_000_000, 1000, 3.0, 1)
+    assert mirrors.is_slow("new", steady(1_000_000, 1000, 3.0), 1)
     mirrors.assign("new")
-    assert not mirrors.is_slow("new", 1_000_000, 1000, 3.0, 1), "there is no other for this read"
+    assert not mirrors.is_slow("new", steady(1_000_000, 1000, 3.0), 1), "there is no other for this read"

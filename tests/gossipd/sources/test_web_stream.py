@@ -9,12 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from gossipd.manifest.source_url import parse_source_url
 from gossipd.sources.errors import SourceSlowError
+from gossipd.sources.location import Location
 from gossipd.sources.reader import SourceReader
+from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_stream import _RatedIncoming
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
@@ -135,16 +140,58 @@ def test_a_kept_connection_that_the_server_has_closed_costs_no_failure(server: F
     assert isinstance(seat.reader, SourceReader)
 
 
+class Watched(RequestWatch):
+    """One that finds each look slow."""
+
+    def __init__(self) -> None:
+        where = Location.of(parse_source_url("http://a"), "b")
+        super().__init__(cast(Any, SimpleNamespace(given_up=lambda mirror: None)), "http://a", where, 1000)
+        self.looks: list[tuple[int, float]] = []
+
+    def is_slow(self, received: int, waited_s: float) -> bool:
+        self.looks.append((received, waited_s))
+        return True
+
+
+def incoming_of(ours: socket.socket, step_s: float, watch: RequestWatch | None = None) -> _RatedIncoming:
+    """Each look at the clock is so much later."""
+    seconds = itertools.count()
+    settings = replace(SourceSettings(), rate_grace_s=0.4)
+    incoming = _RatedIncoming(ours, settings, lambda: step_s * next(seconds), watch, "http://a/b")
+    incoming.deadline = time.monotonic() + 60.0
+    return incoming
+
+
 def test_the_least_rate_is_that_of_the_body_and_its_error_names_the_object() -> None:
     """A head is some 200 bytes and may take the time-out."""
-    seconds = itertools.count()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        incoming = _RatedIncoming(ours, SourceSettings(), lambda: 60.0 * next(seconds), lambda *_: None, "http://a/b")
-        incoming.deadline = time.monotonic() + 60.0
+        incoming = incoming_of(ours, 0.25)
         theirs.send(bytes(200))
         assert incoming.readinto(bytearray(200)) == 200
         incoming.is_body = True
         theirs.send(bytes(200))
-        with pytest.raises(SourceSlowError, match=r"http://a/b: 400 bytes in 120\.0 s"):
+        with pytest.raises(SourceSlowError, match=r"http://a/b: 400 bytes in 0\.5 s"):
+            incoming.readinto(bytearray(200))
+
+
+def test_a_thread_that_was_late_does_not_count_its_own_time_as_the_sources() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        incoming = incoming_of(ours, 60.0)
+        incoming.is_body = True
+        theirs.send(bytes(100_000))
+        assert incoming.readinto(bytearray(100)) == 100, "no least rate is missed"
+        assert incoming.waited_s <= 0.25
+
+
+def test_a_request_is_not_made_again_while_its_bytes_wait_here() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watch = Watched()
+        incoming = incoming_of(ours, 0.25, watch)
+        theirs.send(bytes(300))
+        assert incoming.readinto(bytearray(200)) == 200
+        assert watch.looks == [(200, 0.25)], "it looked slow, and 100 bytes more were here"
+        with pytest.raises(SourceSlowError, match="far quicker"):
             incoming.readinto(bytearray(200))
