@@ -66,6 +66,14 @@ MUTANTS = (
         (_WARMING,),
     ),
     Mutant(
+        "warms-no-page-that-was-on-its-way-out",
+        "A version counts as read, and lacks in memory what its arrival had left there for a moment.",
+        "gossipd/store/models/warming.py",
+        "            self._settle(one, reading, cached[one])\n",
+        "            pass\n",
+        (_WARMING,),
+    ),
+    Mutant(
         "warms-what-is-in-memory",
         "What the page cache holds is read again, and takes its part of the pace.",
         "gossipd/store/models/warming.py",

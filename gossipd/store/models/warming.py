@@ -6,7 +6,9 @@ What lives here: which bytes are read next, at which pace, when none are; what i
 With ``StoreSettings.warm`` each version is read once: when it is current here, and again after a start. An order reads
 any version that is complete here, before those, also one that was read before; it is told for ``_ORDER_TOLD_S`` more,
 and given up after ``_ORDER_S``. What is cached already is not read, so a version that has just arrived costs little.
-What the kernel drops later is not read again without an order, because somebody needed the memory. Nothing is read
+What the kernel drops within ``_SETTLES_S`` of the end is read again: pages of a version that has just arrived may be
+on their way out, and were found cached. What it drops later is not, without an order, because somebody needed the
+memory; nor what it drops while it reads a version that takes longer. Nothing is read
 while a task of this host waits for memory, or when more than ``_ROOM_SHARE`` of the memory that files may take would
 be these versions. Rejected: mlock, because a job would then be killed for want of memory that only a cache holds.
 """
@@ -36,6 +38,7 @@ _LOOK_SHARE = 50.0  # looking at very much memory takes seconds: then it is done
 _ROOM_SHARE = 0.75
 _WAITS_PERCENT_MAX = 1.0
 _READ_BYTES = 1 << 20
+_SETTLES_S = 30.0  # the store drops what it has written, and a kernel that saves memory drops what was written long ago
 _ORDER_S, _ORDER_TOLD_S = 3600.0, 600.0  # a job that was ordered for has started by then
 
 
@@ -62,6 +65,8 @@ class _Reading(Struct):
     chunks: Iterator[int]
     read_bytes: int = 0
     is_done: bool = False
+    done_s: float = math.inf  # when all had been read or found cached for the first time
+    before_bytes: int = -1  # of them, those that were read when all were looked at again
 
 
 class RoomReader(Protocol):
@@ -154,6 +159,8 @@ class Warmer:
         chosen = self._chosen()
         self._readings = {one: self._readings.get(one) or _Reading(iter(one.part.wanted)) for one in chosen}
         cached = {one: self._cached(one) for one in chosen}
+        for one, reading in self._readings.items():
+            self._settle(one, reading, cached[one])
         room = self._room()
         held = sum(reading.read_bytes if (told := cached[one]) is None else told
                    for one, reading in self._readings.items())  # fmt: skip
@@ -167,6 +174,15 @@ class Warmer:
             Warmth(one.manifest.label, self._size(one), cached[one], self._state(reading))
             for one, reading in self._readings.items()
         )
+
+    def _settle(self, replica: ModelReplica, reading: _Reading, cached: int | None) -> None:
+        """Look again at all chunks of a version that was read lately and is not in memory whole."""
+        is_late = self._context.clock.monotonic() >= reading.done_s + _SETTLES_S
+        if not reading.is_done or is_late or cached is None:
+            return
+        segments = (part for chunk in replica.part.wanted for part in replica.placement.segments(chunk))
+        if cached < sum(part.length for part in segments if not replica.placement.is_kept(part.file_index)):
+            reading.chunks, reading.is_done, reading.before_bytes = iter(replica.part.wanted), False, reading.read_bytes
 
     def _state(self, reading: _Reading) -> WarmState:
         return WarmState.READ if reading.is_done else self._hindrance or WarmState.READING
@@ -191,8 +207,9 @@ class Warmer:
         """The next chunk, where it is not cached. What cannot be read is left to the scrub."""
         chunk = next(reading.chunks, None)
         if chunk is None or replica.is_closed:
-            reading.is_done = True
-            self._look_s = -math.inf  # tell so
+            reading.is_done, reading.done_s = True, min(reading.done_s, self._context.clock.monotonic())
+            if reading.before_bytes < reading.read_bytes:
+                self._look_s = -math.inf  # tell so
             return 0
         before = reading.read_bytes
         for segment in replica.placement.segments(chunk):

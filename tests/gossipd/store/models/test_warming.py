@@ -121,6 +121,31 @@ def test_only_the_current_version_is_read_and_a_newer_one_when_it_is() -> None:
     assert (warmed.cached(ONE), warmed.cached(TWO)) == (0, blocks(TWO))
 
 
+def test_what_is_dropped_soon_after_the_end_is_read_again() -> None:
+    """Pages of a version that has just arrived are found in memory, and are on their way out."""
+    warmed = Warmed()
+    warmed.deliver(ONE)
+    warmed.run(10.0)
+    path = max(warmed.paths(ONE), key=lambda one: len(warmed.disk.file(one).cached))
+    warmed.disk.file(path).cached.discard(0)
+    warmed.run(6.0)
+    total = ONE.manifest.bytes_total
+    assert warmed.warmer.rows == (Warmth("m@1", total, total, WarmState.READ),)
+
+
+def test_a_version_of_which_nothing_stays_in_memory_is_looked_at_now_and_then() -> None:
+    """Else its chunks would be looked at again without a pause."""
+    warmed = Warmed()
+    warmed.deliver(ONE)
+    steps, end_s = 0, 60.0
+    while warmed.now_s < end_s:
+        warmed.drop(ONE)
+        warmed.now_s += warmed.warmer.step() or 0.0
+        steps += 1
+    passes_max = 1 + int(30.0 / (ONE.manifest.bytes_total / RATE))
+    assert steps <= passes_max * (len(ONE.chunks) + 2) + 30
+
+
 def test_what_the_kernel_drops_later_is_told_and_not_read_again() -> None:
     warmed = Warmed()
     warmed.deliver(ONE)
