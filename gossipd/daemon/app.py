@@ -178,7 +178,7 @@ class App:
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
         self._budget_check = BudgetCheck(
             live=self.live, table=self._progress, lifecycle=lifecycle, own=self._directory.own,
-            ordered=self._budgets,
+            ordered=self._budgets, seeds=lambda: self._planner.seeds,
         )  # fmt: skip
         self._budget_orders = BudgetOrders(
             self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock, audit

@@ -7,7 +7,7 @@ way here, and the error. What does not: the decision (``deployment.source_budget
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,19 +20,30 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.source_budget import SourceBudget, spent_bytes, why_held
+from gossipd.deployment.source_budget import SourceBudget, spent, why_held
 from gossipd.sources.errors import SourceBudgetError
 from membership.member import NodeId
 
 
+class ReadVerdict(Struct, frozen=True):
+    """Of a read: with ``refusal``, that is told instead; one that ``must_wait`` is asked about again soon."""
+
+    refusal: SourceBudgetError | None = None
+    must_wait: bool = False
+
+
+_MAY_READ = ReadVerdict()
+
+
 class BudgetCheck(Struct, frozen=True, kw_only=True):
-    """One per daemon, on the trio loop."""
+    """One per daemon, on the trio loop. ``seeds``: those of all racks now."""
 
     live: LiveSettings
     table: ClusterProgress
     lifecycle: DeploymentTable
     own: NodeId
     ordered: OrderedBudgets
+    seeds: Callable[[], frozenset[NodeId]]
     under_way: dict[DeploymentId, set[ChunkIndex]] = field(default_factory=dict)
 
     def reads_begun(self, deployment: DeploymentId, chunks: Sequence[ChunkIndex]) -> None:
@@ -47,18 +58,23 @@ class BudgetCheck(Struct, frozen=True, kw_only=True):
         else:
             self.under_way.pop(deployment, None)
 
-    def refusal(self, deployment: DeploymentId, chunks: Sequence[ChunkIndex]) -> SourceBudgetError | None:
-        """The error to tell instead of reading these chunks; of none, whether any may be read."""
+    def judge(self, deployment: DeploymentId, chunks: Sequence[ChunkIndex]) -> ReadVerdict:
+        """Whether these chunks may be read; of none, whether any may."""
         record = self.lifecycle.get(deployment)
         if record is None or record.manifest is None:
-            return None
+            return _MAY_READ
         budget = self.budget_of(record)
         if budget.limit_bytes is None:
-            return None
+            return _MAY_READ
         wanted = sum(map(record.manifest.chunk_length, chunks)) or 1
-        paid = sum(map(record.manifest.chunk_length, self.under_way.get(deployment, ())))
-        why = why_held(budget, spent_bytes(self.table, record, self.own) + paid, wanted)
-        return None if why is None else SourceBudgetError(record.label, why)
+        under_way = sum(map(record.manifest.chunk_length, self.under_way.get(deployment, ())))
+        known = spent(self.table, record, self.own, under_way)
+        if (why := why_held(budget, known.bytes, wanted)) is not None:
+            return ReadVerdict(SourceBudgetError(record.label, why))
+        if not known.must_wait(budget.limit_bytes, wanted, len(self.seeds() | {self.own})):
+            return _MAY_READ
+        record.changed = record.changed or known.since_bytes > 0  # told at the next look, and then others go on
+        return ReadVerdict(must_wait=bool(chunks))
 
     def budget_of(self, record: DeploymentRecord) -> SourceBudget:
         """What is in force for a deployment."""

@@ -11,6 +11,7 @@ of objects never holds up fetches from peers. Every command that starts work end
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from gossipd.control.control_plane import ControlPlane
@@ -56,6 +57,7 @@ class CommandExecutor:
         self._fetchers = WorkerPool(FETCH_THREADS, "fetch", failed)
         self._readers = WorkerPool(self.data_plane.read_threads, "read", failed)
         self._chores = WorkerPool(CHORE_THREADS, "chore", failed)
+        self._waiting_reads: deque[events.StartSourceRead] = deque()  # as many as the planner reads at once at most
 
     def close(self) -> None:
         """No new work; what runs is ended by closing the client and the reader, which come first."""
@@ -96,23 +98,31 @@ class CommandExecutor:
     def _begin_reading(self, command: events.StartSourceRead | events.ProbeSource) -> None:
         """A budget that is spent is told as storage that refuses: it is asked again now and then."""
         chunks = command.chunks if isinstance(command, events.StartSourceRead) else ()
-        refusal = self.budget.refusal(command.deployment, chunks)
-        if refusal is not None:
-            log.warning("reads are held", reason=refusal.sentence)
-            self.deployments.post(SourceTroubled(command.deployment, refusal))
+        verdict = self.budget.judge(command.deployment, chunks)
+        if verdict.refusal is not None:
+            log.warning("reads are held", reason=verdict.refusal.sentence)
+            self.deployments.post(SourceTroubled(command.deployment, verdict.refusal))
         if isinstance(command, events.ProbeSource):
-            if refusal is not None:
+            if verdict.refusal is not None:
                 self.driver.post(events.SourceProbed(command.deployment, False, False))
             else:
                 self._chores.submit(self._probe, command.deployment)
-        elif refusal is not None:
+        elif verdict.refusal is not None:
             self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.SOURCE))
+        elif verdict.must_wait:
+            self._waiting_reads.append(command)
         else:
             self.budget.reads_begun(command.deployment, command.chunks)
             self._readers.queue(self._read, command)
 
     def start_threads(self) -> None:
-        """See PlannerPort."""
+        """See PlannerPort. Reads that wait for a budget are asked about in the order in which they came."""
+        for _ in range(len(self._waiting_reads)):
+            command = self._waiting_reads.popleft()
+            self._begin_reading(command)
+            if self._waiting_reads and self._waiting_reads[-1] is command:
+                self._waiting_reads.rotate(1)  # it is the first again, and those behind it wait as well
+                break
         self._fetchers.wake()
         self._readers.wake()
 

@@ -1,12 +1,13 @@
 """How much of a deployment the cluster may read from external storage, in bytes and in money.
 
-What lives here: the budget, what is spent of it, and whether a read still fits. What does not: reading
+What lives here: the budget, what is spent of it, whether a read fits, and whether it waits. What does not: reading
 (``daemon.planner_executor``, which asks before each read), and the counters (``progress_table``).
 
-What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, and what
-this host has read since it told; the daemon adds its reads that are under way. Another host's last seconds are not in
-it, so the budget may be passed by what it reads in them. Rejected: a share of the budget for each seed, which would
-strand the shares of seeds that die.
+What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, of what
+this host has read since it told, and of its reads that are under way. Other seeds have read as much since they told, as
+far as this host knows: where that would not fit, a read waits until this host has told, and they. So the budget is
+passed only by what others read between their words and the hearing of them. Rejected: a share of the budget for each
+seed, which would strand the shares of seeds that die.
 
 The word of another host counts up to the size of the model. A host reads no chunk twice, unless it has lost it; and a
 number without a bound, told once by one liar, would hold the reads of all hosts for ever, since counters never fall.
@@ -25,6 +26,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 
 GB = 1_000_000_000  # what storage vendors charge by
+_READERS_MAX = 64  # seeds of so many racks keep a link of 100 Gbit/s busy
 _MONEY = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,4})?", re.ASCII)
 
 
@@ -46,13 +48,37 @@ class SourceBudget(Struct, frozen=True):
         return min(limits, default=None)
 
 
-def spent_bytes(table: ClusterProgress, record: DeploymentRecord, own: NodeId) -> int:
+class Spent(Struct, frozen=True):
+    """Bytes of a deployment that were read from storage, as far as one host knows. ``told``: by all hosts.
+    ``since_bytes``: by this one since it told. ``under_way``: of its reads that have not ended."""
+
+    told: int
+    since_bytes: int
+    under_way: int = 0
+
+    @property
+    def untold(self) -> int:
+        """What other hosts do not know."""
+        return self.since_bytes + self.under_way
+
+    @property
+    def bytes(self) -> int:
+        return self.told + self.untold
+
+    def must_wait(self, limit: int, wanted: int, readers: int) -> bool:
+        """Whether ``wanted`` more bytes would not fit if each of the ``readers`` had as much untold; never when this
+        host has nothing untold. They are members' words, so more than ``_READERS_MAX`` slow nobody down."""
+        others_too = (self.untold + wanted) * min(readers, _READERS_MAX)
+        return self.untold > 0 and others_too > limit - self.told
+
+
+def spent(table: ClusterProgress, record: DeploymentRecord, own: NodeId, under_way: int = 0) -> Spent:
     """What all hosts have read of it from storage, as far as this one knows."""
     key = progress_key(record.id)
     told = table.host(own, key)
     since = record.counters.source_bytes - (told.progress.source_bytes if told is not None else 0)
     each_max = BUDGET_BYTES_MAX if record.manifest is None else record.manifest.bytes_total
-    return table.source_bytes(key, own=own, each_max=each_max) + max(0, since)
+    return Spent(table.source_bytes(key, own=own, each_max=each_max), max(0, since), under_way)
 
 
 def why_held(budget: SourceBudget, spent: int, wanted: int) -> str | None:

@@ -392,6 +392,11 @@ class Planner:
         held = ChunkSet(swarm.availability.size, swarm.availability.bits_of(node))
         return KnownHoldings(held, swarm.interests.of(node), heard_s)
 
+    @property
+    def seeds(self) -> frozenset[NodeId]:
+        """The seeds of all racks, as this host sees them."""
+        return self._election.seeds
+
     def statistics(self) -> PlannerStatistics:
         """A frozen snapshot for status and metrics."""
         election, heard, plans = self._election, self._event_count, self._plan_count

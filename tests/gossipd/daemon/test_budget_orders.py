@@ -42,7 +42,7 @@ class Host:
         self.ordered, self.state = OrderedBudgets(), StateDirectory(place / "state")
         check = BudgetCheck(
             live=cast(Any, live), table=ClusterProgress(), lifecycle=self.played.brain.lifecycle, own=OWN,
-            ordered=self.ordered,
+            ordered=self.ordered, seeds=frozenset,
         )  # fmt: skip
         self.orders = BudgetOrders(
             check, cast(Any, self.played.roster), self.played.statements, self.state, ClusterClock(),

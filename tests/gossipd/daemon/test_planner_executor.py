@@ -21,6 +21,7 @@ from gossipd.core.events import (
     StartSourceRead,
 )
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.daemon.budget_check import ReadVerdict
 from gossipd.daemon.planner_executor import CommandExecutor
 from gossipd.deployment.events import DeploymentEvent, SourceTroubled
 from gossipd.manifest.manifest import Manifest
@@ -52,6 +53,7 @@ class Bench:
         self.refusal: SourceBudgetError | None = None
         self.outcome: ReadOutcome | None = None
         self.under_way: set[int] = set()
+        self.must_wait = False
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
         names = {LIAR: "liar", HONEST: "honest"}
@@ -75,7 +77,7 @@ class Bench:
             budget=cast(
                 Any,
                 SimpleNamespace(
-                    refusal=lambda deployment, chunks: self.refusal,
+                    judge=lambda deployment, chunks: ReadVerdict(self.refusal, self.must_wait),
                     reads_begun=lambda deployment, chunks: self.under_way.update(chunks),
                     reads_ended=lambda deployment, chunks: self.under_way.difference_update(chunks),
                 ),
@@ -213,3 +215,28 @@ def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: B
     bench.executor.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
     bench.executor.start_threads()
     assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put
+
+
+def test_reads_that_wait_for_a_budget_begin_later_in_their_order(bench: Bench) -> None:
+    bench.outcome = ReadOutcome((), (0,), (SourceAuthError("s3://models/a", "access refused"),))
+    bench.must_wait = True
+    for chunk in (0, 1):
+        bench.executor.perform(StartSourceRead(bench.manifest.id, (chunk,), False))
+    bench.executor.start_threads()
+    bench.executor.start_threads()
+    assert (bench.under_way, bench.events.empty(), bench.troubles) == (set(), True, [])
+    assert [command.chunks for command in bench.executor._waiting_reads] == [(0,), (1,)]
+    bench.must_wait = False
+    bench.executor.start_threads()
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (0,), FailReason.SOURCE)
+    assert bench.under_way == {0, 1}
+    assert not bench.executor._waiting_reads
+
+
+def test_reads_that_wait_for_a_budget_end_when_it_is_spent(bench: Bench) -> None:
+    bench.must_wait = True
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1), False))
+    bench.refusal = SourceBudgetError("m@1", "the budget is spent")
+    bench.executor.start_threads()
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (0, 1), FailReason.SOURCE)
+    assert bench.troubles == [(bench.manifest.id, "E_SOURCE_BUDGET")]
