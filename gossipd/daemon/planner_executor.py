@@ -116,13 +116,16 @@ class CommandExecutor:
             self._readers.queue(self._read, command)
 
     def start_threads(self) -> None:
-        """See PlannerPort. Reads that wait for a budget are asked about in the order in which they came."""
+        """See PlannerPort. Of each deployment the first read that waits for its budget is asked about."""
+        still_waiting = set[DeploymentId]()
         for _ in range(len(self._waiting_reads)):
             command = self._waiting_reads.popleft()
+            if command.deployment in still_waiting:
+                self._waiting_reads.append(command)
+                continue
             self._begin_reading(command)
             if self._waiting_reads and self._waiting_reads[-1] is command:
-                self._waiting_reads.rotate(1)  # it is the first again, and those behind it wait as well
-                break
+                still_waiting.add(command.deployment)
         self._fetchers.wake()
         self._readers.wake()
 

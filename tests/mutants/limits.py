@@ -122,8 +122,16 @@ MUTANTS = (
         "a-read-that-waits-for-a-budget-is-forgotten",
         "Its chunks count as being read until the planner gives them up, minutes later.",
         "gossipd/daemon/planner_executor.py",
-        "            self._waiting_reads.append(command)\n",
-        "            pass\n",
+        "        elif verdict.must_wait:\n            self._waiting_reads.append(command)\n",
+        "        elif verdict.must_wait:\n            pass\n",
+        ("tests/gossipd/daemon/test_planner_executor.py",),
+    ),
+    Mutant(
+        "one-budget-holds-up-the-reads-of-all",
+        "A read that hangs near the end of one budget holds those of another deployment.",
+        "gossipd/daemon/planner_executor.py",
+        "                still_waiting.add(command.deployment)\n",
+        "                break\n",
         ("tests/gossipd/daemon/test_planner_executor.py",),
     ),
     Mutant(

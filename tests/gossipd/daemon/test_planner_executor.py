@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any, cast
@@ -54,6 +54,7 @@ class Bench:
         self.outcome: ReadOutcome | None = None
         self.under_way: set[int] = set()
         self.must_wait = False
+        self.waits_of: DeploymentId | None = None  # the only one that has to wait, if any does
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
         names = {LIAR: "liar", HONEST: "honest"}
@@ -77,7 +78,7 @@ class Bench:
             budget=cast(
                 Any,
                 SimpleNamespace(
-                    judge=lambda deployment, chunks: ReadVerdict(self.refusal, self.must_wait),
+                    judge=self._judged,
                     reads_begun=lambda deployment, chunks: self.under_way.update(chunks),
                     reads_ended=lambda deployment, chunks: self.under_way.difference_update(chunks),
                 ),
@@ -92,6 +93,9 @@ class Bench:
             raise self.fetched
         self.incoming = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
         return self.incoming
+
+    def _judged(self, deployment: DeploymentId, chunks: Sequence[int]) -> ReadVerdict:
+        return ReadVerdict(self.refusal, self.must_wait and self.waits_of in (None, deployment))
 
     def _posted(self, event: DeploymentEvent) -> None:
         if isinstance(event, SourceTroubled):
@@ -231,6 +235,17 @@ def test_reads_that_wait_for_a_budget_begin_later_in_their_order(bench: Bench) -
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (0,), FailReason.SOURCE)
     assert bench.under_way == {0, 1}
     assert not bench.executor._waiting_reads
+
+
+def test_reads_that_wait_for_one_budget_hold_up_no_other_deployment(bench: Bench) -> None:
+    bench.outcome, other = ReadOutcome((), ()), DeploymentId(b"o" * 32)
+    bench.must_wait = True
+    for deployment, chunk in ((other, 5), (other, 6), (bench.manifest.id, 0), (bench.manifest.id, 1)):
+        bench.executor.perform(StartSourceRead(deployment, (chunk,), False))
+    bench.waits_of = other
+    bench.executor.start_threads()
+    assert bench.under_way == {0, 1}
+    assert [command.chunks for command in bench.executor._waiting_reads] == [(5,), (6,)]
 
 
 def test_reads_that_wait_for_a_budget_end_when_it_is_spent(bench: Bench) -> None:
