@@ -67,9 +67,9 @@ class BudgetCheck(Struct, frozen=True, kw_only=True):
         if budget.limit_bytes is None:
             return _MAY_READ
         wanted = sum(map(record.manifest.chunk_length, chunks)) or 1
-        under_way = sum(map(record.manifest.chunk_length, self.under_way.get(deployment, ())))
-        known = spent(self.table, record, self.own, under_way)
-        if (why := why_held(budget, known.bytes, wanted)) is not None:
+        under_way_bytes = sum(map(record.manifest.chunk_length, self.under_way.get(deployment, ())))
+        known = spent(self.table, record, self.own, under_way_bytes)
+        if (why := why_held(budget, known.total_bytes, wanted)) is not None:
             return ReadVerdict(SourceBudgetError(record.label, why))
         if not known.must_wait(budget.limit_bytes, wanted, len(self.seeds() | {self.own})):
             return _MAY_READ

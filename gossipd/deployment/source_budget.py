@@ -4,10 +4,10 @@ What lives here: the budget, what is spent of it, whether a read fits, and wheth
 (``daemon.planner_executor``, which asks before each read), and the counters (``progress_table``).
 
 What is spent is the sum of what all hosts have told to have read, forgotten ones and earlier runs among them, of what
-this host has read since it told, and of its reads that are under way. Other seeds have read as much since they told, as
-far as this host knows: where that would not fit, a read waits until this host has told, and they. So the budget is
-passed only by what others read between their words and the hearing of them. Rejected: a share of the budget for each
-seed, which would strand the shares of seeds that die.
+this host has read since it told, and of its reads that are under way. Other seeds are taken to have read as much since
+they told: where that would not fit, a read waits until this host has told, and they. So the budget is passed only by
+what others read between their words and the hearing of them. Rejected: a share of the budget for each seed, which would
+strand the shares of seeds that die.
 
 The word of another host counts up to the size of the model. A host reads no chunk twice, unless it has lost it; and a
 number without a bound, told once by one liar, would hold the reads of all hosts for ever, since counters never fall.
@@ -26,7 +26,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 
 GB = 1_000_000_000  # what storage vendors charge by
-_READERS_MAX = 64  # seeds of so many racks keep a link of 100 Gbit/s busy
+_READERS_MAX = 64  # beside a thousand false seeds a host would read one chunk each time that it has told
 _MONEY = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,4})?", re.ASCII)
 
 
@@ -49,36 +49,36 @@ class SourceBudget(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Bytes of a deployment that were read from storage, as far as one host knows. ``told``: by all hosts.
-    ``since_bytes``: by this one since it told. ``under_way``: of its reads that have not ended."""
+    """What was read of a deployment from storage, as far as one host knows. ``told_bytes``: by all hosts.
+    ``since_bytes``: by this one since it told. ``under_way_bytes``: of its reads that have not ended."""
 
-    told: int
+    told_bytes: int
     since_bytes: int
-    under_way: int = 0
+    under_way_bytes: int = 0
 
     @property
-    def untold(self) -> int:
+    def untold_bytes(self) -> int:
         """What other hosts do not know."""
-        return self.since_bytes + self.under_way
+        return self.since_bytes + self.under_way_bytes
 
     @property
-    def bytes(self) -> int:
-        return self.told + self.untold
+    def total_bytes(self) -> int:
+        return self.told_bytes + self.untold_bytes
 
-    def must_wait(self, limit: int, wanted: int, readers: int) -> bool:
-        """Whether ``wanted`` more bytes would not fit if each of the ``readers`` had as much untold; never when this
+    def must_wait(self, limit_bytes: int, wanted_bytes: int, readers: int) -> bool:
+        """Whether so many more bytes would not fit if each of the ``readers`` had as much untold; never when this
         host has nothing untold. They are members' words, so more than ``_READERS_MAX`` slow nobody down."""
-        others_too = (self.untold + wanted) * min(readers, _READERS_MAX)
-        return self.untold > 0 and others_too > limit - self.told
+        others_too = (self.untold_bytes + wanted_bytes) * min(readers, _READERS_MAX)
+        return self.untold_bytes > 0 and others_too > limit_bytes - self.told_bytes
 
 
-def spent(table: ClusterProgress, record: DeploymentRecord, own: NodeId, under_way: int = 0) -> Spent:
+def spent(table: ClusterProgress, record: DeploymentRecord, own: NodeId, under_way_bytes: int = 0) -> Spent:
     """What all hosts have read of it from storage, as far as this one knows."""
     key = progress_key(record.id)
     told = table.host(own, key)
     since = record.counters.source_bytes - (told.progress.source_bytes if told is not None else 0)
     each_max = BUDGET_BYTES_MAX if record.manifest is None else record.manifest.bytes_total
-    return Spent(table.source_bytes(key, own=own, each_max=each_max), max(0, since), under_way)
+    return Spent(table.source_bytes(key, own=own, each_max=each_max), max(0, since), under_way_bytes)
 
 
 def why_held(budget: SourceBudget, spent: int, wanted: int) -> str | None:

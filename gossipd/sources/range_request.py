@@ -305,7 +305,7 @@ class SourceRequests:
                     self._pour(job, location, request, piece, sink)
                     if location.is_on_web or request.received >= part.length:
                         continue
-                    if watch.is_slow(request.received, stream.waited_s):
+                    if watch.look(request.received, stream.waited_s):
                         raise watch.given_up(request.received, stream.waited_s)
             self._admission.note_rate(mirror, location.source, request.turn, request.received, stream.waited_s)
 

@@ -37,9 +37,9 @@ class RequestWatch:
         self._comparison, self._mirror, self._location, self._length = comparison, mirror, location, length
         self._before: tuple[int, float] | None = None  # bytes and seconds at the last look that had any
 
-    def is_slow(self, received: int, waited_s: float) -> bool:
-        """A look, while bytes come and while none come. ``received``: all so far, in ``waited_s`` seconds of waiting
-        for the source."""
+    def look(self, received: int, waited_s: float) -> bool:
+        """Whether the request is slow, by what has come since the look before, too; call it while bytes come and while
+        none come. ``received``: all so far, in ``waited_s`` seconds of waiting for the source."""
         lately_bytes, lately_s = received, waited_s
         if self._before is not None:
             lately_bytes, lately_s = received - self._before[0], waited_s - self._before[1]

@@ -243,7 +243,7 @@ class _RatedIncoming(Incoming):
     def _compare(self) -> None:
         """End a request that is far slower than others. Not for bytes that are here and wait for this thread."""
         watch = self._watch
-        if watch is not None and watch.is_slow(self.received, self.waited_s) and _is_quiet(self._sock):
+        if watch is not None and watch.look(self.received, self.waited_s) and _is_quiet(self._sock):
             raise watch.given_up(self.received, self.waited_s)
 
     def _received(self, buffer: WriteableBuffer, timeout_s: float) -> int | None:

@@ -385,8 +385,8 @@ MUTANTS = (
         "bytes-that-are-here-are-asked-for-again",
         "A host that is short of CPU time asks storage again for what waits in its own sockets.",
         "gossipd/sources/web_stream.py",
-        "watch.is_slow(self.received, self.waited_s) and _is_quiet(self._sock):",
-        "watch.is_slow(self.received, self.waited_s):",
+        "watch.look(self.received, self.waited_s) and _is_quiet(self._sock):",
+        "watch.look(self.received, self.waited_s):",
         ("tests/gossipd/sources/test_web_stream.py",),
     ),
     Mutant(

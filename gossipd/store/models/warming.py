@@ -66,7 +66,7 @@ class _Reading(Struct):
     read_bytes: int = 0
     is_done: bool = False
     done_s: float = math.inf  # when all had been read or found cached for the first time
-    before_bytes: int = -1  # of them, those that were read when all were looked at again
+    before_bytes: int = -1  # ``read_bytes`` when the present pass began; below it for the first one
 
 
 class RoomReader(Protocol):

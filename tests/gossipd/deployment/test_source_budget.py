@@ -79,15 +79,15 @@ def test_all_hosts_and_what_this_one_read_since_it_told_are_spent() -> None:
     table = ClusterProgress()
     said = Statement(MODEL, 1, Verb.DEPLOY, 10, 0, b"s" * 32, b"")
     record = DeploymentRecord(MODEL, said, counters=Counters(source_bytes=50))
-    assert spent(table, record, OWN).bytes == 50
+    assert spent(table, record, OWN).total_bytes == 50
     for node, bytes_read in ((OWN, 30), (OTHER, 400)):
         told = Progress(state=HostState.DOWNLOADING, source_bytes=bytes_read)
         table.record(node, progress_key(MODEL), 1, told, now=0.0)
-    assert spent(table, record, OWN).bytes == 450
+    assert spent(table, record, OWN).total_bytes == 450
     table.forget(OTHER)
-    assert spent(table, record, OWN).bytes == 450, "what a host has read that is gone is paid, too"
+    assert spent(table, record, OWN).total_bytes == 450, "what a host has read that is gone is paid, too"
     record.counters.source_bytes = 10
-    assert spent(table, record, OWN).bytes == 430, "counters of an earlier run"
+    assert spent(table, record, OWN).total_bytes == 430, "counters of an earlier run"
 
 
 def test_one_host_cannot_say_away_more_of_a_budget_than_a_copy() -> None:
@@ -97,21 +97,23 @@ def test_one_host_cannot_say_away_more_of_a_budget_than_a_copy() -> None:
     record = DeploymentRecord(model.id, said, manifest=model, counters=Counters(source_bytes=3 * size))
     told = Progress(state=HostState.DOWNLOADING, source_bytes=1 << 50)
     table.record(OTHER, key, 1, told, now=0.0, is_signed=True)
-    assert spent(table, record, OWN).bytes == 4 * size, "what this host has read counts in full"
-    assert why_held(SourceBudget(bytes_max=5 * size), spent(table, record, OWN).bytes, size) is None
+    assert spent(table, record, OWN).total_bytes == 4 * size, "what this host has read counts in full"
+    assert why_held(SourceBudget(bytes_max=5 * size), spent(table, record, OWN).total_bytes, size) is None
     table.record(OTHER, key, 2, Progress(state=HostState.DOWNLOADING, source_bytes=size // 2), now=1.0, is_signed=True)
-    assert spent(table, record, OWN).bytes == 4 * size, "a counter never falls"
+    assert spent(table, record, OWN).total_bytes == 4 * size, "a counter never falls"
     table.record(OWN, key, 1, Progress(state=HostState.COMPLETE, source_bytes=3 * size), now=2.0)
-    assert spent(table, record, OWN).bytes == pytest.approx(4 * size, rel=1e-6)
+    assert spent(table, record, OWN).total_bytes == pytest.approx(4 * size, rel=1e-6)
 
 
 def test_a_read_waits_where_it_would_not_fit_if_others_had_read_as_much() -> None:
-    burst = Spent(told=100, since_bytes=10, under_way=20)
-    assert not burst.must_wait(limit=200, wanted=20, readers=2)
-    assert burst.must_wait(limit=200, wanted=21, readers=2)
-    assert not burst.must_wait(limit=200, wanted=70, readers=1), "there is nobody to wait for"
-    assert not Spent(told=190, since_bytes=0).must_wait(limit=200, wanted=10, readers=9), "all know what it has read"
+    burst = Spent(told_bytes=100, since_bytes=10, under_way_bytes=20)
+    assert not burst.must_wait(limit_bytes=200, wanted_bytes=20, readers=2)
+    assert burst.must_wait(limit_bytes=200, wanted_bytes=21, readers=2)
+    assert not burst.must_wait(limit_bytes=200, wanted_bytes=70, readers=1), "there is nobody to wait for"
+    assert not Spent(told_bytes=190, since_bytes=0).must_wait(limit_bytes=200, wanted_bytes=10, readers=9), (
+        "all know what it has read"
+    )
 
 
 def test_members_who_all_say_that_they_are_seeds_slow_no_read_down() -> None:
-    assert not Spent(0, 1, 0).must_wait(limit=64 * 11, wanted=10, readers=100_000)
+    assert not Spent(0, 1, 0).must_wait(limit_bytes=64 * 11, wanted_bytes=10, readers=100_000)

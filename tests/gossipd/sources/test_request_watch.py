@@ -29,7 +29,7 @@ class Others:
 def slow_at(*looks: tuple[int, float], length: int = LENGTH) -> float | None:
     """The look, by its time, at which the request is slow; None at none of them."""
     watch = RequestWatch(Others(), "a", WHERE, length)
-    return next((waited_s for received, waited_s in looks if watch.is_slow(received, waited_s)), None)
+    return next((waited_s for received, waited_s in looks if watch.look(received, waited_s)), None)
 
 
 def test_a_request_that_brings_nothing_is_slow_after_the_least_time() -> None:

@@ -148,7 +148,7 @@ class Watched(RequestWatch):
         super().__init__(cast(Any, SimpleNamespace(given_up=lambda mirror: None)), "http://a", where, 1000)
         self.looks: list[tuple[int, float]] = []
 
-    def is_slow(self, received: int, waited_s: float) -> bool:
+    def look(self, received: int, waited_s: float) -> bool:
         self.looks.append((received, waited_s))
         return True
 
