@@ -9,7 +9,8 @@ rest does not come, the chunk is announced as lost. Every subscriber hears of ev
 * for a rack peer: a chunk that it lacks (``told_soon``);
 * for the importer of another rack: a chunk that this host read, imported, or is to import for its rack;
 * for the other source readers: the start and the end of a read, because they choose their next reads by it; not in the
-  midst of a model, where each has further reads under way.
+  midst of a model, where each has further reads under way, but for those that have subscribed a second time: they are
+  to take over reads of this host (``inherited_share``).
 
 Urgent announcements wait for one batch time and then take along all that is pending for the same peer. The others wait
 for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. The
@@ -51,6 +52,7 @@ class _Subscriber(Struct):
     told: int  # position in the log up to which this peer has been told
     told_s: float = -math.inf
     urgent: bool = False
+    asks_again: bool = False  # it was a subscriber, and has subscribed again
 
 
 class Announcements:
@@ -77,7 +79,7 @@ class Announcements:
         read follows soon, because a reader that has lost us would read it, too."""
         if peer not in self._subscribers and len(self._subscribers) >= self._planner_settings.subscribers_max:
             return False
-        self._subscribers[peer] = _Subscriber(len(self._log))
+        self._subscribers[peer] = _Subscriber(len(self._log), asks_again=peer in self._subscribers)
         if self.reading:
             self.hurry([peer])
         return True
@@ -97,10 +99,12 @@ class Announcements:
             if (subscriber := self._subscribers.get(peer)) is not None:
                 subscriber.urgent = self._urgent = True
 
-    def hurry(self, urgent: Iterable[NodeId]) -> None:
-        """Tell these peers soon what is being read now, though no chunk is new."""
+    def hurry(self, urgent: Iterable[NodeId], *, is_midst: bool = False) -> None:
+        """Tell these peers soon what is being read now, though no chunk is new; in the midst of a model only those that
+        have asked again."""
         for peer in urgent:
-            if (subscriber := self._subscribers.get(peer)) is not None:
+            subscriber = self._subscribers.get(peer)
+            if subscriber is not None and (subscriber.asks_again or not is_midst):
                 subscriber.urgent = self._urgent = self._pending = True
 
     def lost(self, chunk: int) -> None:
@@ -113,14 +117,14 @@ class Announcements:
         self._log.append(~chunk)
         self._pending = True
 
-    def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...]) -> None:
-        """Note the chunks that are being read from storage now."""
+    def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...], *, is_midst: bool = False) -> None:
+        """Note the chunks that are being read from storage now. ``readers``: the source readers; see ``hurry``."""
         if reading == self.reading:
             return
         begun = not set(reading) <= set(self.reading)
         self.reading = reading
         if begun:
-            self.hurry(readers)
+            self.hurry(readers, is_midst=is_midst)
 
     def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
         """The messages that are due."""

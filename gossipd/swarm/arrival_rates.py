@@ -16,9 +16,11 @@ from msgspec import Struct
 from membership.member import NodeId
 
 _WINDOW_S = 1.0  # announcements come in batches
-_WINDOW_CHUNKS = 10
+_WINDOW_CHUNKS = 20  # how they fall into windows changes a rate by a tenth; of fewer, equal hosts seem unequal
+_FEW_CHUNKS = 10  # show a rate that is far from that of others, before a window has ended
 _DECAY = 0.99  # of the highest rate, per window
 _BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
+_FAR_BEHIND_SHARE = 0.4  # by few chunks
 _USEFUL_SHARE = 0.3  # of the quick rate: an idle uplink of this rate is quicker than a quick host's that three share
 _RECENT_SMOOTH = 0.25  # weight of the newest window
 _FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
@@ -45,20 +47,24 @@ class LinkUse(Struct, frozen=True):
 class _Meter:
     """The highest rate of chunks over short windows, and that of late."""
 
-    __slots__ = ("_chunks", "_since_s", "rate", "recent_rate")
+    __slots__ = ("_chunks", "_since_s", "early_rate", "rate", "recent_rate")
 
     def __init__(self, now: float) -> None:
         self._since_s = now
         self._chunks = 0
         self.rate = self.recent_rate = 0.0  # chunks/s; 0 while unknown
+        self.early_rate = 0.0  # that of a window which has not ended; 0 while none had enough chunks
 
     def add(self, chunks: int, now: float) -> bool:
         """Whether the rate may be another now."""
         self._chunks += chunks
         span = now - self._since_s
-        if span < _WINDOW_S or self._chunks < _WINDOW_CHUNKS:
+        if span < _WINDOW_S or self._chunks < _FEW_CHUNKS:
             return False
         rate = self._chunks / span
+        if self._chunks < _WINDOW_CHUNKS:
+            self.early_rate = rate
+            return not self.rate
         self.rate = max(self.rate * _DECAY, rate)
         self.recent_rate += (rate - self.recent_rate) * _RECENT_SMOOTH if self.recent_rate else rate
         self._since_s, self._chunks = now, 0
@@ -130,8 +136,11 @@ class ArrivalRates:
         if not self._has_news and counts_own is self._counts_own:
             return self.behind  # the same rates lead to the same verdicts
         self._has_news, self._counts_own = False, counts_own
-        rates = {node: meter.rate for node, meter in self._meters.items() if meter.rate}
+        meters = self._meters.items()
+        rates = {node: meter.rate for node, meter in meters if meter.rate}
         quick = sorted(rates.values())[len(rates) * 3 // 4] if rates else 0.0
+        few = {node: meter.early_rate for node, meter in meters if not meter.rate and meter.early_rate}
+        rates.update((node, rate) for node, rate in few.items() if rate < _FAR_BEHIND_SHARE * quick)
         if not counts_own:
             rates.pop(self._own, None)
         before = self.behind

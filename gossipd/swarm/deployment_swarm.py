@@ -144,8 +144,8 @@ class DeploymentSwarm:
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
-        elif supplier is SOURCE and not self.times.is_midst(self.replica):
-            self.announcements.hurry(self.reader.readers)
+        elif supplier is SOURCE:
+            self.announcements.hurry(self.reader.readers, is_midst=self.times.is_midst(self.replica))
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
@@ -467,8 +467,8 @@ class DeploymentSwarm:
                 is_awaited = bool(self.announcements.subscribers)
                 self.commands.append(events.StartSourceRead(self.deployment, run, is_awaited, self.reader.from_start))
         if self.replica.reads or self.announcements.reading:
-            readers = () if self.times.is_midst(self.replica) else self.reader.readers
-            self.announcements.read(tuple(self.replica.reading()), readers)
+            reading, is_midst = tuple(self.replica.reading()), self.times.is_midst(self.replica)
+            self.announcements.read(reading, self.reader.readers, is_midst=is_midst)
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""

@@ -4,11 +4,12 @@ What lives here: which neighbours were asked and have answered, and what their s
 are neighbours (``roles``), what they said (``availability``), and whether a question arrives: the sessions repeat it
 until it is answered, and ask again after a gap or a lost connection.
 
-A neighbour is asked when it becomes one, when it comes back, and when it subscribes here a second time (it has lost its
-subscribers). It is asked again when it has been silent for ``silence_s`` since its answer though it does not hold
-everything. After that it is asked after twice as long each time, until it says something new, because no host has
-anything to say while storage is slow. One that is no neighbour any more is told so, though it was to be asked again or
-is out of reach: the sessions would keep a connection for its deltas for as long as the deployment is open.
+A neighbour is asked when it becomes one, when it comes back, when this host is to take over its reads, and when it
+subscribes here a second time (it may have lost its subscribers). It is asked again when it has been silent for
+``silence_s`` since its answer though it does not hold everything. After that it is asked after twice as long each time,
+until it says something new, because no host has anything to say while storage is slow. One that is no neighbour any
+more is told so, though it was to be asked again or is out of reach: the sessions would keep a connection for its deltas
+for as long as the deployment is open.
 """
 
 from __future__ import annotations
@@ -53,16 +54,17 @@ class NeighbourSubscriptions:
     def greeted(self, node: NodeId, now: float) -> None:
         """A peer has subscribed here. A second time means that it has forgotten our subscription."""
         if node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
-            self._ask_again(node)
+            self.ask_again(node)
         self._greeted.add(node)
 
     def forget(self, node: NodeId) -> None:
         """The peer is gone; it is asked again if it comes back."""
-        self._ask_again(node)
+        self.ask_again(node)
         self.heard_s.pop(node, None)
         self._greeted.discard(node)
 
-    def _ask_again(self, node: NodeId) -> None:
+    def ask_again(self, node: NodeId) -> None:
+        """Subscribe a second time, so that it says all that it holds, and what it reads."""
         if self.asked_s.pop(node, None) is not None:
             self._unended.add(node)
         self._silence_s.pop(node, None)

@@ -18,9 +18,9 @@ a read that hangs must be taken over though half of the cluster waits for it.
 An extent that stays at the head of the order is stuck. After ``read_stuck_s`` it no longer holds up those behind it.
 After ``read_takeover_s`` for each rank the next reader in its list reads it, unless its owner keeps saying that it is
 reading; later where this host's reads take longer. A claimed chunk is left to the claimant four times as long, also by
-the owner when another reader helps. A reader whose connection fails leaves the lists at once, and its successor waits
-``read_grace_s`` for deltas about what it had read. A chunk that is present, or that this host is reading, is never
-read. Views that differ cost duplicate bytes, never a chunk.
+the owner when another reader helps. A reader whose connection fails leaves the lists at once, and ``inherited_share``
+says when its successor begins. A chunk that is present, or that this host is reading, is never read. Views that differ
+cost duplicate bytes, never a chunk.
 
 A reader that is first in no list, because its link is slower, reads only what it takes over. The other readers share
 the window, and only they help one another.
@@ -41,6 +41,7 @@ from random import Random
 
 from gossipd.core.model import Shape
 from gossipd.swarm.class_roles import extents_of
+from gossipd.swarm.inherited_share import InheritedShare
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.read_window import ReadWindow
 from gossipd.swarm.reading_turn import ReadingTurn
@@ -88,7 +89,7 @@ class SourceReadPlanner:
         self._progress_s: dict[NodeId, float] = {}  # reader -> when an extent that it owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._by_chunk = False
-        self._inherited: dict[int, float] = {}  # bucket -> when this host, as its new owner, may begin with it
+        self.inherited = InheritedShare(own, settings.read_grace_s)
         self.readers: tuple[NodeId, ...] = ()
         self._owners: set[NodeId] = set()  # readers that are first in some list
         self.is_reader = False
@@ -188,9 +189,7 @@ class SourceReadPlanner:
         if lines == self._lines and by_chunk == self._by_chunk:
             return ()
         if self.readers and len(lines) == len(self._lines):
-            for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
-                if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
-                    self._inherited[bucket] = now + self._planner_settings.read_grace_s
+            self.inherited.changed(lines, self._lines, now, is_other_rule=by_chunk != self._by_chunk)
         self._by_chunk = by_chunk
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         gone = sorted(self._claims.keys() - {*readers, *heard})
@@ -238,7 +237,7 @@ class SourceReadPlanner:
             self._turn.heard(peer, now)
         if claim:
             self._claims[peer] = claim
-            self._progress_s[peer] = now
+            self._progress_s.setdefault(peer, now)  # only its first: what it says later is no progress
             for position in {at for chunk in claim if (at := self._position(chunk)) is not None}:
                 # What a helper brings must not count as progress of the owner.
                 if self._line(position)[:1] != (peer,):
@@ -247,6 +246,8 @@ class SourceReadPlanner:
             del self._claims[peer]
         for chunk in claim.keys() - before.keys():
             self._claim_counts[chunk] = self._claim_counts.get(chunk, 0) + 1
+            if (at := self._position(chunk)) is not None:
+                self.inherited.begun(peer, self._bucket(at), now)
         return self._unclaim(before.keys() - claim.keys())
 
     def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
@@ -431,11 +432,14 @@ class SourceReadPlanner:
         line = self._lines[bucket]
         if self._own not in line:
             return False
-        place = line.index(self._own)
+        place, owner = line.index(self._own), line[0]
         if place == 0:
-            return now >= self._inherited.get(bucket, 0.0)
+            former = self.inherited.awaited_owner(bucket, now)
+            if not former:
+                return former is None
+            place, owner = 1, former[0]
         # A successor waits from the owner's last progress; the jitter keeps two of one rank from beginning together.
-        waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
+        waited = now - max(self._progress_s.get(owner, 0.0), self._at_head_s[position])
         wait = self.takeover_s() * (place + self._jitter)
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 

@@ -94,6 +94,21 @@ def test_what_is_being_read_rides_along_and_is_urgent_for_readers() -> None:
     assert told(announcements.flush(101.5, 0.02, 4)) == {}
 
 
+def test_in_the_midst_of_a_model_reads_are_urgent_for_a_reader_that_has_asked_again() -> None:
+    announcements = news_for(A, B)
+    announcements.read((4,), (A, B), is_midst=True)
+    assert announcements.flush(101.0, 0.02, 4) == []
+    assert announcements.subscribe(B)
+    announcements.flush(102.0, 0.02, 4)
+    announcements.read((4, 5), (A, B), is_midst=True)
+    (message,) = announcements.flush(102.5, 0.02, 4)
+    assert (message.peers, message.reading) == ((B,), (4, 5))
+    announcements.hurry((A,), is_midst=True)
+    announcements.hurry((B,), is_midst=True)
+    (message,) = announcements.flush(103.0, 0.02, 4)
+    assert message.peers == (B,)
+
+
 def test_who_asks_for_news_hears_soon_what_is_being_read_which_holdings_do_not_tell() -> None:
     announcements = news_for(A)
     announcements.read((7,), ())

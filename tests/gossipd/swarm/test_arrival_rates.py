@@ -39,12 +39,14 @@ def test_hosts_that_are_nearly_equal_are_not_behind() -> None:
     assert watched.rates.behind == frozenset()
 
 
-def test_nobody_is_judged_before_ten_chunks_have_come_from_it() -> None:
+@pytest.mark.parametrize(("per_s", "known_s"), [(2, 5.5), (14, 1.5), (16, 2.0), (30, 1.5)])
+def test_a_host_is_judged_by_few_chunks_only_where_it_is_far_behind(per_s: int, known_s: float) -> None:
     watched = Watched()
-    watched.run(4.0, n1=40, n2=40, n3=2)
-    assert watched.rates.known == {node(1), node(2)}
-    watched.run(4.0, n1=40, n2=40, n3=2)
-    assert watched.rates.behind == {node(3)}
+    watched.run(known_s - 0.5, n1=40, n2=40, n3=per_s)
+    assert node(3) not in watched.rates.known
+    watched.run(0.5, n1=40, n2=40, n3=per_s)
+    assert watched.rates.known == {node(1), node(2), node(3)}
+    assert watched.rates.behind == ({node(3)} if per_s < 28 else frozenset())
 
 
 @pytest.mark.parametrize("before", [IDLE, BUSY])

@@ -516,6 +516,19 @@ def test_reads_are_told_soon_in_the_midst_where_a_host_is_behind(held: int, *, i
     assert bool([message for message in told if message.reading]) is is_told
 
 
+def test_a_seed_that_takes_over_reads_of_a_slower_one_asks_it_what_it_reads() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51, 52, 53)])
+    driven.wait(5.0)
+    driven.tell(opened(2_000), *[holdings(number, size=2_000) for number in (50, 51, 52, 53)])
+    commands: list[Command] = []
+    for second in range(6):
+        deltas = [delta(number, *range(second * 40, second * 40 + 40)) for number in (51, 52, 53)]
+        commands += driven.tell(delta(50, *range(second * 10, second * 10 + 10)), *deltas, after=0.5)
+        commands += driven.tell(after=0.5)
+    assert [again.peer for again in of(StartSubscription, commands)] == [node(50)]
+
+
 def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:
     driven = Driven()
     driven.wait(4.0)

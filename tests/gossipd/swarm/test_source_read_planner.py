@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.local_replica import LocalReplica
-from gossipd.swarm.rendezvous import bucket_lines, bucket_of
+from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, bucket_of
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.source_read_planner import SourceReadPlanner
 from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, node, shape
@@ -222,6 +223,42 @@ def test_the_heir_of_a_dead_reader_waits_for_news_and_then_reads_its_share() -> 
         storage.land(second)
     assert sorted(storage.read) == list(range(64))
     assert storage.readers[first].readers == storage.nodes
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["disagrees", "agrees"])
+def test_a_new_owner_leaves_its_share_to_a_former_one_that_goes_on_reading(*, goes_on: bool) -> None:
+    storage = Storage(2, 64)
+    first, second = storage.nodes
+    storage.plan(first)
+    lines = bucket_lines((second,), b"salt")  # the second takes the first for slow, and keeps it last in each line
+    lines = tuple((*line, first) for line in lines)
+    storage.readers[second].set_readers(lines, by_chunk=False, now=storage.now)
+    assert storage.readers[second].inherited.take_unasked() == {first}
+    for _ in range(60):
+        storage.plan(second)
+        if goes_on:
+            storage.plan(first)
+        storage.now += 0.2
+        storage.land(second)
+        storage.land(first)
+        storage.tell(first)
+    assert sorted(storage.read) == list(range(64))
+
+
+@pytest.mark.parametrize("is_owner", [True, False], ids=["owner", "former-owner"])
+def test_who_claims_one_chunk_after_the_other_and_brings_none_is_not_waited_for(*, is_owner: bool) -> None:
+    storage = Storage(2, 16)
+    liar, heir = storage.nodes
+    reader, line = storage.readers[heir], (liar, heir) if is_owner else (heir, liar)
+    reader.set_readers((line,) * BUCKETS, by_chunk=False, now=storage.now)
+    begun_s = storage.now
+    while len(storage.read) < 16:
+        reader.claimed(liar, {(len(storage.read) + int(storage.now * 5) % 2) % 16}, storage.now)
+        storage.plan(heir)
+        storage.land(heir)
+        storage.now += 0.2
+        assert storage.now < begun_s + 8 * SETTINGS.read_takeover_s
+    assert sorted(storage.read) == list(range(16))
 
 
 def test_a_share_that_makes_no_progress_is_taken_over_and_a_claimed_one_later() -> None:
