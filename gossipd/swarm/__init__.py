@@ -10,9 +10,9 @@
 * Who does what: ``roles``, ``class_roles`` and ``interests`` (where hosts want parts), ``rendezvous`` (the hashing),
   ``slow_hosts``, ``arrival_rates``, ``bandwidth_meter``, ``capabilities`` (what a member says of itself)
 * Storage: ``seed_election`` (who reads for a rack), ``reading_start`` (from when on), ``source_read_planner`` (which
-  piece), ``inherited_share`` (what another owned before), ``read_window`` (how much at once), ``reading_turn``,
-  ``stand_in`` (who reads when the seeds do not), ``extra_reader`` (who reads besides seeds with slow links),
-  ``origins`` (where no storage has it) and ``first_copies`` (what an origin refuses)
+  piece), ``extent_order`` (in which order), ``inherited_share`` (what another owned before), ``read_window`` (how much
+  at once), ``reading_turn``, ``stand_in`` (who reads when the seeds do not), ``extra_reader`` (who reads besides seeds
+  with slow links), ``origins`` (where no storage has it) and ``first_copies`` (what an origin refuses)
 * What is told and heard: ``announcements``, ``neighbour_subscriptions``, ``standing_links``, ``stall_detector``
 
 What does not live here: the events and commands (``core.events``), and every byte.

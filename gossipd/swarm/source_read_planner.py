@@ -35,17 +35,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from math import inf
 from random import Random
 
+from msgspec import Struct
+
 from gossipd.core.model import Shape
-from gossipd.swarm.class_roles import extents_of
+from gossipd.swarm.extent_order import ExtentOrder
 from gossipd.swarm.inherited_share import InheritedShare
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.read_window import ReadWindow
 from gossipd.swarm.reading_turn import ReadingTurn
-from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
+from gossipd.swarm.rendezvous import BUCKETS
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
@@ -63,6 +65,15 @@ _EXTRA_LOOKS = 16  # extents per plan that an extra reader looks at
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
+class _Head(Struct):
+    """An absent extent, chunks ``first`` to ``stop``, and since when it has been among the first."""
+
+    since_s: float
+    first: int
+    stop: int
+    bucket: int
+
+
 class SourceReadPlanner:
     """Plans the reads of one deployment."""
 
@@ -71,24 +82,16 @@ class SourceReadPlanner:
         self._shape = shape
         self._planner_settings = settings
         self._rng = rng
-        extents = -(-shape.chunk_count // shape.extent_chunks)
-        self._order = reading_order(extents, salt, shape.extent_chunks)
-        self._position_of = [0] * extents
-        for position, extent in enumerate(self._order):
-            self._position_of[extent] = position
-        self._class_of: bytes | None = None
-        self._extents: list[range] = []  # with several classes, in the reading order; each of one class
-        self._extent_of: dict[int, int] = {}  # chunk -> its position among them
+        self.order = ExtentOrder(shape, salt)
         self._taken_over: set[int] = set()  # positions read by others than their owners, no progress of those
         self._jitter = rng.random() / 2
-        self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
+        self._ahead = deque(range(len(self.order)))  # positions of extents not known to be present, ascending
         self.present = bytearray(shape.chunk_count)
-        self._at_head_s: dict[int, float] = {}
+        self._heads: dict[int, _Head] = {}  # by position: the first absent extents, as of the last plans
         self._claims: dict[NodeId, dict[int, float]] = {}  # peer -> chunks that it reads, and when we heard so
         self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
         self._progress_s: dict[NodeId, float] = {}  # reader -> when an extent that it owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
-        self._by_chunk = False
         self.inherited = InheritedShare(own, settings.read_grace_s)
         self.readers: tuple[NodeId, ...] = ()
         self._owners: set[NodeId] = set()  # readers that are first in some list
@@ -102,35 +105,17 @@ class SourceReadPlanner:
         self.window = ReadWindow(shape, settings)
 
     def set_classes(self, class_of: bytes | None) -> None:
-        """Hosts want other chunks: for each chunk the number of its class, from 1, and 0 for one that is not wanted
-        here; None: all want all. Extents are cut where the class changes, so that each has one line of readers."""
-        if class_of == self._class_of:
+        """Hosts want other chunks: see ``ExtentOrder.class_of``."""
+        if class_of == self.order.class_of:
             return
-        self._class_of = class_of
-        self._cut()
-        self._ahead = deque(self._absent())
+        self.order.set_classes(class_of)
+        self._moved()
+        self._ahead = deque(self.order.absent(self.present))
 
-    def _cut(self) -> None:
-        """Lay out the extents of classes in the reading order."""
-        self._extents, self._extent_of = [], {}
-        if self._class_of is not None:
-            whole = [self._chunks(position) for position in range(len(self._order))]
-            self._extents = extents_of(self._class_of, whole)
-            self._extent_of = {chunk: at for at, extent in enumerate(self._extents) for chunk in extent}
-        self._at_head_s.clear()
+    def _moved(self) -> None:
+        """Other extents stand at each position."""
+        self._heads.clear()
         self._taken_over.clear()
-
-    def _position(self, chunk: int) -> int | None:
-        """The position of a chunk's extent; None for a chunk that is not wanted here."""
-        if self._class_of is not None:
-            return self._extent_of.get(chunk)
-        return self._position_of[chunk // self._shape.extent_chunks]
-
-    def _chunks(self, position: int) -> range:
-        if self._extents:
-            return self._extents[position]
-        first = self._order[position] * self._shape.extent_chunks
-        return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
 
     @property
     def from_start(self) -> bool:
@@ -143,9 +128,8 @@ class SourceReadPlanner:
             self._turn = ReadingTurn(now)
             for peer in sorted(self._claims)[:1]:
                 self._turn.heard(peer, now)
-            self._order = tuple(range(len(self._order)))
-            self._position_of = [*self._order]
-            self._cut()
+            self.order.read_from_start()
+            self._moved()
             self.rebuild(present_bits)
 
     def rebuild(self, present_bits: int) -> None:
@@ -155,26 +139,10 @@ class SourceReadPlanner:
         present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
         for chunk in self._claim_counts:
             present[chunk] = 0
-        self._ahead = deque(self._absent())
-
-    def _absent(self) -> Iterator[int]:
-        """The positions with a chunk that is not present. By slices, because a model may have a million chunks, and
-        every peer that loses a chunk leads here."""
-        present, width = self.present, self._shape.extent_chunks
-        if self._class_of is not None:
-            parts = enumerate(self._extents)
-            return (position for position, part in parts if 0 in present[part.start : part.stop])
-        extents = enumerate(self._order)
-        return (at for at, extent in extents if 0 in present[extent * width : (extent + 1) * width])
-
-    def _bucket(self, position: int) -> int:
-        if self._class_of is not None:
-            first = self._extents[position].start
-            return (self._class_of[first] - 1) * BUCKETS + bucket_of(first)
-        return bucket_of(self._order[position] * self._shape.extent_chunks) if self._by_chunk else position % BUCKETS
+        self._ahead = deque(self.order.absent(present))
 
     def _line(self, position: int) -> tuple[NodeId, ...]:
-        return self._lines[self._bucket(position)]
+        return self._lines[self.order.bucket(position)]
 
     def set_readers(
         self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float,
@@ -186,11 +154,13 @@ class SourceReadPlanner:
         turn. Of an object that storage sends only whole, who reads it goes on while it is heard."""
         if self._turn is not None:
             lines = self._turn.kept_first(lines, {self._own, *heard})
-        if lines == self._lines and by_chunk == self._by_chunk:
+        if lines == self._lines and by_chunk == self.order.by_chunk:
             return ()
         if self.readers and len(lines) == len(self._lines):
-            self.inherited.changed(lines, self._lines, now, is_other_rule=by_chunk != self._by_chunk)
-        self._by_chunk = by_chunk
+            self.inherited.changed(lines, self._lines, now, is_other_rule=by_chunk != self.order.by_chunk)
+        self.order.by_chunk = by_chunk
+        for position, head in self._heads.items():
+            head.bucket = self.order.bucket(position)
         readers = tuple(sorted({node for line in lines[::BUCKETS] for node in line}))
         gone = sorted(self._claims.keys() - {*readers, *heard})
         free = [chunk for node in gone for chunk in self.forget(node, now)]
@@ -211,7 +181,7 @@ class SourceReadPlanner:
         """A peer reads this chunk, and it is not here: its "holders" may only have been promised it."""
         if self.present[chunk] and chunk in self._claim_counts:
             self.present[chunk] = 0
-            position = self._position(chunk)
+            position = self.order.position(chunk)
             if position is None:
                 return
             at = bisect_left(self._ahead, position)
@@ -238,7 +208,7 @@ class SourceReadPlanner:
         if claim:
             self._claims[peer] = claim
             self._progress_s.setdefault(peer, now)  # only its first: what it says later is no progress
-            for position in {at for chunk in claim if (at := self._position(chunk)) is not None}:
+            for position in {at for chunk in claim if (at := self.order.position(chunk)) is not None}:
                 # What a helper brings must not count as progress of the owner.
                 if self._line(position)[:1] != (peer,):
                     self._taken_over.add(position)
@@ -246,8 +216,8 @@ class SourceReadPlanner:
             del self._claims[peer]
         for chunk in claim.keys() - before.keys():
             self._claim_counts[chunk] = self._claim_counts.get(chunk, 0) + 1
-            if (at := self._position(chunk)) is not None:
-                self.inherited.begun(peer, self._bucket(at), now)
+            if (at := self.order.position(chunk)) is not None:
+                self.inherited.begun(peer, self.order.bucket(at), now)
         return self._unclaim(before.keys() - claim.keys())
 
     def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
@@ -317,10 +287,11 @@ class SourceReadPlanner:
             return []
         head = self._head(now, 1 if yields else self.window.positions_max())
         runs: list[tuple[int, ...]] = []
+        takeover_s = self.takeover_s()
         for position in head:
             if room <= 0:
                 break
-            if self._may_read(position, now):
+            if self._may_read(position, now, takeover_s):
                 if self._line(position)[0] != self._own:
                     self._taken_over.add(position)
                 for run in self._runs(position, replica, room, now):
@@ -364,11 +335,11 @@ class SourceReadPlanner:
         claims = [claim for peer, claim in self._claims.items() if peer != self._own]
         others = any(heard_s > believed_since for claim in claims for heard_s in claim.values())
         wait_s = self.takeover_s() * (1 + self._jitter)
-        line = self._lines[0] if self._class_of is None else self.readers
+        line = self._lines[0] if self.order.class_of is None else self.readers
         if others or not turn.is_mine(self._own, line, now, wait_s):
             return []
         lacking = next((chunk for chunk in replica.missing() if not replica.reads_now(chunk)), None)
-        if lacking is None or not self._head(now, 1) or (position := self._position(lacking)) is None:
+        if lacking is None or not self._head(now, 1) or (position := self.order.position(lacking)) is None:
             return []
         runs = self._runs(position, replica, self._shape.extent_chunks, now, is_passing=True)[:1]
         if runs:
@@ -388,7 +359,7 @@ class SourceReadPlanner:
             before.subtract(line[:1])
             helper = next((node for node in line if not left[node] and node in self._owners), None)
             if helper == self._own and before[line[0]] >= self._kept(line[0], now):
-                age = now - self._at_head_s[position]
+                age = now - self._heads[position].since_s
                 if age >= max(self._planner_settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)
                     if runs := self._runs(position, replica, self.window.unit_chunks, now):
@@ -401,47 +372,50 @@ class SourceReadPlanner:
         return 1 + max(0, -(-self.window.chunks_max() // self.window.unit_chunks) - 1 - young)
 
     def _is_claimed(self, position: int) -> bool:
-        return not self._claim_counts.keys().isdisjoint(self._chunks(position))
+        return not self._claim_counts.keys().isdisjoint(self.order.chunks(position))
 
     def _head(self, now: float, window: int) -> list[int]:
         """The first absent positions: a window of moving ones, and the stuck ones among them."""
         head: list[int] = []
-        moving = 0
-        ahead, present = self._ahead, self.present
-        stuck_s = max(self._planner_settings.read_stuck_s, 2 * self._likely_s())
-        while ahead and moving < window and len(head) < 4 * window:
+        moving, most = 0, 4 * window
+        ahead, present, heads = self._ahead, self.present, self._heads
+        since_s = now - max(self._planner_settings.read_stuck_s, 2 * self._likely_s())
+        while ahead and moving < window and len(head) < most:
             position = ahead.popleft()
+            one = heads.get(position)
+            if one is None:
+                chunks = self.order.chunks(position)
+                one = heads[position] = _Head(now, chunks.start, chunks.stop, self.order.bucket(position))
             # An extent that is present is progress of its owner, and leaves the order for good.
-            chunks = self._chunks(position)
-            if 0 not in present[chunks.start : chunks.stop]:
-                self._at_head_s.pop(position, None)
-                line = self._line(position)
+            if 0 not in present[one.first : one.stop]:
+                del heads[position]
+                line = self._lines[one.bucket]
                 if line and position not in self._taken_over:
                     self._progress_s[line[0]] = now
                 self._taken_over.discard(position)
                 continue
             head.append(position)
-            if now - self._at_head_s.setdefault(position, now) < stuck_s:
+            if one.since_s > since_s:
                 moving += 1
         # The positions that were taken off to look at them go back in front.
         ahead.extendleft(reversed(head))
         return head
 
-    def _may_read(self, position: int, now: float) -> bool:
-        bucket = self._bucket(position)
-        line = self._lines[bucket]
+    def _may_read(self, position: int, now: float, takeover_s: float) -> bool:
+        head = self._heads[position]
+        line = self._lines[head.bucket]
         if self._own not in line:
             return False
         place, owner = line.index(self._own), line[0]
         if place == 0:
-            former = self.inherited.awaited_owner(bucket, now)
+            former = self.inherited.awaited_owner(head.bucket, now)
             if not former:
                 return former is None
             place, owner = 1, former[0]
         # A successor waits from the owner's last progress; the jitter keeps two of one rank from beginning together.
-        waited = now - max(self._progress_s.get(owner, 0.0), self._at_head_s[position])
-        wait = self.takeover_s() * (place + self._jitter)
-        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
+        waited = now - max(self._progress_s.get(owner, 0.0), head.since_s)
+        wait = takeover_s * (place + self._jitter)
+        return waited >= wait and (waited >= wait * _CLAIM_FACTOR or not self._is_claimed(position))
 
     def takeover_s(self) -> float:
         """How long a read may make no progress before another reader begins it."""
@@ -471,7 +445,7 @@ class SourceReadPlanner:
         takeovers after ``read_takeover_s`` from the start, because readers of large chunks would repeat reads."""
         if self._usual_s:
             return self._usual_s
-        reads = min(self.window.least, len(self._order))
+        reads = min(self.window.least, len(self.order))
         return reads * self._shape.chunk_bytes_mean / self._planner_settings.read_rate_assumed
 
     def _runs(
@@ -485,7 +459,7 @@ class SourceReadPlanner:
         run: list[int] = []
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()
         others = [claim for peer, claim in self._claims.items() if peer != self._own]
-        for chunk in self._chunks(position):
+        for chunk in self.order.chunks(position):
             absent = not (replica.holds(chunk) or replica.reads_now(chunk)) and (is_passing or not self.present[chunk])
             absent = absent and not any(claim.get(chunk, -inf) > believed_since for claim in others)
             if absent and room > 0:

@@ -725,7 +725,7 @@ MUTANTS = (
         "a-stuck-readers-share-is-never-taken-over",
         "What a reader does not read is left to it for ever.",
         "gossipd/swarm/source_read_planner.py",
-        "        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)\n",
+        "        return waited >= wait and (waited >= wait * _CLAIM_FACTOR or not self._is_claimed(position))\n",
         "        return False\n",
         ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
@@ -806,7 +806,7 @@ MUTANTS = (
         "An owner reads again what another has begun, when the chunk was due for long before that.",
         "gossipd/swarm/source_read_planner.py",
         "any(claim.get(chunk, -inf) > believed_since for claim in others)",
-        "any(claim.keys() & {chunk} and self._at_head_s[position] > believed_since for claim in others)",
+        "any(claim.keys() & {chunk} and self._heads[position].since_s > believed_since for claim in others)",
         ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(

@@ -20,6 +20,11 @@ SETTINGS = PlannerSettings(fetches_many=6)  # whatever the number of chunks
 WINDOW = SETTINGS.reads_window(2_000)
 
 
+def extents(reader: SourceReadPlanner) -> list[int]:
+    """The first chunk of each, in the reading order."""
+    return [reader.order.chunks(position).start for position in range(len(reader.order))]
+
+
 class Storage:
     """Several readers that see each other's reads after a while."""
 
@@ -317,7 +322,7 @@ def test_a_read_that_hangs_is_taken_over_when_its_chunk_was_promised_before_the_
     storage = Storage(2, 16)
     hung, awake = storage.nodes
     reader = storage.readers[awake]
-    chunk = next(chunk for position, chunk in enumerate(reader._order) if reader._line(position)[0] == hung)
+    chunk = next(chunk for position, chunk in enumerate(extents(reader)) if reader._line(position)[0] == hung)
     reader.seen([chunk])
     assert chunk not in storage.plan(awake), "it has left the line"
     for _ in range(2):  # what is in line is in line once
@@ -336,7 +341,7 @@ def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
     storage = Storage(2, 32)
     idle, _ = storage.nodes
     helper = storage.readers[idle]
-    for position, extent in enumerate(helper._order):
+    for position, extent in enumerate(extents(helper)):
         if helper._line(position)[0] == idle:
             helper.present[extent] = 1
     helped: list[int] = []
@@ -353,7 +358,7 @@ def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
     storage = Storage(2, 32)
     idle, busy = storage.nodes
     helper = storage.readers[idle]
-    own = [extent for position, extent in enumerate(helper._order) if helper._line(position)[0] == busy]
+    own = [extent for position, extent in enumerate(extents(helper)) if helper._line(position)[0] == busy]
     helper.rebuild((1 << 32) - 1 - sum(1 << chunk for chunk in own))
     storage.plan(idle)
     claimed = own[: helper.window.reads_max()]
@@ -371,7 +376,7 @@ def test_a_reader_that_has_nothing_left_helps_though_it_is_late_in_line_and_nobo
     storage = Storage(4, 64)
     busy, *others = storage.nodes
     lines = [storage.readers[busy]._line(position) for position in range(64)]
-    order = storage.readers[busy]._order
+    order = extents(storage.readers[busy])
     for own in storage.nodes:  # one has ended with all of its own, the others are in the middle of theirs
         reader = storage.readers[own]
         ended = [order[at] for at, line in enumerate(lines) if line[0] == others[0]]
@@ -393,7 +398,7 @@ def test_a_reader_that_has_nothing_left_helps_though_it_is_late_in_line_and_nobo
 def test_what_an_owner_comes_to_next_is_left_to_it_though_others_help_with_the_rest() -> None:
     storage = Storage(5, 80, settings=replace(SETTINGS, read_share_max=0.5))
     lines = [storage.readers[storage.nodes[0]]._line(position) for position in range(80)]
-    order = storage.readers[storage.nodes[0]]._order
+    order = extents(storage.readers[storage.nodes[0]])
     owner, *idle = storage.nodes
     own = [order[at] for at, line in enumerate(lines) if line[0] == owner]
     helped: list[int] = []
@@ -416,7 +421,7 @@ def test_what_an_owner_comes_to_next_is_left_to_it_though_others_help_with_the_r
 def test_two_who_have_nothing_left_never_help_with_the_same() -> None:
     storage = Storage(4, 64)
     lines = [storage.readers[storage.nodes[0]]._line(position) for position in range(64)]
-    order = storage.readers[storage.nodes[0]]._order
+    order = extents(storage.readers[storage.nodes[0]])
     idle = storage.nodes[:2]
     for own in idle:
         ended = [order[at] for at, line in enumerate(lines) if line[0] in idle]
