@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
@@ -61,6 +61,13 @@ class SourceStatistics(Struct, frozen=True):
     troubles: Mapping[str, str]
 
 
+class _Judged(Struct):
+    """A policy, and the sources that it admits at these addresses: it is asked before every request."""
+
+    policy: SourcePolicy
+    admitted: set[tuple[SourceUrl, Addresses]] = field(default_factory=set)
+
+
 class SourceAdmission:
     """Thread-safe. The calling thread does the waiting, with its own stop flag."""
 
@@ -68,7 +75,7 @@ class SourceAdmission:
         self, settings: SourceSettings, *, policy: SourcePolicy, rng: Random, clock: Clock, find: Resolve = resolve
     ) -> None:
         self._source_settings = settings
-        self._policy = policy
+        self._judged = _Judged(policy)
         self._rng = rng
         self._clock = clock
         self._find = find
@@ -85,27 +92,34 @@ class SourceAdmission:
 
     def set_policy(self, policy: SourcePolicy) -> None:
         """For requests from now on."""
-        self._policy = policy
+        self._judged = _Judged(policy)
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
         """Addresses that the policy admits, resolved now or lately; empty where a proxy or obstore resolves the host.
         Raises SourceForbiddenError, SourceUnreachableError, SourceProxyError.
         """
+        judged = self._judged
+        known = self._known(authority(source))
+        if known is not None and (source, known) in judged.admitted:
+            return known
         try:
-            self._policy.check_url(source)
+            judged.policy.check_url(source)
             addresses = self._found(source, what)
-            self._policy.check_addresses(source, addresses)
+            judged.policy.check_addresses(source, addresses)
         except ManifestError as error:
             raise errors.SourceForbiddenError(what, str(error)) from None
+        if len(judged.admitted) < HOSTS_MAX:
+            judged.admitted.add((source, addresses))
         return addresses
 
     def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:
         """As ``admit``, for a place to which a hub led, where the policy names the repository or its hub. An address
         that this host's environment names as the hub's needs no entry."""
         try:
-            self._policy.check_hub(location.source, hub.endpoint)
+            policy = self._judged.policy
+            policy.check_hub(location.source, hub.endpoint)
             addresses = self._found(at.source, location.shown)
-            self._policy.check_addresses(at.source, [one for one in addresses if not hub.names(one)])
+            policy.check_addresses(at.source, [one for one in addresses if not hub.names(one)])
         except ManifestError as error:
             raise errors.SourceForbiddenError(location.shown, str(error)) from None
         return addresses
@@ -113,16 +127,20 @@ class SourceAdmission:
     def _found(self, source: SourceUrl, what: str) -> Addresses:
         """Where the source's host is."""
         place = authority(source)
-        now = self._clock()
+        known, now = self._known(place), self._clock()
+        if known is not None:
+            return known
+        direct = source.scheme in WEB_SCHEMES and proxy_of(source, what) is None
+        addresses = self._find(source, what) if direct else ()
+        with self._lock:
+            _bound(self._resolved)
+            self._resolved[place] = (now + self._source_settings.admission_s, addresses)
+        return addresses
+
+    def _known(self, place: str) -> Addresses | None:
         with self._lock:
             known_until_s, addresses = self._resolved.get(place, (-math.inf, ()))
-        if now >= known_until_s:
-            direct = source.scheme in WEB_SCHEMES and proxy_of(source, what) is None
-            addresses = self._find(source, what) if direct else ()
-            with self._lock:
-                _bound(self._resolved)
-                self._resolved[place] = (now + self._source_settings.admission_s, addresses)
-        return addresses
+        return addresses if self._clock() < known_until_s else None
 
     def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceRedirectError:
         """The error to raise, which names both hosts and what helps, and says whether the policy lists the target."""
@@ -136,7 +154,7 @@ class SourceAdmission:
         shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
         way, cure = f"{source.bracketed}:{source.port} redirects to {shown}", redirect_cure(target)
         try:
-            self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
+            self._judged.policy.check(f"{target.scheme}://{host}{target.path or '/'}")
         except ManifestError:
             way = f"{way}, which sources.allow does not list"
         return errors.SourceRedirectError(error.what, f"{way}; redirects are not followed: {cure}")

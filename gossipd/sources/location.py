@@ -7,6 +7,7 @@ userinfo, because a checked source URL has none.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from gossipd.core.hiding_struct import HidingStruct
@@ -18,6 +19,8 @@ ENDPOINT_VARIABLES = {
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 _FAMILIES = {"s3a": "s3", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az"}
+
+_KEPT = 1024  # locations and authorities: each read asks for them several times
 
 
 class Location(HidingStruct, frozen=True):
@@ -36,8 +39,7 @@ class Location(HidingStruct, frozen=True):
     @classmethod
     def of(cls, source: SourceUrl, file_path: str) -> Location:
         """The object that holds the manifest's file ``file_path``."""
-        base = f"{source.text.rstrip('/')}/"
-        return cls(source, base, file_path, urlsplit(base).path + quote(file_path))
+        return _location(source, file_path)
 
     @property
     def shown(self) -> str:
@@ -59,6 +61,13 @@ class Location(HidingStruct, frozen=True):
         return self.base, self.path
 
 
+@lru_cache(_KEPT)
+def _location(source: SourceUrl, file_path: str) -> Location:
+    base = f"{source.text.rstrip('/')}/"
+    return Location(source, base, file_path, urlsplit(base).path + quote(file_path))
+
+
+@lru_cache(_KEPT)
 def authority(source: SourceUrl) -> str:
     """The scheme, host and port that share a pace and an admission."""
     return f"{source.scheme}://{source.bracketed}:{source.port}"
