@@ -408,9 +408,13 @@ def test_a_name_that_resolves_to_a_forbidden_address_is_never_connected_to(serve
 
 def test_an_admitted_source_is_asked_no_more_when_the_policy_or_its_address_changes(server: FaultServer) -> None:
     server.objects.update(ONE_FILE)
-    url, found, now = f"http://storage.example:{server.port}", ["127.0.0.1"], [1_000.0]
+    url, found, later_s = f"http://storage.example:{server.port}", ["127.0.0.1"], [0.0]
     allow = [f"http://127.0.0.1:{server.port}", url]
-    seat = Seat(sign(ONE_FILE, url), allow=allow, find=lambda *_: tuple(found), clock=lambda: now[0])
+    brief = replace(PATIENT, patience_s=1.0)
+    seat = Seat(
+        sign(ONE_FILE, url), settings=brief, allow=allow, find=lambda *_: tuple(found),
+        clock=lambda: time.monotonic() + later_s[0],
+    )  # fmt: skip
     assert not seat.read(0).failed
     seat.reader.set_policy(SourcePolicy.parse(["https"]))
     assert seat.read(1).errors[-1].code == "E_SOURCE_FORBIDDEN"
@@ -418,7 +422,7 @@ def test_an_admitted_source_is_asked_no_more_when_the_policy_or_its_address_chan
     seat.reader.look_again()
     assert not seat.read(1).failed
     found[0] = "127.0.0.2"
-    now[0] += PATIENT.admission_s
+    later_s[0] = PATIENT.admission_s
     for _ in range(2):  # its first look has left the address among those that are known
         assert seat.read(2).errors[-1].code == "E_SOURCE_FORBIDDEN"
         seat.reader.look_again()
