@@ -62,7 +62,8 @@ class SourceStatistics(Struct, frozen=True):
 
 
 class _Judged(Struct):
-    """A policy, and the sources that it admits at these addresses: it is asked before every request."""
+    """A policy, and the sources that it has admitted, each with the addresses that it was admitted at: those are not
+    looked at again before every request."""
 
     policy: SourcePolicy
     admitted: set[tuple[SourceUrl, Addresses]] = field(default_factory=set)

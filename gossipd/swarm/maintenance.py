@@ -53,7 +53,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     heard = swarm.peers.usable(swarm.subscriptions.heard_s.keys() & roles.neighbours, now)
     swarm.claims_released(swarm.reader.set_readers(lines, by_chunk=roles.readers_are_first, now=now, heard=heard))
     for node in sorted(swarm.reader.inherited.take_unasked() & {*swarm.reader.readers}):
-        swarm.subscriptions.ask_again(node)
+        swarm.subscriptions.renew(node)
     swarm.demand.set_places(
         roles.places, roles.rack_places, now, swarm.times.late_wait_s,
         line_of=bucket_of if roles.class_of is None else roles.line_of, lone=roles.lone,

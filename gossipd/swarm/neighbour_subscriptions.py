@@ -34,6 +34,7 @@ class NeighbourSubscriptions:
         self.heard_s: dict[NodeId, float] = {}
         self._unended: set[NodeId] = set()  # not in ``asked_s`` (any more), while the sessions listen to them still
         self._greeted: set[NodeId] = set()
+        self._renewed: set[NodeId] = set()  # asked a second time, and they have not answered with the same
         self._silence_s: dict[NodeId, float] = {}  # of neighbours asked because of their silence: how long to wait now
         self._settled: set[NodeId] | None = None
         """The neighbours as of the last look, if all of them are asked and nobody else is known; None if that may have
@@ -52,19 +53,27 @@ class NeighbourSubscriptions:
             self._silence_s.pop(node, None)
 
     def greeted(self, node: NodeId, now: float) -> None:
-        """A peer has subscribed here. A second time means that it has forgotten our subscription."""
-        if node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
-            self.ask_again(node)
+        """A peer has subscribed here. A second time means that it has forgotten our subscription, unless it takes ours
+        for that: two busy hosts would ask each other for ever."""
+        if node in self._renewed:
+            self._renewed.discard(node)
+        elif node in self._greeted and now - self.asked_s.get(node, now) > _AGAIN_S:
+            self._ask_again(node)
         self._greeted.add(node)
 
     def forget(self, node: NodeId) -> None:
         """The peer is gone; it is asked again if it comes back."""
-        self.ask_again(node)
+        self._ask_again(node)
         self.heard_s.pop(node, None)
         self._greeted.discard(node)
+        self._renewed.discard(node)
 
-    def ask_again(self, node: NodeId) -> None:
-        """Subscribe a second time, so that it says all that it holds, and what it reads."""
+    def renew(self, node: NodeId) -> None:
+        """Subscribe to a neighbour a second time, so that it says what it holds and reads."""
+        self._ask_again(node)
+        self._renewed.add(node)
+
+    def _ask_again(self, node: NodeId) -> None:
         if self.asked_s.pop(node, None) is not None:
             self._unended.add(node)
         self._silence_s.pop(node, None)
@@ -99,5 +108,6 @@ class NeighbourSubscriptions:
         for known in (asked_s, heard_s, self._silence_s):
             for node in known.keys() - wanted:
                 del known[node]
+        self._renewed &= wanted
         self._settled, self._oldest_s = wanted, min([now, *heard_s.values()])
         return sorted(ask), sorted(drop)

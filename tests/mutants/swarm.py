@@ -1165,9 +1165,17 @@ MUTANTS = (
         "a-former-owner-is-not-asked",
         "A seed that takes over from another hears of what that one reads only with its next lazy message.",
         "gossipd/swarm/maintenance.py",
-        "        swarm.subscriptions.ask_again(node)\n",
+        "        swarm.subscriptions.renew(node)\n",
         "        pass\n",
         ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
+        "two-seeds-ask-each-other-for-ever",
+        "A question that is asked again is taken for a restart by both, each time, where messages take half a second.",
+        "gossipd/swarm/neighbour_subscriptions.py",
+        "        self._renewed.add(node)\n",
+        "",
+        ("tests/gossipd/swarm/test_neighbour_subscriptions.py",),
     ),
     Mutant(
         "a-claim-is-taken-for-progress",

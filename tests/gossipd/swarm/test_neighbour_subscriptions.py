@@ -71,6 +71,23 @@ def test_where_chunks_are_slow_silence_is_asked_about_by_what_they_take_and_no_l
     assert {after - before for before, after in pairwise(asked)} == {61.0}
 
 
+def test_two_hosts_whose_messages_are_slow_do_not_ask_each_other_for_ever() -> None:
+    ours, theirs = NeighbourSubscriptions(SETTINGS), NeighbourSubscriptions(SETTINGS)
+    for subs in (ours, theirs):
+        refreshed(subs, 0.0)
+        subs.greeted(A, 0.5)
+        subs.heard(A, 0.5)
+    ours.renew(A)
+    asked = 0
+    for second in range(2, 40, 2):
+        for subs, other in ((ours, theirs), (theirs, ours)):
+            if refreshed(subs, float(second))[0]:
+                asked += 1
+                other.greeted(A, second + 1.5)
+            subs.heard(A, second + 1.5)
+    assert asked == 2
+
+
 def test_a_neighbour_that_asks_again_has_restarted() -> None:
     subs = NeighbourSubscriptions(SETTINGS)
     refreshed(subs, 0.0)
