@@ -7,6 +7,7 @@ never leaves the machine.
 
 from __future__ import annotations
 
+import http
 import http.server
 import socket
 import struct
@@ -22,7 +23,8 @@ _ACKNOWLEDGED_AT = 120  # tcpi_bytes_acked in struct tcp_info (linux/tcp.h)
 
 
 class RangelessServer(http.server.ThreadingHTTPServer):
-    """``breaks_at``: offsets of bodies at which a connection is closed, each once. ``acknowledged``: bytes, in all."""
+    """``breaks_at``: offsets of bodies at which a connection is closed, each once. ``answers``: those with a body.
+    ``acknowledged``: bytes, in all."""
 
     daemon_threads = False
 
@@ -42,10 +44,14 @@ class RangelessServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.SimpleHTTPRequestHandler):
     server: RangelessServer
 
+    def send_response(self, code: int, message: str | None = None) -> None:
+        with self.server.lock:  # before the head has left: a client may go by it
+            self.server.answers += code == http.HTTPStatus.OK
+        super().send_response(code, message)
+
     def copyfile(self, source: Any, outputfile: Any) -> None:
         with self.server.lock:
             breaks_at = self.server.breaks_at.pop(0) if self.server.breaks_at else None
-            self.server.answers += 1
         with suppress(ConnectionError):
             if breaks_at is None:
                 super().copyfile(source, outputfile)
