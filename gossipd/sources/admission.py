@@ -62,11 +62,11 @@ class SourceStatistics(Struct, frozen=True):
 
 
 class _Judged(Struct):
-    """A policy, and the sources that it has admitted, each with the addresses that it was admitted at: those are not
-    looked at again before every request."""
+    """A policy, and the sources that it has admitted, each at its last addresses: those are not looked at again before
+    every request."""
 
     policy: SourcePolicy
-    admitted: set[tuple[SourceUrl, Addresses]] = field(default_factory=set)
+    admitted: dict[SourceUrl, Addresses] = field(default_factory=dict)
 
 
 class SourceAdmission:
@@ -101,7 +101,7 @@ class SourceAdmission:
         """
         judged = self._judged
         known = self._known(authority(source))
-        if known is not None and (source, known) in judged.admitted:
+        if known is not None and judged.admitted.get(source) == known:
             return known
         try:
             judged.policy.check_url(source)
@@ -109,8 +109,9 @@ class SourceAdmission:
             judged.policy.check_addresses(source, addresses)
         except ManifestError as error:
             raise errors.SourceForbiddenError(what, str(error)) from None
-        if len(judged.admitted) < HOSTS_MAX:
-            judged.admitted.add((source, addresses))
+        with self._lock:
+            _bound(judged.admitted)
+            judged.admitted[source] = addresses
         return addresses
 
     def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:

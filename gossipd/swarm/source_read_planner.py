@@ -16,11 +16,11 @@ present when no reader says any more that it reads the chunk: until then a "hold
 a read that hangs must be taken over though half of the cluster waits for it.
 
 An extent that stays at the head of the order is stuck. After ``read_stuck_s`` it no longer holds up those behind it.
-After ``read_takeover_s`` for each rank the next reader in its list reads it, unless its owner keeps saying that it is
-reading; later where this host's reads take longer. A claimed chunk is left to the claimant four times as long, also by
-the owner when another reader helps. A reader whose connection fails leaves the lists at once, and ``inherited_share``
-says when its successor begins. A chunk that is present, or that this host is reading, is never read. Views that differ
-cost duplicate bytes, never a chunk.
+After ``read_takeover_s`` for each rank without anything that its owner brings, the next reader in its list reads it;
+later where this host's reads take longer. A claimed chunk is left to the claimant four times as long, also by the owner
+when another reader helps. A reader whose connection fails leaves the lists at once, and ``inherited_share`` says when
+its successor begins. A chunk that is present, or that this host is reading, is never read. Views that differ cost
+duplicate bytes, never a chunk.
 
 A reader that is first in no list, because its link is slower, reads only what it takes over. The other readers share
 the window, and only they help one another.
@@ -90,7 +90,9 @@ class SourceReadPlanner:
         self._heads: dict[int, _Head] = {}  # by position: the first absent extents, as of the last plans
         self._claims: dict[NodeId, dict[int, float]] = {}  # peer -> chunks that it reads, and when we heard so
         self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
-        self._progress_s: dict[NodeId, float] = {}  # reader -> when an extent that it owns was last seen to arrive
+        self._progress_s: dict[
+            NodeId, float
+        ] = {}  # reader -> when an extent of its own arrived last, or its first claim
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self.inherited = InheritedShare(own, settings.read_grace_s)
         self.readers: tuple[NodeId, ...] = ()
