@@ -90,9 +90,8 @@ class SourceReadPlanner:
         self._heads: dict[int, _Head] = {}  # by position: the first absent extents, as of the last plans
         self._claims: dict[NodeId, dict[int, float]] = {}  # peer -> chunks that it reads, and when we heard so
         self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
-        self._progress_s: dict[
-            NodeId, float
-        ] = {}  # reader -> when an extent of its own arrived last, or its first claim
+        # Reader -> when an extent of its own was last seen to arrive, or its first claim.
+        self._progress_s: dict[NodeId, float] = {}
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self.inherited = InheritedShare(own, settings.read_grace_s)
         self.readers: tuple[NodeId, ...] = ()
