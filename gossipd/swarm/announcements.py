@@ -9,8 +9,8 @@ rest does not come, the chunk is announced as lost. Every subscriber hears of ev
 * for a rack peer: a chunk that it lacks (``told_soon``);
 * for the importer of another rack: a chunk that this host read, imported, or is to import for its rack;
 * for the other source readers: the start and the end of a read, because they choose their next reads by it; not in the
-  midst of a model, where each has further reads under way, but for those that have subscribed a second time: they are
-  to take over reads of this host (``inherited_share``).
+  midst of a model, where each has further reads under way, unless the read is in another reader's share. Those that
+  have subscribed a second time hear of all reads soon: they are to take over reads of this host (``inherited_share``).
 
 Urgent announcements wait for one batch time and then take along all that is pending for the same peer. The others wait
 for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. The

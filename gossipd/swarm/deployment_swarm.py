@@ -89,8 +89,7 @@ class DeploymentSwarm:
         self.slow_hosts = SlowHosts(settings)
         self.arrival_rates, self._far_rack_peers = ArrivalRates(own.node), frozenset[NodeId]()
         self.stall = StallWatch(settings.stall_s)
-        # Chunks announced before they are here, each with the supplier that brings it; None when a peer may have been
-        # refused the chunk since then.
+        # Chunks announced before they are here, with their suppliers; None: a peer may have been refused the chunk.
         self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # no chunk has failed on the disk since the last one was written
         self.commands: list[events.Command] = []
@@ -145,7 +144,8 @@ class DeploymentSwarm:
         if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
         elif supplier is SOURCE:
-            self.announcements.hurry(self.reader.readers, is_midst=self.times.is_midst(self.replica))
+            is_midst = self.times.is_level and self.reader.is_midst(self.replica)
+            self.announcements.hurry(self.reader.readers, is_midst=is_midst)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
@@ -467,8 +467,8 @@ class DeploymentSwarm:
                 is_awaited = bool(self.announcements.subscribers)
                 self.commands.append(events.StartSourceRead(self.deployment, run, is_awaited, self.reader.from_start))
         if self.replica.reads or self.announcements.reading:
-            reading, is_midst = tuple(self.replica.reading()), self.times.is_midst(self.replica)
-            self.announcements.read(reading, self.reader.readers, is_midst=is_midst)
+            is_midst = self.times.is_level and self.reader.is_midst(self.replica)
+            self.announcements.read(tuple(self.replica.reading()), self.reader.readers, is_midst=is_midst)
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""

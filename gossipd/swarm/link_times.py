@@ -76,10 +76,6 @@ class LinkTimes:
         share = min(_BATCH_CHUNKS_MAX, min(replica.held_count, replica.missing_count) / _BATCH_RAMP)
         return max(self._batch_s, min(_BATCH_S_MAX, share * self.chunk_time_s))
 
-    def is_midst(self, replica: LocalReplica) -> bool:
-        """Whether other source readers have enough to read without soon hearing of this host's reads."""
-        return self.is_level and min(replica.held_count, replica.missing_count) > _BATCH_RAMP
-
     def shown_rate(self) -> float:
         """The most that this host's link has shown, in chunks/s; 0 while unknown."""
         return self._link.rate / self._shape.chunk_bytes_mean

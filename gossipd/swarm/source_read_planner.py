@@ -61,6 +61,7 @@ _LOST_USUALS = 20
 # A reader of a whole object may drop all bytes before the run that it claims; at this rate, in bytes/s, or in ten
 # minutes it has done so, or it lies.
 _WHOLE_RATE_MIN, _WHOLE_S_MIN = 8e6, 600.0
+_MIDST_CHUNKS = 24  # from either end of a model
 _EXTRA_LOOKS = 16  # extents per plan that an extra reader looks at
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
@@ -101,6 +102,7 @@ class SourceReadPlanner:
         self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
         self._failures = self.read_count = 0
         self._pause_until = 0.0
+        self._helps = False  # the last reads that began are in others' shares
         self._extra_at: int | None = None  # the position whose extent an extra reader reads
         self._turn: ReadingTurn | None = None
         self.window = ReadWindow(shape, settings)
@@ -263,6 +265,12 @@ class SourceReadPlanner:
         """Whether the last read of this host failed."""
         return self._failures > 0
 
+    def is_midst(self, replica: LocalReplica) -> bool:
+        """Whether the other readers have enough to read without soon hearing what this host has begun: it is of its own
+        share, and much is left to read."""
+        left = min(replica.missing_count, len(self._ahead) * self._shape.extent_chunks)
+        return not self._helps and min(replica.held_count, left) > _MIDST_CHUNKS
+
     @property
     def can_read_extra(self) -> bool:
         """Whether there is something that the source readers reach late."""
@@ -302,6 +310,7 @@ class SourceReadPlanner:
             runs += self._extra_runs(replica, room, now)
         elif not runs and not replica.reads and not yields:
             runs = self._steal(head, replica, now)
+        self._helps = any(self.order.position(run[0]) in self._taken_over for run in runs)
         return runs
 
     def _extra_runs(self, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:

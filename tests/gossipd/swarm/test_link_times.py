@@ -49,9 +49,7 @@ def test_news_waits_for_more_in_the_midst_of_a_model_alone(held: int, chunk_ms: 
     times = LinkTimes(SETTINGS, shape(CHUNKS), meter, Peers(SETTINGS, Random(1)))
     replica = LocalReplica(DEPLOYMENT, shape(CHUNKS), ChunkSet.of(CHUNKS, range(held)), now=0.0)
     assert times.batch_s(replica) * 1000 == pytest.approx(batch_ms, rel=0.1)
-    assert times.is_midst(replica) == (24 < held < CHUNKS - 24)
     times.is_level = False  # quick hosts wait for slow ones
-    assert not times.is_midst(replica)
     assert times.batch_s(replica) * 1000 <= max(20, chunk_ms // 4) * 1.1
 
 

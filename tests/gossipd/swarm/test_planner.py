@@ -510,6 +510,7 @@ def test_reads_are_told_soon_in_the_midst_where_a_host_is_behind(held: int, *, i
     driven.tell(opened(100, tuple(range(50))), SubscribeHeard(node(50), DEPLOYMENT))
     driven.tell(*[holdings(number, *range(count), size=100) for number, count in ((50, 50), (51, held))])
     driven.wait(10.0)
+    driven.tell(delta(50, reading=(99,)))  # it goes on, so this host reads its own share alone
     commands = driven.tell(SourceProbed(DEPLOYMENT, True))
     assert of(StartSourceRead, commands)
     told = of(SendDelta, commands + driven.wait(0.3, step=0.05))

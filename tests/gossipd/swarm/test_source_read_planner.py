@@ -453,6 +453,34 @@ def test_an_owner_leaves_alone_what_another_has_begun_however_long_it_was_due() 
     assert reader.plan(replica, storage.now)
 
 
+@pytest.mark.parametrize(
+    ("held", "present", "is_midst"),
+    [(24, 24, False), (25, 25, True), (25, 176, False), (75, 75, True), (176, 176, False)],
+)
+def test_others_need_not_hear_of_reads_while_much_is_left_to_read(held: int, present: int, *, is_midst: bool) -> None:
+    storage = Storage(2, 200)
+    reader, replica = storage.readers[storage.nodes[0]], storage.replicas[storage.nodes[0]]
+    for chunk in range(held):
+        replica.store(chunk, storage.now)
+    reader.rebuild((1 << present) - 1)
+    assert storage.plan(storage.nodes[0])
+    assert reader.is_midst(replica) is is_midst
+
+
+def test_an_owner_is_to_hear_soon_that_another_reads_what_it_owns() -> None:
+    storage = Storage(2, 200)
+    helper = storage.nodes[1]
+    reader, replica = storage.readers[helper], storage.replicas[helper]
+    for chunk in range(50):
+        replica.store(chunk, storage.now)
+    assert storage.plan(helper)
+    assert reader.is_midst(replica)
+    storage.land(helper)
+    storage.now += 2 * SETTINGS.read_takeover_s
+    assert storage.plan(helper)
+    assert not reader.is_midst(replica)
+
+
 def test_a_failed_read_pauses_longer_each_time() -> None:
     storage = Storage(1, 100)
     own = storage.nodes[0]
