@@ -6,7 +6,8 @@ hold (``slow_hosts``).
 
 What a host holds says little about its link while quicker hosts wait for it, because they hold hardly more; the best
 rate that it has shown says more. It is compared with the rate that a quarter of the hosts exceed: fewer liars cannot
-raise it. Rejected: hosts that tell the rates of their links, because what they announce shows them.
+raise it. On busy machines the rates of equal hosts differ at first, by half at most; so the first windows show only a
+host that is far behind. Rejected: hosts that tell the rates of their links, because what they announce shows them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _WINDOW_S = 1.0  # announcements come in batches
 _WINDOW_CHUNKS = 20  # how they fall into windows changes a rate by a tenth; of fewer, equal hosts seem unequal
 _FEW_CHUNKS = 10  # show a rate that is far from that of others, before a window has ended
 _DECAY = 0.99  # of the highest rate, per window
-_BEHIND_SHARE, _LEVEL_SHARE = 0.7, 0.8  # below the first a host is behind, from the second on it is no more
-_FAR_BEHIND_SHARE = 0.4  # by few chunks
+_FAR_BEHIND_SHARE, _BEHIND_SHARE, _LEVEL_SHARE = 0.4, 0.7, 0.8
+# Of the quick rate: below it a host is behind that has shown so many windows, the last one for all further windows.
+_BEHIND_SHARES = (_FAR_BEHIND_SHARE, _FAR_BEHIND_SHARE, 0.5, 0.6, _BEHIND_SHARE)
 _USEFUL_SHARE = 0.3  # of the quick rate: an idle uplink of this rate is quicker than a quick host's that three share
 _RECENT_SMOOTH = 0.25  # weight of the newest window
 _FILLED_SHARE = 0.9  # of the highest rate, which lies a little above the mean of a full link
@@ -47,11 +49,11 @@ class LinkUse(Struct, frozen=True):
 class _Meter:
     """The highest rate of chunks over short windows, and that of late."""
 
-    __slots__ = ("_chunks", "_since_s", "early_rate", "rate", "recent_rate")
+    __slots__ = ("_chunks", "_since_s", "early_rate", "rate", "recent_rate", "windows")
 
     def __init__(self, now: float) -> None:
         self._since_s = now
-        self._chunks = 0
+        self._chunks = self.windows = 0  # ``windows``: those that have ended
         self.rate = self.recent_rate = 0.0  # chunks/s; 0 while unknown
         self.early_rate = 0.0  # that of a window which has not ended; 0 while none had enough chunks
 
@@ -67,8 +69,13 @@ class _Meter:
             return not self.rate
         self.rate = max(self.rate * _DECAY, rate)
         self.recent_rate += (rate - self.recent_rate) * _RECENT_SMOOTH if self.recent_rate else rate
-        self._since_s, self._chunks = now, 0
+        self._since_s, self._chunks, self.windows = now, 0, self.windows + 1
         return True
+
+    @property
+    def behind_share(self) -> float:
+        """Below this share of the quick rate the host is behind."""
+        return _BEHIND_SHARES[min(self.windows, len(_BEHIND_SHARES) - 1)]
 
 
 class ArrivalRates:
@@ -145,9 +152,8 @@ class ArrivalRates:
             rates.pop(self._own, None)
         before = self.behind
         self.known = frozenset(rates)
-        self.behind = frozenset(
-            node for node, rate in rates.items() if rate < quick * (_LEVEL_SHARE if node in before else _BEHIND_SHARE)
-        )
+        shares = {node: _LEVEL_SHARE if node in before else self._meters[node].behind_share for node in rates}
+        self.behind = frozenset(node for node, rate in rates.items() if rate < quick * shares[node])
         self.useful = frozenset(node for node in self.behind if rates[node] >= _USEFUL_SHARE * quick)
         own = rates[self._own] if self._own in self.behind else 0.0
         alike = [node for node in self.behind if rates[node] >= _BEHIND_SHARE * own and node != self._own]

@@ -194,6 +194,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
+        "one-window-makes-a-host-slow",
+        "On a busy machine equal hosts take each other for slow: their orders differ, and chunks enter racks twice.",
+        "gossipd/swarm/arrival_rates.py",
+        "return _BEHIND_SHARES[min(self.windows, len(_BEHIND_SHARES) - 1)]",
+        "return _BEHIND_SHARE",
+        ("tests/gossipd/swarm/test_arrival_rates.py",),
+    ),
+    Mutant(
         "reads-are-told-in-the-midst-of-a-model",
         "Each read of a seed costs every other seed a message, though each has further reads under way.",
         "gossipd/swarm/deployment_swarm.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from gossipd.swarm.arrival_rates import ArrivalRates
@@ -46,7 +48,32 @@ def test_a_host_is_judged_by_few_chunks_only_where_it_is_far_behind(per_s: int, 
     assert node(3) not in watched.rates.known
     watched.run(0.5, n1=40, n2=40, n3=per_s)
     assert watched.rates.known == {node(1), node(2), node(3)}
-    assert watched.rates.behind == ({node(3)} if per_s < 28 else frozenset())
+    assert watched.rates.behind == ({node(3)} if per_s < 16 else frozenset())
+
+
+@pytest.mark.parametrize(("per_s", "windows"), [(14, 0), (18, 2), (22, 3), (26, 4), (30, None)])
+def test_the_nearer_a_host_is_to_the_others_the_more_windows_show_that_it_is_behind(
+    per_s: int, windows: int | None
+) -> None:
+    watched = Watched()
+    watched.run(0.5, n1=40, n2=40, n3=per_s)
+    until_behind_s = None
+    for step in range(24):
+        watched.run(0.5, n1=40, n2=40, n3=per_s)
+        if watched.rates.behind:
+            until_behind_s = (step + 1) / 2
+            break
+    window_s = math.ceil(20 / (per_s / 2)) / 2  # a host is heard twice a second
+    assert until_behind_s == (None if windows is None else max(1.0, windows * window_s))
+
+
+def test_a_second_of_a_busy_machine_makes_no_host_slow() -> None:
+    watched = Watched()
+    watched.run(1.5, n1=60, n2=50, n3=34)
+    assert watched.rates.known == {node(1), node(2), node(3)}
+    assert watched.rates.behind == frozenset()
+    watched.run(1.5, n1=30, n2=40, n3=56)
+    assert watched.rates.behind == frozenset()
 
 
 @pytest.mark.parametrize("before", [IDLE, BUSY])
