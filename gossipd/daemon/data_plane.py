@@ -36,13 +36,15 @@ from gossipd.store.disk.posix_disk import make_root
 from gossipd.swarm.first_copies import FirstCopies
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
-from gossipd.transfer.errors import PeerGoneError
+from gossipd.transfer.errors import PeerGoneError, PeerRefusedError, PeerSlowError
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import Encryption
 from gossipd.wire import control
 from membership.member import NodeId
 
-TOKEN_WAIT_S = 0.8  # a fetch waits for it; its deadline is some seconds
+# The peer's kernel has answered; its program may be busy, and so may this one. Less than ``BulkSettings.handshake_s``,
+# after which the peer closes the connection that the token is for.
+TOKEN_WAIT_S = 1.5
 
 
 class DataPlane:
@@ -172,8 +174,12 @@ class DataPlane:
         """From worker threads: a token that opens one plain bulk connection."""
         try:
             reply = self._plane.request_from_thread(node, control.TokenWanted(), TOKEN_WAIT_S)
-        except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
+        except PeerUnreachableError as error:
             raise PeerGoneError(f"the peer gave no token: {error}") from None
+        except PeerSilentError as error:
+            raise PeerSlowError(f"the peer gave no token: {error}") from None
+        except RequestRefusedError as error:
+            raise PeerRefusedError(f"the peer gave no token: {error}", code=error.code) from None
         assert isinstance(reply, control.Token)
         return reply.token
 

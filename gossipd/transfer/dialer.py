@@ -57,12 +57,13 @@ class Dialer:
         channel before anything blocks on it, so that other threads can cut it; may raise. Raises UnreachableError,
         PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when out of descriptors.
         """
-        channel = self._open(peer.endpoint)  # first, because a token is useless without it
+        channel = self._open(peer.endpoint)
         try:
-            given = None if asks or self._get_token is None else self._received_tokens.take(peer.node)
-            prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)
+            # Only of a host that is there: one that is not answers no question either, and a busy one does so late.
+            given = None if asks or self._get_token is None else self._received_tokens.take(peer.node)
+            prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             channel.deadline = min(deadline, time.monotonic() + self._bulk_settings.handshake_s)
             self._watchdog.add(channel)
             if self.credentials is not None:

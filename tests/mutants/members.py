@@ -14,6 +14,23 @@ _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 
 MUTANTS = (
     Mutant(
+        "a-busy-peer-is-taken-for-one-that-is-gone",
+        "A peer whose program is busy for a moment loses its place: what it holds is forgotten, and its racks' order.",
+        "gossipd/daemon/data_plane.py",
+        "raise PeerSlowError(",
+        "raise PeerGoneError(",
+        ("tests/gossipd/daemon/test_data_plane.py",),
+    ),
+    Mutant(
+        "tokens-are-asked-of-hosts-that-are-not-there",
+        "A fetch from a dead host waits for its token before it finds that nobody answers.",
+        "gossipd/transfer/dialer.py",
+        "            self._connect(channel, peer.endpoint, deadline)\n",
+        "            if self._get_token:\n                self._get_token(peer.node)\n"
+        "            self._connect(channel, peer.endpoint, deadline)\n",
+        ("tests/gossipd/transfer/test_exhaustion.py",),
+    ),
+    Mutant(
         "members-are-shown-by-whatever-name-they-give",
         "A member whose name has a line break adds a row to every table of hosts.",
         "membership/record.py",

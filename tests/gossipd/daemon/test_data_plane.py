@@ -16,17 +16,21 @@ from msgspec.structs import replace
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.sections import Config
+from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
+from gossipd.core.events import FailReason
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import Targets
+from gossipd.daemon import settings_mapping
 from gossipd.daemon.alarms import NOT_A_TARGET
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.control_delegate import BulkTokens
-from gossipd.daemon.data_plane import DataPlane, open_store
+from gossipd.daemon.data_plane import TOKEN_WAIT_S, DataPlane, open_store
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import ReadOutcome
+from gossipd.transfer.errors import TransferError
 from gossipd.transfer.tokens import ReceivedTokens
 from membership.member import NodeId
 from membership.seal import KeyRing
@@ -136,6 +140,29 @@ def test_chunks_are_for_the_targets_of_a_manifest_and_others_are_written_down(tm
         assert not data_plane.may_have(OUTSIDER, MODEL)
         assert data_plane.may_have(record(2).node, DeploymentId(b"o" * 32)), "the reader says that it is not here"
     assert written[0] == (NOT_A_TARGET, {"subject": "cpu-1", "by": record(2).node.hex(), "deployment": MODEL.hex()})
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "code"),
+    [
+        (PeerUnreachableError("its link failed"), FailReason.GONE, "E_GONE"),
+        (PeerSilentError("busy"), FailReason.SLOW, "E_SLOW"),
+        (RequestRefusedError("too often", code="E_QUOTA"), FailReason.REFUSED, "E_QUOTA"),
+    ],
+    ids=["unreachable", "busy", "refused"],
+)
+def test_a_peer_that_gives_no_token_is_blamed_for_what_it_did(
+    tmp_path: Path, error: Exception, reason: FailReason, code: str
+) -> None:
+    def request(*_: object) -> None:
+        raise error
+
+    with data_plane_with(config_with(tmp_path)) as (data_plane, live):
+        data_plane._plane = cast(Any, SimpleNamespace(request_from_thread=request))
+        with pytest.raises(TransferError) as caught:
+            data_plane._token_of(OUTSIDER)
+        assert (caught.value.reason, caught.value.code) == (reason, code)
+        assert settings_mapping.bulk_settings(live.config).handshake_s > TOKEN_WAIT_S, "the peer waits for it, too"
 
 
 def test_an_origin_s_chunks_leave_once_before_any_leaves_twice(tmp_path: Path) -> None:

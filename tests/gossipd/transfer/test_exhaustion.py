@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
 import pytest
 
 from gossipd.core.events import FailReason
-from gossipd.transfer.dialer import Dialer
+from gossipd.transfer.connections import BulkPeer
+from gossipd.transfer.dialer import Dialer, UnreachableError
 from gossipd.transfer.errors import NoHandleError, TransferError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.watchdog import Watchdog
+from gossipd.wire.transfer import TOKEN_BYTES
+from membership.member import NodeId
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, MODEL, SERVER, WAIT_S, no_handles, no_threads, pair
 from tests.gossipd.transfer.scripted import QUICK, client_of, read_request, scripted_server
 
@@ -65,6 +69,25 @@ def test_an_address_of_a_family_that_this_host_lacks_is_an_unreachable_peer(monk
     with client_of() as client, pytest.raises(TransferError) as caught:
         client.fetch_chunk(SERVER, ("::1", 1), MODEL, 0, CHUNK_BYTES, timeout_s=WAIT_S)
     assert caught.value.reason is FailReason.GONE
+
+
+def test_only_a_host_that_is_there_is_asked_for_a_token() -> None:
+    asked: list[NodeId] = []
+
+    def get_token(node: NodeId) -> bytes:
+        asked.append(node)
+        return bytes(TOKEN_BYTES)
+
+    settings = BulkSettings(encryption=Encryption.NONE)
+    watchdog = Watchdog(settings, name="unused")
+    dialer = Dialer(settings, watchdog, credentials=None, get_token=get_token)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = BulkPeer(SERVER, listener.getsockname())
+        dialer.close(dialer.dial(peer, time.monotonic() + WAIT_S, lambda channel: None).channel)
+    assert asked == [SERVER]
+    with pytest.raises(UnreachableError):
+        dialer.dial(peer, time.monotonic() + WAIT_S, lambda channel: None)
+    assert asked == [SERVER]
 
 
 def test_a_probe_without_a_descriptor_says_nothing_against_the_host() -> None:
