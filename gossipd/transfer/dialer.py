@@ -71,7 +71,8 @@ class Dialer:
         except BaseException:
             self.close(channel)
             raise
-        return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)
+        # While the token was on its way the peer may have given up waiting for it.
+        return BulkConnection(peer, channel, prefix, may_be_stale=self._get_token is not None and not asks)
 
     def forget_tokens(self, node: NodeId) -> None:
         """The node rejected the tokens that it issued ahead."""

@@ -207,9 +207,17 @@ MUTANTS = (
         "a-peer-that-takes-no-token-given-ahead-is-blamed",
         "A connection that was opened with a token given ahead counts as one with a token that was asked for.",
         "gossipd/transfer/dialer.py",
-        "        return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)\n",
+        "        return BulkConnection(peer, channel, prefix, may_be_stale=self._get_token is not None and not asks)\n",
         "        return BulkConnection(peer, channel, prefix)\n",
         (f"{_TRANSFER}/test_server_and_client.py",),
+    ),
+    Mutant(
+        "a-peer-that-gave-up-waiting-for-its-own-token-is-blamed",
+        "A token that comes late on a busy machine, when its connection is closed, passes for a refusal.",
+        "gossipd/transfer/dialer.py",
+        "may_be_stale=self._get_token is not None and not asks)",
+        "may_be_stale=given is not None)",
+        (f"{_TRANSFER}/test_hostile_servers.py",),
     ),
     Mutant(
         "a-token-given-ahead-is-kept-to-its-end",

@@ -15,7 +15,7 @@ _FALSE_SOURCES = "tests/membership/test_false_sources.py"
 MUTANTS = (
     Mutant(
         "a-busy-peer-is-taken-for-one-that-is-gone",
-        "A peer whose program is busy for a moment loses its place: what it holds is forgotten, and its racks' order.",
+        "A peer whose program is busy for a moment loses its place, and what it holds is forgotten.",
         "gossipd/daemon/data_plane.py",
         "raise PeerSlowError(",
         "raise PeerGoneError(",

@@ -189,6 +189,22 @@ def test_a_connection_that_ends_without_an_answer_is_a_refusal() -> None:
     assert failure(lambda _sock, _request: None).reason is FailReason.REFUSED
 
 
+def test_a_peer_that_closes_one_connection_before_it_answers_is_tried_once_more() -> None:
+    served: list[Request] = []
+
+    def serve(sock: socket.socket) -> None:
+        request = read_request(sock, with_hello=True)
+        served.append(request)
+        if len(served) > 1:  # the first token came when its time was over
+            sock.sendall(ok(request) + bytes(LENGTH))
+            sock.recv(1)
+
+    with scripted_server(serve) as endpoint, client_of() as client:
+        assert fetch(client, endpoint) == bytes(LENGTH)
+        assert client.statistics().errors == {}
+    assert len(served) == 2
+
+
 def test_a_peer_that_never_answers_is_slow() -> None:
     assert failure(say_nothing, QUICK).reason is FailReason.SLOW
 
