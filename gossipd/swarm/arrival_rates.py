@@ -6,7 +6,7 @@ hold (``slow_hosts``).
 
 What a host holds says little about its link while quicker hosts wait for it, because they hold hardly more; the best
 rate that it has shown says more. It is compared with the rate that a quarter of the hosts exceed: fewer liars cannot
-raise it. On busy machines the rates of equal hosts differ at first, by half at most; so the first windows show only a
+raise it. On busy machines the rates of equal hosts differ by up to half at first; so the first windows show only a
 host that is far behind. Rejected: hosts that tell the rates of their links, because what they announce shows them.
 """
 

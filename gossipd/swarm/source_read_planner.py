@@ -102,7 +102,7 @@ class SourceReadPlanner:
         self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
         self._failures = self.read_count = 0
         self._pause_until = 0.0
-        self._helps = False  # the last reads that began are in others' shares
+        self._helps = False  # of the last reads that began some are in others' shares, or others had begun them
         self._extra_at: int | None = None  # the position whose extent an extra reader reads
         self._turn: ReadingTurn | None = None
         self.window = ReadWindow(shape, settings)

@@ -33,8 +33,8 @@ class BulkPeer(Struct, frozen=True):
 
 class BulkConnection(Struct, eq=False):
     """One connection to one peer. ``prefix`` is sent before its first request. ``may_be_stale``: the peer may have
-    closed it since its last reply, or may not know the prefix any more, which is nobody's fault. ``is_asked``: the
-    request of its present owner was already sent.
+    closed it since its last reply, or before a late token came, or may not know the prefix any more, which is nobody's
+    fault. ``is_asked``: the request of its present owner was already sent.
     """
 
     peer: BulkPeer
