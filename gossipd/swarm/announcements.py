@@ -13,7 +13,8 @@ rest does not come, the chunk is announced as lost. Every subscriber hears of ev
   have subscribed a second time hear of all reads soon: they are to take over reads of this host (``inherited_share``).
 
 Urgent announcements wait for one batch time and then take along all that is pending for the same peer. The others wait
-for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. The
+for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. They
+wait longer while they are few: where chunks come slowly, each of them would cost a message to every neighbour. The
 chunks being read from storage ride on every message. Of the holders of a chunk only ``early_announcers`` tell a rack
 peer soon, because further messages bring it nothing new.
 
@@ -35,6 +36,8 @@ from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
 _ITEMS_MAX = 256  # of one list of a delta; more are split
+# Fewer chunks wait for so many times ``news_lazy_s``. Fewer than ``behind_chunks``, or a host would look slow.
+_FEW, _FEW_WAITS = 6, 3
 _LATELY_SHARE = 0.5  # of ``news_lazy_s``: a subscriber that was told something since then waits for the next round
 
 
@@ -129,7 +132,7 @@ class Announcements:
     def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
         """The messages that are due."""
         urgent = self._urgent and now >= self._flushed_s + batch_s
-        lazy = self._pending and now >= self._lazy_s + self._planner_settings.news_lazy_s
+        lazy = self._pending and now >= self._lazy_due_s()
         if not urgent and not lazy:
             return []
         groups: dict[int, list[NodeId]] = {}
@@ -177,7 +180,11 @@ class Announcements:
         """When ``flush`` has something to send."""
         if self._urgent:
             return self._flushed_s + batch_s
-        return self._lazy_s + self._planner_settings.news_lazy_s if self._pending else None
+        return self._lazy_due_s() if self._pending else None
+
+    def _lazy_due_s(self) -> float:
+        """When the chunks that are not urgent are told."""
+        return self._lazy_s + self._planner_settings.news_lazy_s * (_FEW_WAITS if len(self._log) < _FEW else 1)
 
 
 def _outcome(log: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

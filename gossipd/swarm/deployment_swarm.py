@@ -479,11 +479,11 @@ class DeploymentSwarm:
         neighbours = self.class_roles.neighbours if self.replica.missing_count else frozenset[NodeId]()
         if (key := (neighbours, self.peers.version)) != self._wanted_of:
             self._wanted_of, self._wanted_peers = key, self.peers.usable(neighbours, now)
-        wanted = self._wanted_peers
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
         ask, drop = self.subscriptions.refresh(
-            neighbours, wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.times.pause_s
-        )
+            neighbours, self._wanted_peers, lambda node: count_of(node) == size, now,
+            chunk_time_s=self.times.pause_s, mean_chunk_s=self.replica.mean_chunk_s(now),
+        )  # fmt: skip
         self.commands += [events.StartSubscription(node, self.deployment) for node in ask]
         self.commands += [events.EndSubscription(node, self.deployment) for node in drop]
 

@@ -5,6 +5,7 @@ A chunk is in flight from one supplier, or from two when it is hedged. A read is
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 
 from msgspec import Struct
@@ -13,6 +14,8 @@ from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE, DeploymentId, Origin, Supplier
 from gossipd.core.model import Shape
+
+_MEAN_CHUNKS = 8  # more follow a change of pace too slowly
 
 
 class ReplicaState(Enum):
@@ -52,6 +55,7 @@ class LocalReplica:
         self.ending_reads = 0
         self.progress_s = now  # when the last chunk came
         self._opened_s, self._has_come = now, False
+        self._came_s = deque([now], maxlen=_MEAN_CHUNKS)
         self.duplicate_chunks = 0
 
     def holds(self, chunk: int) -> bool:
@@ -138,7 +142,13 @@ class LocalReplica:
             return False
         self.missing_count -= chunk in self.wanted
         self.progress_s, self._has_come = now, True
+        self._came_s.append(now)
         return True
+
+    def mean_chunk_s(self, now: float) -> float:
+        """Seconds between the last chunks that came. A link says what they could take; storage that is slow and hosts
+        without CPU enough show in this only."""
+        return (now - self._came_s[0]) / len(self._came_s)
 
     def nothing_s(self, now: float) -> float:
         """For how long the deployment is open and not a chunk of it has come; 0 when one has."""

@@ -23,6 +23,8 @@ from membership.member import NodeId
 _AGAIN_S = 1.0  # a second subscription within this time of ours is an ordinary mutual greeting, not a restart
 _SILENCE_S_MAX = 40.0  # lost deltas are rare: a broken connection is noticed
 _SILENT_CHUNK_TIMES = 4.0  # some hosts share the slots, so a chunk comes every few chunk times
+# A few chunks are told late (``announcements``): after as many more, or within so many seconds.
+_FEW_CHUNK_TIMES, _FEW_S_MAX = 8.0, 12.0
 
 
 class NeighbourSubscriptions:
@@ -87,10 +89,13 @@ class NeighbourSubscriptions:
         now: float,
         *,
         chunk_time_s: float = 0.0,
+        mean_chunk_s: float = 0.0,
     ) -> tuple[list[NodeId], list[NodeId]]:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
-        ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
-        silence_s = max(self._planner_settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
+        ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them.
+        ``mean_chunk_s``: how long chunks took of late, whatever the reason."""
+        few_s = min(_FEW_CHUNK_TIMES * max(chunk_time_s, mean_chunk_s), _FEW_S_MAX)
+        silence_s = max(self._planner_settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s, few_s)
         if wanted == self._settled and self._oldest_s >= now - silence_s and self._unended <= neighbours:
             return [], []
         asked_s, heard_s, ask = self.asked_s, self.heard_s, []

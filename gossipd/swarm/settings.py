@@ -52,8 +52,8 @@ class PlannerSettings(Struct, frozen=True):
     and longer in the midst of a model (``link_times``). Longer saves messages; the wait costs three to four times
     itself at the end."""
     news_lazy_s: float = 3.0
-    """Seconds until a neighbour hears of chunks that it has or need not act on, above 0 to 600. Longer saves messages;
-    shorter keeps views fresh. Beyond 3 s the end comes later."""
+    """Seconds until a neighbour hears of chunks that it has or need not act on, above 0 to 600, and three times as long
+    while they are few. Longer saves messages; shorter keeps views fresh. Beyond 3 s the end comes later."""
     early_announcers: int = 2
     """Holders of a chunk that tell a rack peer soon, on average, 1 or more. More costs messages, 1 costs time."""
 

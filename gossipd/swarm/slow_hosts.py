@@ -6,8 +6,9 @@ host holds (``scheduler``; but for those of a ``useful`` uplink, see ``arrival_r
 is here (``deployment_swarm``), or peers wait for its link.
 
 What a host was heard to hold is compared with what this host held at that moment, because a delta may be
-``news_lazy_s`` old. Rejected: comparing with what is held now, because hosts then disagree about who is slow, their
-preference lists differ, and no host imports. A silent host is compared with what this host held two lazy rounds ago.
+``news_lazy_s`` old; older ones are short of fewer than ``behind_chunks``. Rejected: comparing with what is held now,
+because hosts then disagree about who is slow, their preference lists differ, and no host imports. A silent host is
+compared with what this host held two lazy rounds ago.
 
 A verdict stands until the host is heard to have caught up, because a host without roles may have no listener; else it
 would become a source reader, be heard to be slow, lose role and listeners, and become a reader again, and all

@@ -98,6 +98,22 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_announcements.py",),
     ),
     Mutant(
+        "one-chunk-costs-every-neighbour-a-message",
+        "Where chunks come slowly, each is told to all neighbours, though none of them acts on it.",
+        "gossipd/swarm/announcements.py",
+        " * (_FEW_WAITS if len(self._log) < _FEW else 1)\n",
+        "\n",
+        ("tests/gossipd/swarm/test_announcements.py",),
+    ),
+    Mutant(
+        "who-has-little-to-tell-is-asked",
+        "Where chunks come slowly, every neighbour is asked every five seconds for what it holds.",
+        "gossipd/swarm/neighbour_subscriptions.py",
+        "        few_s = min(_FEW_CHUNK_TIMES * max(chunk_time_s, mean_chunk_s), _FEW_S_MAX)\n",
+        "        few_s = 0.0\n",
+        ("tests/gossipd/swarm/test_neighbour_subscriptions.py",),
+    ),
+    Mutant(
         "an-election-begins-a-whole-object-again",
         "Where storage sends objects only whole, each newly elected reader begins at the first byte.",
         "gossipd/swarm/reading_turn.py",

@@ -15,6 +15,9 @@ from tests.gossipd.swarm.planning import DEPLOYMENT, SETTINGS, node
 A, B = node(1), node(2)
 
 
+FEW_S = 3 * SETTINGS.news_lazy_s  # how long fewer than six chunks wait
+
+
 def news_for(*peers: bytes) -> Announcements:
     announcements = Announcements(DEPLOYMENT, SETTINGS)
     for peer in peers:
@@ -39,14 +42,14 @@ def test_urgent_news_wait_for_company_and_the_rest_for_longer() -> None:
     assert announcements.flush(101.01, 0.02, 4) == []
     announcements.stored(3, [A])
     assert told(announcements.flush(101.02, 0.02, 4)) == {A: [2, 3]}
-    lazy_s = 101.0 + SETTINGS.news_lazy_s
+    lazy_s = 101.0 + FEW_S
     assert announcements.flush(lazy_s - 0.5, 0.02, 4) == []
     assert told(announcements.flush(lazy_s, 0.02, 4)) == {B: [2, 3]}
     assert announcements.next_deadline(0.02) is None
 
 
 def test_news_that_are_not_urgent_wait_for_company_where_something_was_told_lately_but_not_for_ever() -> None:
-    announcements, lazy_s = news_for(A, B), SETTINGS.news_lazy_s
+    announcements, lazy_s = news_for(A, B), FEW_S
     announcements.stored(1, [])
     assert told(announcements.flush(101.0, 0.02, 4)) == {A: [1], B: [1]}
     announcements.stored(2, [A])
@@ -56,6 +59,19 @@ def test_news_that_are_not_urgent_wait_for_company_where_something_was_told_late
     assert announcements.next_deadline(0.02) == 101.0 + 2 * lazy_s
     assert told(announcements.flush(101.0 + 2 * lazy_s, 0.02, 4)) == {A: [3]}
     assert announcements.next_deadline(0.02) is None
+
+
+def test_a_few_chunks_that_nobody_waits_for_are_told_later_than_more_of_them() -> None:
+    announcements, lazy_s = news_for(A), SETTINGS.news_lazy_s
+    announcements.stored(0, [])
+    announcements.flush(101.0, 0.02, 4)
+    for chunk in range(1, 6):
+        announcements.stored(chunk, [])
+    assert announcements.next_deadline(0.02) == 101.0 + FEW_S
+    assert announcements.flush(101.0 + lazy_s, 0.02, 4) == []
+    announcements.stored(6, [])
+    assert announcements.next_deadline(0.02) == 101.0 + lazy_s
+    assert told(announcements.flush(101.0 + lazy_s, 0.02, 4)) == {A: [1, 2, 3, 4, 5, 6]}
 
 
 def test_the_same_news_for_several_are_one_command() -> None:
@@ -176,8 +192,8 @@ def test_a_peer_that_hears_every_message_knows_in_the_end_what_is_held(seed: int
                 announcements.stored(chunk, rng.sample(peers, 2))
         now += rng.random() / 10
         hear(now)
-    hear(now + SETTINGS.news_lazy_s)
-    hear(now + 2 * SETTINGS.news_lazy_s)  # to whom something was told lately
+    hear(now + FEW_S)
+    hear(now + 2 * FEW_S)  # to whom something was told lately
     assert all(view == held for view in known.values()), seed
     assert announcements.next_deadline(0.02) is None
 

@@ -41,3 +41,13 @@ def test_a_lost_chunk_is_missing_again_and_reopens_a_sealed_copy() -> None:
     assert states == [ReplicaState.SEALING, ReplicaState.FETCHING]
     assert list(copy.missing()) == [4]
     assert not copy.lose(4)
+
+
+def test_the_pace_is_that_of_the_last_chunks_that_came() -> None:
+    copy = replica()
+    assert copy.mean_chunk_s(6.0) == 6.0, "none has come"
+    for chunk in range(8):
+        copy.store(chunk, 10.0 + chunk)
+    assert copy.mean_chunk_s(18.0) == 1.0
+    copy.store(8, 26.0)
+    assert copy.mean_chunk_s(27.0) == 2.0

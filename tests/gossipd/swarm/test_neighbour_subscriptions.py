@@ -151,3 +151,17 @@ def test_who_is_out_of_reach_is_told_when_it_is_no_neighbour_any_more_and_not_be
     subs.forget(A)
     assert refreshed(subs, 0.5, usable=False) == ([], [])
     assert subs.refresh(set(), set(), lambda peer: False, 1.0) == ([], [A])
+
+
+def test_a_neighbour_may_be_silent_while_few_chunks_come_but_not_for_ever() -> None:
+    subs = NeighbourSubscriptions(SETTINGS)
+    answered(subs, 0.0)
+
+    def asked(now: float, mean_chunk_s: float) -> list[NodeId]:
+        return subs.refresh({A}, {A}, lambda peer: False, now, mean_chunk_s=mean_chunk_s)[0]
+
+    assert asked(7.9, 1.0) == [], "fewer than eight have come"
+    assert asked(8.1, 1.0) == [A]
+    subs.heard(A, 9.0)
+    assert asked(20.9, 100.0) == []
+    assert asked(21.1, 100.0) == [A]
