@@ -146,8 +146,8 @@ class LocalReplica:
         return True
 
     def mean_chunk_s(self, now: float) -> float:
-        """Seconds between the last chunks that came. A link says what they could take; storage that is slow and hosts
-        without CPU enough show in this only."""
+        """Seconds from one chunk to the next, the mean of the last few and of the wait for one since. What a link could
+        carry does not tell that storage is slow, or that hosts lack CPU time; this does."""
         return (now - self._came_s[0]) / len(self._came_s)
 
     def nothing_s(self, now: float) -> float:

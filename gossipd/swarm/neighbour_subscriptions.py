@@ -6,10 +6,12 @@ until it is answered, and ask again after a gap or a lost connection.
 
 A neighbour is asked when it becomes one, when it comes back, when this host is to take over its reads, and when it
 subscribes here a second time (it may have lost its subscribers). It is asked again when it has been silent for
-``silence_s`` since its answer though it does not hold everything. After that it is asked after twice as long each time,
-until it says something new, because no host has anything to say while storage is slow. One that is no neighbour any
-more is told so, though it was to be asked again or is out of reach: the sessions would keep a connection for its deltas
-for as long as the deployment is open.
+``silence_s`` since its answer though it does not hold everything; where chunks come slowly, for as long as a few of
+them take here. After that it is asked after twice as long each time, until it says something new, because no host has
+anything to say while storage is slow. One that is no neighbour any more is told so, though it was to be asked again or
+is out of reach: the sessions would keep a connection for its deltas for as long as the deployment is open.
+
+Rejected: one silence everywhere, because hosts that share a machine asked each other more often than they told news.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from membership.member import NodeId
 _AGAIN_S = 1.0  # a second subscription within this time of ours is an ordinary mutual greeting, not a restart
 _SILENCE_S_MAX = 40.0  # lost deltas are rare: a broken connection is noticed
 _SILENT_CHUNK_TIMES = 4.0  # some hosts share the slots, so a chunk comes every few chunk times
-# A few chunks are told late (``announcements``): after as many more, or within so many seconds.
+# Neighbours tell a few chunks late (``announcements``): when six have come, or within nine seconds and a message's way.
 _FEW_CHUNK_TIMES, _FEW_S_MAX = 8.0, 12.0
 
 
