@@ -37,7 +37,7 @@ from membership.member import NodeId
 
 _ITEMS_MAX = 256  # of one list of a delta; more are split
 # Fewer chunks wait for so many times ``news_lazy_s``. Fewer than ``behind_chunks``, or a host would look slow.
-_FEW, _FEW_WAITS = 6, 3
+FEW_CHUNKS, FEW_WAITS = 6, 3
 _LATELY_SHARE = 0.5  # of ``news_lazy_s``: a subscriber that was told something since then waits for the next round
 
 
@@ -184,7 +184,7 @@ class Announcements:
 
     def _lazy_due_s(self) -> float:
         """When the chunks that are not urgent are told."""
-        return self._lazy_s + self._planner_settings.news_lazy_s * (_FEW_WAITS if len(self._log) < _FEW else 1)
+        return self._lazy_s + self._planner_settings.news_lazy_s * (FEW_WAITS if len(self._log) < FEW_CHUNKS else 1)
 
 
 def _outcome(log: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Set
 
+from gossipd.swarm.announcements import FEW_CHUNKS, FEW_WAITS
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
 _AGAIN_S = 1.0  # a second subscription within this time of ours is an ordinary mutual greeting, not a restart
 _SILENCE_S_MAX = 40.0  # lost deltas are rare: a broken connection is noticed
 _SILENT_CHUNK_TIMES = 4.0  # some hosts share the slots, so a chunk comes every few chunk times
-# Neighbours tell a few chunks late (``announcements``): when six have come, or within nine seconds and a message's way.
-_FEW_CHUNK_TIMES, _FEW_S_MAX = 8.0, 12.0
+_SPARE_CHUNKS, _SPARE_WAITS = 2, 1  # chunks, and waits, beyond those after which a neighbour tells even a few chunks
 
 
 class NeighbourSubscriptions:
@@ -96,8 +96,10 @@ class NeighbourSubscriptions:
         """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
         ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them.
         ``mean_chunk_s``: how long chunks took of late, whatever the reason."""
-        few_s = min(_FEW_CHUNK_TIMES * max(chunk_time_s, mean_chunk_s), _FEW_S_MAX)
-        silence_s = max(self._planner_settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s, few_s)
+        settings = self._planner_settings
+        few_s = (FEW_CHUNKS + _SPARE_CHUNKS) * max(chunk_time_s, mean_chunk_s)
+        few_s = min(few_s, (FEW_WAITS + _SPARE_WAITS) * settings.news_lazy_s)
+        silence_s = max(settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s, few_s)
         if wanted == self._settled and self._oldest_s >= now - silence_s and self._unended <= neighbours:
             return [], []
         asked_s, heard_s, ask = self.asked_s, self.heard_s, []

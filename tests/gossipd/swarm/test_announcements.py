@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gossipd.core.events import SendDelta
-from gossipd.swarm.announcements import Announcements, told_soon
+from gossipd.swarm.announcements import FEW_CHUNKS, FEW_WAITS, Announcements, told_soon
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import DEPLOYMENT, SETTINGS, node
@@ -15,7 +15,7 @@ from tests.gossipd.swarm.planning import DEPLOYMENT, SETTINGS, node
 A, B = node(1), node(2)
 
 
-FEW_S = 3 * SETTINGS.news_lazy_s  # how long fewer than six chunks wait
+FEW_S = FEW_WAITS * SETTINGS.news_lazy_s
 
 
 def news_for(*peers: bytes) -> Announcements:
@@ -65,13 +65,17 @@ def test_a_few_chunks_that_nobody_waits_for_are_told_later_than_more_of_them() -
     announcements, lazy_s = news_for(A), SETTINGS.news_lazy_s
     announcements.stored(0, [])
     announcements.flush(101.0, 0.02, 4)
-    for chunk in range(1, 6):
+    for chunk in range(1, FEW_CHUNKS):
         announcements.stored(chunk, [])
     assert announcements.next_deadline(0.02) == 101.0 + FEW_S
     assert announcements.flush(101.0 + lazy_s, 0.02, 4) == []
-    announcements.stored(6, [])
+    announcements.stored(FEW_CHUNKS, [])
     assert announcements.next_deadline(0.02) == 101.0 + lazy_s
-    assert told(announcements.flush(101.0 + lazy_s, 0.02, 4)) == {A: [1, 2, 3, 4, 5, 6]}
+    assert told(announcements.flush(101.0 + lazy_s, 0.02, 4)) == {A: [*range(1, FEW_CHUNKS + 1)]}
+
+
+def test_a_healthy_host_that_has_not_told_a_few_chunks_does_not_look_slow() -> None:
+    assert SETTINGS.behind_chunks >= FEW_CHUNKS
 
 
 def test_the_same_news_for_several_are_one_command() -> None:

@@ -48,6 +48,7 @@ from gossipd.core.events import (
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.model import Shape
 from gossipd.core.sketch import KnownHoldings
+from gossipd.swarm.announcements import FEW_WAITS
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.maintenance import refresh_roles
 from gossipd.swarm.rendezvous import bucket_of
@@ -70,7 +71,7 @@ from tests.gossipd.swarm.planning import (
 
 A, B = node(1), node(2)
 OTHER = DeploymentId(b"o" * 32)
-LAZY_S = 3 * SETTINGS.news_lazy_s + 0.5  # by then all that is to be told has been told
+LAZY_S = FEW_WAITS * SETTINGS.news_lazy_s + 0.5  # by then all that is to be told has been told
 
 
 def holdings(number: int, *chunks: int, size: int = 8, free: int = 4) -> HoldingsHeard:
