@@ -1,8 +1,8 @@
 """The swarm brain: which chunk this host fetches from which peer, and what it reads from storage. Pure.
 
-* The brain: ``planner`` (all deployments), ``deployment_swarm`` (one of them), ``maintenance`` (what is looked at a few
-  times a second), ``link_times`` (waits and windows), ``surroundings`` (what
-  deployments share), ``settings``, ``statistics``
+* The brain: ``planner`` (all deployments), ``deployment_swarm`` (one of them), ``open_deployments`` (which of them the
+  planner looks at), ``maintenance`` (what is looked at a few times a second), ``link_times`` (waits and windows),
+  ``surroundings`` (what deployments share), ``settings``, ``statistics``
 * Which chunk of whom: ``demand`` (chunks that may be asked for), ``scheduler`` (the holder), ``peers`` (who is asked at
   all), ``unheard_members`` (who may be made up), ``availability`` (who holds what), ``doubt`` (what counts of liars'
   claims), ``local_replica`` (what is here), ``hedging``, ``endings`` and ``pipelining``,

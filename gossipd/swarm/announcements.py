@@ -77,6 +77,11 @@ class Announcements:
         """The peers that hear our announcements."""
         return tuple(self._subscribers)
 
+    @property
+    def are_told(self) -> bool:
+        """Whether nobody listens and nothing is read, so that nothing is left to tell."""
+        return not self._subscribers and not self.reading and not self._pending
+
     def subscribe(self, peer: NodeId) -> bool:
         """False when there is no room. The caller sends our holdings, which contain all that is pending; what is being
         read follows soon, because a reader that has lost us would read it, too."""

@@ -48,6 +48,11 @@ class NeighbourSubscriptions:
     def __contains__(self, node: NodeId) -> bool:
         return node in self.asked_s
 
+    @property
+    def are_ended(self) -> bool:
+        """Whether this host listens to nobody, and has told them so."""
+        return not self.asked_s and not self._unended
+
     def heard(self, node: NodeId, now: float, *, is_news: bool = True) -> None:
         """Holdings or a delta came; ``is_news`` unless the holdings are what was known."""
         self.heard_s[node] = now

@@ -64,6 +64,7 @@ from gossipd.swarm.maintenance import (
     uploads_likely,
     want_copies,
 )
+from gossipd.swarm.open_deployments import OpenDeployments
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -102,8 +103,7 @@ class Planner:
         self._peers = Peers(settings, rng, node, rack)
         self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
-        self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
-        self._by_priority: list[DeploymentSwarm] = []
+        self._deployments = OpenDeployments()
         self.free_slots = settings.slots_assumed
         """Uploads that this host could begin now: its caller sets it before a turn, and no turn is taken for it."""
         self._commands: list[events.Command] = []
@@ -133,17 +133,17 @@ class Planner:
         if self._is_resting:
             self._is_resting, self._tick_s = False, -math.inf
         if isinstance(event, events.DeltaHeard):  # most events are deltas
-            if (swarm := self._swarms.get(event.deployment)) is not None:
+            if (swarm := self._deployments.woken(event.deployment, now)) is not None:
                 swarm.delta_heard(event, now)
         elif isinstance(event, _PeerEvent):
             self._peer_changed(event, now)
         elif isinstance(event, events.DeploymentOpened):
-            if event.deployment not in self._swarms:
+            if event.deployment not in self._deployments:
                 self._open(event, now)
         else:
             if isinstance(event, events.ChunkStored) and event.supplier not in (LOCAL, COPIED):
                 self._link.received(event.length, now)
-            swarm = self._swarms.get(event.deployment)
+            swarm = self._deployments.woken(event.deployment, now)
             if swarm is not None and isinstance(event, events.DeploymentPaused):
                 swarm.pause(now, is_paused=event.is_paused)
             elif swarm is not None and isinstance(event, events.PeerWantHeard):
@@ -178,18 +178,15 @@ class Planner:
                 self._close(swarm)
 
     def _open(self, event: events.DeploymentOpened, now: float) -> None:
-        self._swarms[event.deployment] = DeploymentSwarm(
+        swarm = DeploymentSwarm(
             event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
         )
-        self._order()
+        self._deployments.open(swarm, now)
+        self._take_commands(swarm)
         self._tick_s = -math.inf
 
-    def _order(self) -> None:
-        self._by_priority = sorted(self._swarms.values(), key=lambda swarm: -swarm.priority)
-
     def _close(self, swarm: DeploymentSwarm) -> None:
-        del self._swarms[swarm.deployment]
-        self._order()
+        self._deployments.close(swarm)
         for chunk, flights in swarm.replica.flights.items():
             for flight in flights:
                 if not isinstance(flight.supplier, Origin):
@@ -215,7 +212,7 @@ class Planner:
                 self._forget(event.node, now)
 
     def _forget(self, node: NodeId, now: float) -> None:
-        for swarm in self._swarms.values():
+        for swarm in self._deployments.told_who_is_lost:
             swarm.forget(node, now)
 
     # ---- deciding ------------------------------------------------------------------------------
@@ -240,10 +237,13 @@ class Planner:
         self._plan_fetches(swarms, now)
         for swarm in swarms:
             swarm.tell(self.free_slots, now)
-            if swarm.commands:
-                self._commands += swarm.commands
-                swarm.commands = []
+            self._take_commands(swarm)
         self._link.expects(sum([len(swarm.replica.flights) for swarm in swarms]), now)
+
+    def _take_commands(self, swarm: DeploymentSwarm) -> None:
+        if swarm.commands:
+            self._commands += swarm.commands
+            swarm.commands = []
 
     def _plan_fetches(self, swarms: list[DeploymentSwarm], now: float) -> None:
         """Begin fetches from the highest priority to the lowest, see the module's docstring."""
@@ -288,15 +288,16 @@ class Planner:
         late_s = now - self._tick_due_s() if self._tick_s > -math.inf else 0.0
         self._late_s = max(late_s, _LATE_KEPT * self._late_s)
         self._tick_s = now
-        self._tick_interval_s = min((swarm.times.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
-        wants = not self._swarms or any(swarm.replica.missing_count for swarm in self._swarms.values())
-        if not wants and now >= self._heard_s + _REST_AFTER_S:
+        self._deployments.settle(now)
+        busy = self._deployments.busy
+        self._tick_interval_s = min((swarm.times.tick_interval_s for swarm in busy), default=_TICK_S)
+        wanting = [swarm for swarm in busy if swarm.replica.missing_count]
+        if self._deployments and not wanting and now >= self._heard_s + _REST_AFTER_S:
             self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.
-        if any(swarm.slow_hosts.is_own or is_outpaced(swarm) for swarm in self._swarms.values()):
+        if any(swarm.slow_hosts.is_own or is_outpaced(swarm) for swarm in busy):
             self._election.give_up(now)
-        wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
         self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)
         term = self._election.decide(self._peers, now)
         if term is not None:
@@ -304,27 +305,34 @@ class Planner:
             self._commands.append(events.ClaimSeed(term))
         around = self._around(now)
         self._limit_uploads()
-        room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        self._keep_up(around, now)
+        room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in busy)
         is_alone: bool | None = None  # looked at when it is asked for first: it costs a look at every peer
-        left = dict.fromkeys((True, False), max(1, _UPKEEP_HOSTS // (self._peers.count + 1)))
-        for swarm in self._by_priority:
-            is_wanting = swarm.replica.missing_count > 0
-            pause_s = _UPKEEP_S if self._peers.version == swarm.upkeep_version else self._roles_kept_s(swarm)
-            if now >= swarm.upkeep_s + pause_s:
-                if not left[is_wanting]:
-                    self._tick_interval_s = _POSTPONED_S
-                    continue
-                cost = _FIRST_COST if swarm.upkeep_s == -math.inf else 1
-                swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
-                if refresh_roles(swarm, around, now):
-                    left[is_wanting] = max(0, left[is_wanting] - cost)
-                swarm.subscribe(now)
-                give_up_lost(swarm, now)
-                want_copies(swarm, now)
+        for swarm in busy:
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 is_alone = self._is_alone(around, now) if is_alone is None else is_alone
                 report_stall(swarm, alone=is_alone, now=now)
+
+    def _keep_up(self, around: Surroundings, now: float) -> None:
+        """Look at the roles of deployments again, first of those that have waited longest: where more is due than a
+        tick may take, the same few would be looked at in each, and others never."""
+        left = dict.fromkeys((True, False), max(1, _UPKEEP_HOSTS // (self._peers.count + 1)))
+        for swarm in sorted(self._deployments.busy, key=lambda one: one.upkeep_s):
+            pause_s = _UPKEEP_S if self._peers.version == swarm.upkeep_version else self._roles_kept_s(swarm)
+            if now < swarm.upkeep_s + pause_s:
+                continue
+            is_wanting = swarm.replica.missing_count > 0
+            if not left[is_wanting]:
+                self._tick_interval_s = _POSTPONED_S
+                continue
+            cost = _FIRST_COST if swarm.upkeep_s == -math.inf else 1
+            swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
+            if refresh_roles(swarm, around, now):
+                left[is_wanting] = max(0, left[is_wanting] - cost)
+            swarm.subscribe(now)
+            give_up_lost(swarm, now)
+            want_copies(swarm, now)
 
     def _roles_kept_s(self, swarm: DeploymentSwarm) -> float:
         """How long the roles of a deployment stay though members have changed: nearly nothing in a small cluster. While
@@ -333,7 +341,7 @@ class Planner:
 
     def _planned(self) -> list[DeploymentSwarm]:
         """The deployments that have had roles, by priority; before that nothing is decided for one."""
-        return [swarm for swarm in self._by_priority if swarm.upkeep_s > -math.inf]
+        return [swarm for swarm in self._deployments.busy if swarm.upkeep_s > -math.inf]
 
     def _is_alone(self, around: Surroundings, now: float) -> bool:
         """No peer is usable though there are members, or reading waits until the view has settled."""
@@ -347,9 +355,8 @@ class Planner:
         chunk time where chunks are small, nothing where they are large. Rejected: a constant factor for both, because
         it costs efficiency where chunks are large; our own window alone, because a host that is ahead of its rack needs
         few fetches while the whole rack asks it."""
-        if not self._swarms:
-            return
-        swarms = self._swarms.values()
+        if not (swarms := self._deployments.busy):
+            return  # as it was: one that nobody asks for may be asked for soon
         window = max(max(swarm.fetch_window(), uploads_likely(swarm)) for swarm in swarms)
         self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
         between = self.settings.handling_s / 2 / min(swarm.times.chunk_time_s for swarm in swarms)
@@ -365,7 +372,7 @@ class Planner:
 
     def next_deadline(self, now: float) -> float:
         """When ``plan`` must be called though no event has come; may be in the past."""
-        deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
+        deadline = self._tick_due_s() if self._deployments else min(now + 1.0, self._tick_due_s())
         for swarm in self._planned():
             deadline = min(deadline, swarm.next_deadline(now))
         return deadline
@@ -374,15 +381,15 @@ class Planner:
         """What one of the smallest chunks in flight takes on this host's link; 0 when none is, or that is not known."""
         if not self._link.rate:
             return 0.0
-        return min((swarm.times.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
+        return min((swarm.times.chunk_time_s for swarm in self._deployments.busy if swarm.replica.flights), default=0.0)
 
     def listens_to(self, node: NodeId) -> bool:
         """Whether some deployment has a subscription at that node, and so a connection to it."""
-        return any(node in swarm.subscriptions for swarm in self._swarms.values())
+        return any(node in swarm.subscriptions for swarm in self._deployments.busy)
 
     def holdings(self, deployment: DeploymentId, node: NodeId) -> KnownHoldings | None:
         """What this host has of a deployment, or what a neighbour has announced to it; None where neither is known."""
-        if (swarm := self._swarms.get(deployment)) is None:
+        if (swarm := self._deployments.get(deployment)) is None:
             return None
         if node == self._own.node:
             return KnownHoldings(swarm.replica.held.snapshot(), swarm.replica.wanted.snapshot(), None)
@@ -400,7 +407,7 @@ class Planner:
     def statistics(self) -> PlannerStatistics:
         """A frozen snapshot for status and metrics."""
         election, heard, plans = self._election, self._event_count, self._plan_count
-        swarms = {deployment: _statistics_of(swarm) for deployment, swarm in self._swarms.items()}
+        swarms = {swarm.deployment: _statistics_of(swarm) for swarm in self._deployments}
         return PlannerStatistics(election.term, heard, plans, election.seeds, swarms)
 
 

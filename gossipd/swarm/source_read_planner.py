@@ -196,6 +196,11 @@ class SourceReadPlanner:
         """Those that some peer reads: one that has announced them may only have been promised them."""
         return self._claim_counts.keys()
 
+    @property
+    def claimants(self) -> Collection[NodeId]:
+        """The peers that have claims."""
+        return self._claims.keys()
+
     def claims(self, peer: NodeId) -> bool:
         """Whether the peer has said that it reads something."""
         return peer in self._claims

@@ -4,7 +4,41 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_OPEN = "tests/gossipd/swarm/test_open_deployments.py"
+
 MUTANTS = (
+    Mutant(
+        "what-is-complete-is-planned-for-ever",
+        "What a host pays for a model that comes grows with those that have come.",
+        "gossipd/swarm/open_deployments.py",
+        "        if settled:\n",
+        "        if not self._all:\n",
+        (_OPEN,),
+    ),
+    Mutant(
+        "the-same-deployments-have-roles-first",
+        "On a busy host of a large cluster the first deployments take all time for roles, the others never have any.",
+        "gossipd/swarm/planner.py",
+        "        for swarm in sorted(self._deployments.busy, key=lambda one: one.upkeep_s):\n",
+        "        for swarm in self._deployments.busy:\n",
+        (_OPEN,),
+    ),
+    Mutant(
+        "who-goes-during-a-rest-holds-chunks-still",
+        "A chunk that rots in a model at rest is asked of a host that has gone, and never read.",
+        "gossipd/swarm/open_deployments.py",
+        "            _forget_unusable(swarm, now)\n",
+        "",
+        (_OPEN,),
+    ),
+    Mutant(
+        "a-part-is-served-by-who-has-gone",
+        "A deployment of parts at rest counts the copies of a host that is lost.",
+        "gossipd/swarm/open_deployments.py",
+        " or not one.interests.is_uniform]\n",
+        "]\n",
+        (_OPEN,),
+    ),
     Mutant(
         "a-stream-given-up-at-its-end-stays-open",
         "Who ends a stream in the moment in which its part ends leaves its connection open.",
@@ -202,8 +236,8 @@ MUTANTS = (
         "roles-of-all-deployments-in-one-tick",
         "In a large cluster a member that comes holds up the loop by some milliseconds for every deployment.",
         "gossipd/swarm/planner.py",
-        "                if not left[is_wanting]:\n",
-        "                if left[is_wanting] < 0:\n",
+        "            if not left[is_wanting]:\n",
+        "            if left[is_wanting] < 0:\n",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(

@@ -1005,8 +1005,8 @@ MUTANTS = (
         "computes-all-roles-for-each-member-that-comes",
         "A liar that makes up members in racks of their own has every host compute roles at each tick.",
         "gossipd/swarm/planner.py",
-        "            if now >= swarm.upkeep_s + pause_s:\n",
-        "            if now >= swarm.upkeep_s + pause_s or self._peers.version != swarm.upkeep_version:\n",
+        "            if now < swarm.upkeep_s + pause_s:\n",
+        "            if now < swarm.upkeep_s + pause_s and self._peers.version == swarm.upkeep_version:\n",
         (_PLANNER,),
     ),
     Mutant(
@@ -1270,8 +1270,8 @@ MUTANTS = (
         "a-slow-host-claims-again",
         "Who is far behind gives its claim up and, when that is a while ago, claims again.",
         "gossipd/swarm/planner.py",
-        "        if any(swarm.slow_hosts.is_own or is_outpaced(swarm) for swarm in self._swarms.values()):\n",
-        "        if self._election.term and any(one.slow_hosts.is_own for one in self._swarms.values()):\n",
+        "        if any(swarm.slow_hosts.is_own or is_outpaced(swarm) for swarm in busy):\n",
+        "        if self._election.term and any(swarm.slow_hosts.is_own for swarm in busy):\n",
         (_PLANNER,),
     ),
     Mutant(

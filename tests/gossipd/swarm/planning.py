@@ -9,6 +9,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import Command, DeploymentOpened, PeerSeen, SourceProbed
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
+from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -64,6 +65,12 @@ class Driven:
         for _ in range(round(seconds / step)):
             commands += self.tell(after=step)
         return commands
+
+    def swarm(self, deployment: DeploymentId = DEPLOYMENT) -> DeploymentSwarm:
+        """One that is open."""
+        swarm = self.planner._deployments.get(deployment)
+        assert swarm is not None
+        return swarm
 
     def meet(self, *views: PeerView) -> list[Command]:
         return self.tell(*[PeerSeen(one) for one in views])

@@ -88,7 +88,7 @@ def stored(chunk: int, supplier: object) -> ChunkStored:
 
 def reading(driven: Driven, deployment: DeploymentId = DEPLOYMENT) -> list[int]:
     """What is on its way from storage."""
-    replica = driven.planner._swarms[deployment].replica
+    replica = driven.swarm(deployment).replica
     return [chunk for chunk in replica.flights if replica.reads_now(chunk)]
 
 
@@ -157,7 +157,7 @@ def test_a_reader_begins_the_next_read_when_one_is_about_to_end() -> None:
     driven = seed_alone(400)
     driven.tell()
     assert not of(StartSourceRead, driven.tell())
-    chunk, *others = driven.planner._swarms[DEPLOYMENT].replica.flights
+    chunk, *others = driven.swarm().replica.flights
     (following,) = of(StartSourceRead, driven.tell(ChunkEnding(DEPLOYMENT, chunk, SOURCE)))
     assert not of(StartSourceRead, driven.tell(stored(chunk, SOURCE))), "the next is under way"
     assert not {chunk, *others} & set(following.chunks)
@@ -168,9 +168,9 @@ def test_a_host_says_what_a_chunk_takes_while_some_come_and_only_when_it_knows()
     driven.tell(holdings(1, *range(400), size=400, free=24))
     assert driven.planner.chunk_time_s() == 0.0
     for _ in range(40):
-        flying = list(driven.planner._swarms[DEPLOYMENT].replica.flights)
+        flying = list(driven.swarm().replica.flights)
         driven.tell(stored(flying[0], A), after=0.05)
-    assert driven.planner.chunk_time_s() == driven.planner._swarms[DEPLOYMENT].times.chunk_time_s > 0.0
+    assert driven.planner.chunk_time_s() == driven.swarm().times.chunk_time_s > 0.0
     driven.tell(DeploymentClosed(DEPLOYMENT))
     assert driven.planner.chunk_time_s() == 0.0
 
@@ -198,7 +198,7 @@ def test_an_import_is_told_soon_to_other_racks_but_not_to_the_one_it_came_from()
     driven.tell(opened(64))
     driven.tell(*[SubscribeHeard(node(number), DEPLOYMENT) for number in (1, 2, 3)])
     driven.tell(stored(63, LOCAL), after=LAZY_S)
-    roles = driven.planner._swarms[DEPLOYMENT].roles
+    roles = driven.swarm().roles
     chunk = next(chunk for chunk in range(63) if roles.first_in_line("b", bucket_of(chunk)) == B)
     (fetch,) = of(StartFetch, driven.tell(holdings(1, chunk, size=64)))
     (told,) = of(SendDelta, driven.tell(stored(chunk, fetch.peer), after=0.1))
@@ -367,7 +367,7 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(LAZY_S))
     assert all(message.added == (chunk,) and chunk in message.reading for message in told if message.added)
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
-    swarm = driven.planner._swarms[DEPLOYMENT]
+    swarm = driven.swarm()
     swarm.reader.readable = False  # what begins here would be told at once as well
     ended = of(
         SendDelta,
@@ -382,7 +382,7 @@ def test_a_chunk_that_is_promised_by_who_reads_it_counts_as_read_when_the_read_h
     driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
     driven.wait(5.0)
     driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
-    reader = driven.planner._swarms[DEPLOYMENT].reader
+    reader = driven.swarm().reader
     promised = DeltaHeard(node(50), DEPLOYMENT, (1,), (), (1,), 24)
     driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet(3), 24), promised)
     driven.tell(DeltaHeard(node(51), DEPLOYMENT, (1,), (), (), 24))
@@ -399,7 +399,7 @@ def test_holdings_that_lack_what_a_peer_held_before_take_it_out_of_what_is_prese
     driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
     driven.wait(5.0)
     driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
-    reader = driven.planner._swarms[DEPLOYMENT].reader
+    reader = driven.swarm().reader
     driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet.of(3, (0, 1)), 24))
     driven.tell(HoldingsHeard(node(51), DEPLOYMENT, ChunkSet.of(3, (1,)), 24))
     assert list(reader.present) == [1, 1, 0]
@@ -415,7 +415,7 @@ def test_what_is_promised_before_its_read_is_heard_of_counts_as_read_when_the_re
     driven.wait(5.0)
     driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
     driven.tell(stored(2, SOURCE))
-    reader = driven.planner._swarms[DEPLOYMENT].reader
+    reader = driven.swarm().reader
     driven.tell(delta(51, 1), delta(50, reading=(1, 2)))
     assert list(reader.present) == [0, 0, 1], "what is here is here, also when another reads it again"
     driven.tell(delta(50))
@@ -1191,7 +1191,7 @@ def test_a_member_that_comes_moves_the_roles_of_many_deployments_in_several_tick
     *whole, missing = [
         replace(opened(8, held=() if one is ids[-1] else tuple(range(8))), deployment=one) for one in ids
     ]
-    driven.tell(*whole, missing)
+    driven.tell(*whole, missing, *[SubscribeHeard(A, one) for one in ids[:-1]])
     assert len(refreshed) == 2, "the first time takes longest, so it is one of either sort"
     assert ids[-1] in refreshed, "what is missing here does not wait for the others"
     driven.wait(1.0, step=0.051)
@@ -1223,7 +1223,7 @@ def test_members_that_come_one_by_one_in_racks_of_their_own_move_roles_seldom(
         driven.tell(PeerSeen(view(number, f"rack-{number}")), after=0.02)
     assert len(refreshed_s) < 50, "each costs more than all that the host does meanwhile"
     driven.wait(1.0, step=0.1)
-    [swarm] = driven.planner._swarms.values()
+    swarm = driven.swarm()
     assert len(swarm.roles.racks) == 251
 
 

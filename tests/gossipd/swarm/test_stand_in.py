@@ -84,7 +84,7 @@ def test_each_next_host_waits_twice_as_long_as_the_one_before() -> None:
 def test_a_stand_in_reads_the_whole_model_without_waiting_again() -> None:
     driven = beside_a_silent_seed(*after_own(2))
     first_read_s(driven)
-    (swarm,) = driven.planner._swarms.values()
+    swarm = driven.swarm()
     begun = driven.now
     while swarm.replica.missing_count and driven.now < begun + FIRST_S:
         coming = [chunk for chunk in swarm.replica.flights if swarm.replica.reads_now(chunk)]
@@ -95,7 +95,7 @@ def test_a_stand_in_reads_the_whole_model_without_waiting_again() -> None:
 def test_a_seed_that_is_heard_to_read_goes_before_the_stand_in() -> None:
     driven = beside_a_silent_seed(*after_own(2), chunks=400)
     first_read_s(driven)
-    (swarm,) = driven.planner._swarms.values()
+    swarm = driven.swarm()
     assert {line[0] for line in swarm.reader._lines} == {OWN}
     driven.tell(DeltaHeard(SEED, DEPLOYMENT, (), (), (399,), 4))
     driven.wait(1.0)
@@ -108,14 +108,14 @@ def test_of_two_stand_ins_the_earlier_goes_first_in_both_views() -> None:
     first_read_s(driven)
     driven.tell(DeltaHeard(node(other), DEPLOYMENT, (), (), (39,), 4))
     driven.wait(1.0)
-    (swarm,) = driven.planner._swarms.values()
+    swarm = driven.swarm()
     assert set(swarm.reader._lines) == {(node(other), OWN)}
     (later,) = after_own(1)
     driven = beside_a_silent_seed(later)
     first_read_s(driven)
     driven.tell(DeltaHeard(node(later), DEPLOYMENT, (), (), (39,), 4))
     driven.wait(1.0)
-    (swarm,) = driven.planner._swarms.values()
+    swarm = driven.swarm()
     assert set(swarm.reader._lines) == {(OWN,)}
 
 
