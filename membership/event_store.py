@@ -31,6 +31,7 @@ from membership.host_rules import Verdict
 from membership.member import NodeId
 from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
+from membership.writer_counts import WriterCounts
 
 _NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2, PayloadKind.AUDIT: 3}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
@@ -59,11 +60,13 @@ class EventStore:
         self._node = node
         self._statements: dict[bytes, _Statement] = {}
         self._written: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # marks and keys, by writer
+        self._written_counts = WriterCounts()
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
         self._told_twice: OrderedDict[tuple[bytes, int], None] = OrderedDict()  # keys and versions, the latest last
         self._progress: dict[bytes, int] = {}
         self._progress_of: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)  # by writer, the oldest first
+        self._progress_counts = WriterCounts()
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. A statement of an older version than one already heard is dropped silently; of progress its
@@ -156,6 +159,7 @@ class EventStore:
 
     def drop_progress(self, writer: NodeId) -> None:
         """Of a member that is off the roster: it is passed on no more, and takes no room."""
+        self._progress_counts.change(writer, -self._progress_counts.of(writer))
         for key in self._progress_of.pop(writer, ()):
             del self._progress[key]
             self._node.rumours.classes[PROGRESS].discard(key)
@@ -248,14 +252,15 @@ class EventStore:
         if old is not None and old.writer == writer:
             return ()
         limit = self._node.settings.statement_count_max
-        written = len(self._written.get(writer, ()))
+        counts = self._written_counts
+        written = counts.of(writer)
         if written >= limit // WRITERS_SHARE:
             loudest = writer
         elif old is not None or len(self._statements) < limit:
             return ()
         else:
-            loudest = max(self._written, key=lambda one: len(self._written[one]))
-            if len(self._written[loudest]) <= max(1, written):
+            loudest = counts.loudest
+            if counts.of(loudest) <= max(1, written):
                 return None
         last = self._written[loudest][-1]
         if loudest == writer and _mark(key, version) >= last[0]:
@@ -269,6 +274,7 @@ class EventStore:
         del written[bisect_left(written, (row.mark, key))]
         if not written:
             del self._written[row.writer]
+        self._written_counts.change(row.writer, -1)
         self._node.roster.digest.change(row.row_id[0], -row.mark)
         self._node.rumours.classes[STATEMENT].discard(key)
 
@@ -279,6 +285,7 @@ class EventStore:
         row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
         insort(self._written[writer], (row.mark, key))
+        self._written_counts.change(writer, 1)
         self._node.roster.digest.change(row_id[0], row.mark)
         self._node.changed_s = now
         if relay:
@@ -287,15 +294,22 @@ class EventStore:
             self._node.gossip_due = self._node.gossip_due or is_first
 
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
-        self._progress[key] = version
-        written, limit = self._progress_of[writer], self._node.settings.progress_count_max
-        written.pop(key, None)
-        written[key] = None
+        written, counts, limit = (
+            self._progress_of[writer],
+            self._progress_counts,
+            self._node.settings.progress_count_max,
+        )
+        if key in written:
+            del written[key]  # the latest is last
+        else:
+            counts.change(writer, 1)
+        self._progress[key], written[key] = version, None
         has_most = len(written) > limit // WRITERS_SHARE
         if has_most or len(self._progress) > limit:
-            loudest = writer if has_most else max(self._progress_of, key=lambda one: len(self._progress_of[one]))
+            loudest = writer if has_most else counts.loudest
             oldest = next(iter(self._progress_of[loudest]))
             del self._progress[oldest], self._progress_of[loudest][oldest]
+            counts.change(loudest, -1)
             if not self._progress_of[loudest]:
                 del self._progress_of[loudest]
         if relay:

@@ -425,6 +425,14 @@ MUTANTS = (
         (_STARVATION,),
     ),
     Mutant(
+        "who-had-most-once-is-taken-for-the-loudest",
+        "Where a table of events is full, a writer that has nothing any more is to give way.",
+        "membership/writer_counts.py",
+        "        while self._most and self._most not in self._writers:\n",
+        "        while self._most and not self._writers:\n",
+        ("tests/membership/test_writer_counts.py",),
+    ),
+    Mutant(
         "one-writer-fills-the-table",
         "A writer has no quota of statements.",
         "membership/event_store.py",
