@@ -103,6 +103,7 @@ from gossipd.swarm.standing_links import standing_links
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from membership import events as membership_events
+from membership.member import NodeId
 
 if TYPE_CHECKING:
     from gossipd.api.request_guard import RequestGuard
@@ -381,9 +382,13 @@ class App:
     async def _keep_standing_links(self) -> None:
         """Never returns: keep links to the hosts that the next deployment will need, whenever it comes."""
         directory, rack = self._directory, self.live.config.node.rack
+        revision, links = -1, frozenset[NodeId]()
         while True:
-            rack_of = {node: directory.records[node].rack for node in directory.live() - directory.unheard}
-            self._plane.keep_links(standing_links(rack, rack_of, self._planner.settings), dials_max=DIALS_AT_ONCE)
+            if directory.revision != revision:
+                revision = directory.revision
+                rack_of = {node: directory.records[node].rack for node in directory.live() - directory.unheard}
+                links = standing_links(rack, rack_of, self._planner.settings)
+            self._plane.keep_links(links, dials_max=DIALS_AT_ONCE)
             await until_next_look(STANDING_LINKS_S)
 
     def _tell_own(self) -> None:

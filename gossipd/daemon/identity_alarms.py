@@ -26,6 +26,7 @@ class IdentityAlarms:
         self.reports = reports
         self.watch = watch
         self._shown: frozenset[IdentityFinding] = frozenset()
+        self._revision = -1  # of the directory, at the last look
 
     def hear(self, event: membership_events.Event) -> None:
         """Whatever membership tells."""
@@ -45,8 +46,12 @@ class IdentityAlarms:
             await until_next_look(LOOK_S)
 
     def look(self) -> None:
-        """Begin and end alarms."""
+        """Begin and end alarms. Of members that are as they were at the last look nothing is new, unless time decides:
+        there may be 10,000 of them."""
         directory = self.directory
+        if self._revision == directory.revision and self.watch.is_settled and not self._shown:
+            return
+        self._revision = directory.revision
         live, heard = (nodes | {directory.own} for nodes in (directory.live(), directory.answered()))
         found = frozenset(self.watch.look(directory.records, live, trio.current_time(), heard=heard))
         for code in CODES:

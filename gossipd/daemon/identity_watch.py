@@ -84,6 +84,11 @@ class IdentityWatch:
         """Whether two hosts speak with this member's key, so that nothing it says is one host's word."""
         return node in self._twice
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether ``look`` finds what it found before while no record changes: nothing waits for its time."""
+        return not (self._twice or self._since or self._wanted)
+
     def look(
         self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float, *, heard: Collection[NodeId]
     ) -> list[IdentityFinding]:

@@ -68,9 +68,11 @@ class StateSaver(Struct, kw_only=True, eq=False):
                 kept_budgets = self.budgets.revision
                 writes.append(partial(self.state.keep_budgets, self.budgets.to_bytes()))
             now = trio.current_time()
-            if now - roster_s > KEEP_S and (roster := self._roster()) != kept_roster:
-                kept_roster, roster_s = roster, now
-                writes.append(partial(self.state.keep_roster, *roster))
+            if now - roster_s > KEEP_S:
+                roster, roster_s = self._roster(), now
+                if roster != kept_roster:
+                    kept_roster = roster
+                    writes.append(partial(self.state.keep_roster, *roster))
             # Our own counters are in it, and nobody else can tell us those after a crash.
             rest_s = KEEP_S if self.table.revision != kept_progress else REFRESHED_KEEP_S
             if now - table_s > max(rest_s, table_bytes / KEEP_BYTES_PER_S):

@@ -21,6 +21,14 @@ _ATTACKS = "tests/membership/test_attacks.py"
 
 MUTANTS = (
     Mutant(
+        "an-alarm-that-waits-for-its-time-is-not-looked-at",
+        "Two hosts that share a name are told of only when some third host comes or goes.",
+        "gossipd/daemon/identity_watch.py",
+        "        return not (self._twice or self._since or self._wanted)\n",
+        "        return not self._twice\n",
+        (_WATCH,),
+    ),
+    Mutant(
         "probes-for-one-member-without-a-bound",
         "One member may have all the probes that this node makes for others.",
         "membership/indirect_prober.py",

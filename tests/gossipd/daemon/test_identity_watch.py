@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from msgspec.structs import replace
 
+from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, TWICE_S, IdentityFinding, IdentityWatch
+from gossipd.daemon.member_directory import MemberDirectory
 from membership.member import Record
+from tests.gossipd.daemon.test_alarms import Told
 from tests.gossipd.daemon.test_state_dir import record
 
 OWN = replace(record(9), host="10.0.0.9")
@@ -97,3 +103,32 @@ def test_a_member_that_brings_hosts_along_fills_no_page() -> None:
     crowd = [replace(record(number), name=f"n{number % 40}", host="10.0.0.3") for number in range(200)]
     look(watch, crowd, 0.0)
     assert len(look(watch, [*crowd, NODE], GRACE_S)) <= 3 * FINDINGS_MAX
+
+
+def test_nothing_is_looked_at_again_while_neither_a_record_nor_time_can_tell_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, looked = SimpleNamespace(), list[float]()
+    directory, watch = MemberDirectory(OWN.node), IdentityWatch(OWN.node)
+    reports = SimpleNamespace(alarms=Told().alarms, audit=SimpleNamespace(record=lambda *_, **__: None))
+    alarms, plain_look = IdentityAlarms(directory, cast(Any, reports), watch), watch.look
+
+    def noted_look(*given: Any, **heard: Any) -> list[IdentityFinding]:
+        looked.append(clock.now)
+        return plain_look(*given, **heard)
+
+    def pass_by(*times: float) -> None:
+        for clock.now in times:
+            alarms.look()
+
+    monkeypatch.setattr("trio.current_time", lambda: clock.now)
+    monkeypatch.setattr(watch, "look", noted_look)
+    directory.begin(OWN, [NODE])
+    pass_by(1.0, 6.0, 11.0)
+    assert looked == [1.0]
+    watch.conflict("gpu-1", record(2).node, ("10.0.0.2", 7946), clock.now)
+    pass_by(16.0, 21.0, 21.0 + TWICE_S, 26.0 + TWICE_S)
+    assert looked == [1.0, 16.0, 21.0, 21.0 + TWICE_S], "until it has not asked for long"
+    directory.revision += 1
+    pass_by(31.0 + TWICE_S)
+    assert looked[-1] == clock.now
