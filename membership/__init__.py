@@ -7,7 +7,7 @@
   ``suspicion`` (one suspicion), ``health``, ``isolation``
 * Who belongs: ``roster``, ``joiner``, ``record_merger``, ``forgets`` and ``tombstones``
 * How views become equal: ``rumours``, ``synchroniser`` (asks), ``sync_server`` (answers), ``sync_rows``, ``digest``,
-  ``event_store`` (application events), ``writer_counts`` (whose of them give way)
+  ``event_store`` (application events), ``progress_versions`` (which are new), ``writer_counts`` (whose give way)
 * The wire: ``wire`` (bytes), ``seal``, ``replay``, ``verified_cache``
 * Bounds against others: ``bounds``, ``forgeries``, ``shares``, ``reachability``, ``unsealed_rate``, ``socket_filter``
 * For simulators: ``simulation`` (virtual time), ``fakes``

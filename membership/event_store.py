@@ -30,6 +30,7 @@ from membership.events import PayloadHeard, PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NodeId
 from membership.node import MembershipNode
+from membership.progress_versions import ProgressVersions
 from membership.rumours import PROGRESS, STATEMENT
 from membership.writer_counts import WriterCounts
 
@@ -64,9 +65,8 @@ class EventStore:
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
         self._told_twice: OrderedDict[tuple[bytes, int], None] = OrderedDict()  # keys and versions, the latest last
-        self._progress: dict[bytes, int] = {}
-        self._progress_of: defaultdict[bytes, dict[bytes, None]] = defaultdict(dict)  # by writer, the oldest first
-        self._progress_counts = WriterCounts()
+        limit = node.settings.progress_count_max
+        self._progress = ProgressVersions(limit, limit // WRITERS_SHARE)
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. A statement of an older version than one already heard is dropped silently; of progress its
@@ -159,9 +159,7 @@ class EventStore:
 
     def drop_progress(self, writer: NodeId) -> None:
         """Of a member that is off the roster: it is passed on no more, and takes no room."""
-        self._progress_counts.change(writer, -self._progress_counts.of(writer))
-        for key in self._progress_of.pop(writer, ()):
-            del self._progress[key]
+        for key in self._progress.forget(writer):
             self._node.rumours.classes[PROGRESS].discard(key)
 
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
@@ -198,7 +196,7 @@ class EventStore:
 
     def _is_newer(self, kind: PayloadKind, key: bytes, version: int) -> bool:
         if kind is PayloadKind.PROGRESS:
-            known = self._progress.get(key, -1)
+            known = self._progress.newest(key)
             if version == known:
                 self._node.rumours.classes[PROGRESS].heard_again(key)
             return version > known
@@ -294,24 +292,7 @@ class EventStore:
             self._node.gossip_due = self._node.gossip_due or is_first
 
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
-        written, counts, limit = (
-            self._progress_of[writer],
-            self._progress_counts,
-            self._node.settings.progress_count_max,
-        )
-        if key in written:
-            del written[key]  # the latest is last
-        else:
-            counts.change(writer, 1)
-        self._progress[key], written[key] = version, None
-        has_most = len(written) > limit // WRITERS_SHARE
-        if has_most or len(self._progress) > limit:
-            loudest = writer if has_most else counts.loudest
-            oldest = next(iter(self._progress_of[loudest]))
-            del self._progress[oldest], self._progress_of[loudest][oldest]
-            counts.change(loudest, -1)
-            if not self._progress_of[loudest]:
-                del self._progress_of[loudest]
+        self._progress.note(key, version, writer)
         if relay:
             self._node.rumours.classes[PROGRESS].add(key, data, writer)
 

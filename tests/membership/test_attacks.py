@@ -514,10 +514,10 @@ def test_one_writer_of_progress_fills_its_share_and_no_more() -> None:
     for writer in (b"b", b"c", b"d", b"e"):
         for number in range(30):
             say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1", kind=2))
-        assert len(store._progress_of[writer]) <= 10
+        assert store._progress.count_of(writer) == 10
     assert b"honest" in store._progress
     assert len(store) == 40
-    assert max(map(len, store._progress_of.values())) <= 10
+    assert all(store._progress.count_of(writer) <= 10 for writer in (b"b", b"c", b"d", b"e"))
 
 
 def test_one_writer_fills_its_quota_and_no_more() -> None:

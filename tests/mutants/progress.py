@@ -162,9 +162,9 @@ MUTANTS = (
     Mutant(
         "one-writer-fills-the-table-of-events",
         "Progress of one writer pushes out that of others.",
-        "membership/event_store.py",
-        "        has_most = len(written) > limit // WRITERS_SHARE\n",
-        "        has_most = len(written) > limit\n",
+        "membership/progress_versions.py",
+        "        has_most = len(written) > self._share\n",
+        "        has_most = len(written) > self._limit\n",
         (_ATTACKS,),
     ),
     Mutant(
