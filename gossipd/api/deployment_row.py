@@ -136,6 +136,7 @@ def deployment_row(
         word=facts.verb.name.lower(),
         recoverable=_is_recoverable(facts, targets, told),
         current_labels=_current_labels(facts, hosts),
+        left_out=[],
         **counters_of(totals),
     )
 

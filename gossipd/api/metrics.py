@@ -37,8 +37,11 @@ _Rows: TypeAlias = Sequence[tuple[DeploymentRow, Counter[str]]]  # without hosts
 async def render(view: StatusPort) -> bytes:
     """The page; others have the loop between two deployments."""
     rows = []
-    for row in islice(view.deployments(), DEPLOYMENTS_MAX):
-        rows.append((replace(row, hosts=[]), Counter(host.state for host in row.hosts)))
+    for row in islice(view.deployments(hosts_max=0), DEPLOYMENTS_MAX):
+        states = Counter(host.state for host in row.hosts)
+        for group in row.left_out:
+            states[group.state] += group.hosts
+        rows.append((replace(row, hosts=[]), states))
         await trio.lowlevel.checkpoint()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(view, rows))

@@ -137,8 +137,9 @@ class _Operation:
 
 
 _MODEL = ("name", "version")
+_STATUS = (*_MODEL, "hosts_max")
 OPERATIONS = (
-    _Operation("get", "/v1/status", "The whole page, or one model's deployments.", StatusSnapshot, query=_MODEL),
+    _Operation("get", "/v1/status", "The whole page, or one model's deployments.", StatusSnapshot, query=_STATUS),
     _Operation("get", "/v1/members", "Who belongs to the cluster.", MembersAnswer),
     _Operation("get", "/v1/models", "Models on this host.", ModelsAnswer, query=("name",)),
     _Operation(
@@ -289,6 +290,11 @@ _TYPES: dict[str, dict[str, Any]] = {
     "node": {"type": "string", "description": "a host's name or id"},
     "version": {"type": "integer", "minimum": 0},
     "host": {"type": "string", "description": "of the targets this one alone"},
+    "hosts_max": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "of deployments on more hosts, complete ones are counts",
+    },
     "bins": {"type": "integer", "enum": [256], "description": "with host: as that host says when it is asked"},
     "key": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "a key's id, instead of name and version"},
     "rank": {"type": "integer", "minimum": 0, "description": "which of the hosts that save, from 0"},

@@ -111,10 +111,13 @@ class StatusPort(Protocol):
     def snapshot(self) -> StatusSnapshot:
         """The page without its deployments, of which one can be as much work as all the rest."""
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
+    def deployments(
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
+    ) -> Iterator[DeploymentRow]:
         """The deployments of that name and version, by default all, by name and then version, highest first. Each row
         is made when it is asked for, from the records of all its targets: a caller that takes many lets other tasks
-        run in between."""
+        run in between. ``hosts_max``: of more targets than that, complete ones are left out and counted; such a row of
+        a deployment that is complete costs nothing while no host tells anything else."""
 
     def deployment_count(self) -> int:
         """How many rows ``deployments`` has."""

@@ -42,8 +42,9 @@ class QuestionPages:
         """A row at a time: with many hosts the rows of many deployments together would hold up the loop."""
         name, version = request.query.get("name"), request.query.get("version")
         number = whole_number(version) if name is not None and version is not None else None
+        hosts_max = whole_number(most, "hosts_max") if (most := request.query.get("hosts_max")) is not None else None
         rows = []
-        for row in self._view.deployments(name, number):
+        for row in self._view.deployments(name, number, hosts_max=hosts_max):
             rows.append(msgspec.Raw(msgspec.json.encode(row)))
             await trio.lowlevel.checkpoint()
         if name is not None and not rows:

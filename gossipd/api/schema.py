@@ -77,6 +77,19 @@ class HostRow(Row, frozen=True, kw_only=True):
     here: bool = False
 
 
+class HostGroupRow(Row, frozen=True, kw_only=True):
+    """Targets of a deployment that have no row of their own, in one rack, with the same words. ``current``: as of
+    ``HostRow``. ``chunks_verified`` and ``chunks_wanted`` are sums; a host that wants everything counts with all."""
+
+    rack: str
+    state: str
+    reason: str
+    hosts: int
+    chunks_verified: int
+    chunks_wanted: int
+    current: int | None = None
+
+
 class DeploymentRow(Row, frozen=True, kw_only=True):
     """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
     model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, where the share of a part counts for
@@ -85,7 +98,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     part. ``word``: the last one that was said of it, deploy, cancel, pause, roll_back or remove.
     ``source_budget_bytes``: what may be read from storage as this host is set; null for no limit. ``recoverable``:
     complete on a living host, or living hosts that this one has heard have each chunk, or its storage can be read.
-    ``current_labels``: ``300.2`` by the version, of other versions in ``current`` of its hosts that are steps."""
+    ``current_labels``: ``300.2`` by the version, of other versions in ``current`` of its hosts that are steps.
+    ``left_out``: the targets that are not in ``hosts``: complete ones, where the question has a ``hosts_max``."""
 
     id: str
     name: str
@@ -123,6 +137,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     cancelled_bytes: int = 0
     eta_p50_s: float | None = None
     current_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    left_out: list[HostGroupRow] = msgspec.field(default_factory=list)
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):

@@ -52,9 +52,11 @@ def rank_of_problem(host: dict[str, Any]) -> int | None:
     return None if reason.cured_by is CuredBy.NOBODY else 1
 
 
-def select(hosts: Sequence[dict[str, Any]], rows_max: int | None = None) -> HostSelection:
+def select(
+    hosts: Sequence[dict[str, Any]], rows_max: int | None = None, *, left_out: Sequence[dict[str, Any]] = ()
+) -> HostSelection:
     """Problems, at most ``PROBLEMS_MAX``, then the ``SLOWEST`` of the others that are not complete. With ``rows_max``
-    as many rows as that, and complete hosts where there is room."""
+    as many rows as that, and complete hosts where there is room. ``left_out``: as in the deployment's row."""
     ranked = sorted(hosts, key=_rank)
     if rows_max is not None:
         shown = ranked[:rows_max]
@@ -64,6 +66,8 @@ def select(hosts: Sequence[dict[str, Any]], rows_max: int | None = None) -> Host
         shown = problems + slow
     chosen = {id(host) for host in shown}
     rest = Counter(host["reason"] or host["state"] for host in ranked if id(host) not in chosen)
+    for group in left_out:
+        rest[group["reason"] or group["state"]] += group["hosts"]
     return HostSelection(tuple(shown), tuple(rest.most_common()))
 
 
@@ -75,18 +79,20 @@ def _rank(host: dict[str, Any]) -> tuple[bool, int, int]:
 def racks_worst_first(row: dict[str, Any]) -> list[RackCounts]:
     """Racks with problems first, then those that are least complete."""
     racks: dict[str, list[dict[str, Any]]] = {}
-    for host in row["hosts"]:
-        racks.setdefault(host["rack"], []).append(host)
-    counts = [
-        RackCounts(
-            rack=rack, hosts=len(each), complete=sum(host["state"] == "complete" for host in each),
-            problems=sum(rank_of_problem(host) is not None for host in each),
-            chunks=sum(host["chunks_verified"] for host in each),
-            chunks_wanted=sum(chunks_wanted(host, row) for host in each),
-        )
-        for rack, each in racks.items()
-    ]  # fmt: skip
+    for each in (*row["hosts"], *row.get("left_out", ())):
+        racks.setdefault(each["rack"], []).append(each)
+    counts = [_rack_counts(rack, each, row) for rack, each in racks.items()]
     return sorted(counts, key=lambda one: (-one.problems, one.chunks / max(1, one.chunks_wanted), one.rack))
+
+
+def _rack_counts(rack: str, rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> RackCounts:
+    """Of rows of hosts, and of groups of hosts that were left out."""
+    return RackCounts(
+        rack=rack, hosts=sum(one.get("hosts", 1) for one in rows),
+        complete=sum(one.get("hosts", 1) for one in rows if one["state"] == "complete"),
+        problems=sum(rank_of_problem(one) is not None for one in rows),
+        chunks=sum(one["chunks_verified"] for one in rows), chunks_wanted=sum(chunks_wanted(one, row) for one in rows),
+    )  # fmt: skip
 
 
 def words_left_out(selection: HostSelection) -> str:

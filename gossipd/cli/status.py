@@ -68,11 +68,11 @@ def status(
         from gossipd.cli.live_status import watch_status
 
         return watch_status(lambda: client.status(name, version), as_json=as_json)
-    page = client.status(name, version)
     if as_json:
-        echo_json(page)
-    else:
-        show_lines(page_lines(page, colour=_colour(), is_whole=is_whole), color=True)
+        echo_json(client.status(name, version))
+        return 0
+    page = client.status(name, version, hosts_max=None if is_whole else HOSTS_SHOWN)
+    show_lines(page_lines(page, colour=_colour(), is_whole=is_whole), color=True)
     return 0
 
 
@@ -167,9 +167,10 @@ def limits_words(limits: dict[str, Any]) -> str:
 
 def _deployment(row: dict[str, Any], colour: bool, *, is_whole: bool) -> list[Part]:
     lines: list[Part] = ["  ".join(_title(row, colour)), f"  {traffic_words(row)}"]
-    if is_whole or len(row["hosts"]) <= HOSTS_SHOWN:
+    left_out = row.get("left_out", ())
+    if is_whole or (len(row["hosts"]) <= HOSTS_SHOWN and not left_out):
         return [*lines, _host_table(row, row["hosts"], colour)]
-    selection = select(row["hosts"])
+    selection = select(row["hosts"], left_out=left_out)
     if selection.shown:
         lines.append(_host_table(row, selection.shown, colour))
     if selection.left_out:
@@ -202,7 +203,10 @@ def _title(row: dict[str, Any], colour: bool) -> list[str]:
 
 def current_words(row: dict[str, Any]) -> str:
     """``current: 3 on 198, 2 on 2``, where hosts differ or users see an older version than this; of many the most."""
-    versions = Counter(host["current"] for host in row["hosts"] if host.get("current") is not None)
+    versions: Counter[int] = Counter()
+    for one in (*row["hosts"], *row.get("left_out", ())):
+        if (version := one.get("current")) is not None:
+            versions[version] += one.get("hosts", 1)
     if len(versions) < 2 and all(version >= row["version"] for version in versions):
         return ""
     labels = {str(row["version"]): row.get("version_label")} | row.get("current_labels", {})
@@ -236,7 +240,10 @@ def _part(host: dict[str, Any]) -> str:
 
 
 def _rack_table(row: dict[str, Any]) -> list[Part]:
+    """None where every rack is complete: it would say so forty times, of each of a hundred models."""
     counts = racks_worst_first(row)
+    if all(one.complete == one.hosts and not one.problems for one in counts):
+        return []
     cells = [
         (
             one.rack,

@@ -48,7 +48,7 @@ def top(*, sort: str, client: StatusClient, as_json: bool) -> int:
 
 
 def _ask(client: StatusClient) -> tuple[dict[str, Any], Look]:
-    page, peers, metrics = client.status(), client.peers()["peers"], client.metrics()
+    page, peers, metrics = client.status(hosts_max=0), client.peers()["peers"], client.metrics()
     return page, look(page, peers, metrics, time.monotonic())
 
 

@@ -6,7 +6,7 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.loneliness import Newcomer, is_alone
+from gossipd.daemon.settled_rows import SettledRows
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -85,6 +86,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
     """``credentials_watch``."""
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
+    settled_rows: SettledRows = field(default_factory=SettledRows)
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     age: Newcomer = field(default_factory=lambda: Newcomer(time.monotonic()))
 
@@ -143,16 +145,18 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
             warm=_warm_rows(statistics),
         )  # fmt: skip
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[schema.DeploymentRow]:
+    def deployments(
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
+    ) -> Iterator[schema.DeploymentRow]:
         swarms = self.planner.statistics().swarms
         chosen = [
             (found.name, -found.version, one.id, one)
             for one in self.lifecycle
             if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
-        hosts = self._hosts() if chosen else []
+        hosts = self.settled_rows.same(self._hosts()) if chosen else []
         for _, _, _, one in sorted(chosen, key=itemgetter(0, 1, 2)):
-            yield self._row(one, hosts, swarms.get(one.id))
+            yield _row(self, one, hosts, swarms.get(one.id), hosts_max)
 
     def deployment_count(self) -> int:
         return sum(one.manifest is not None for one in self.lifecycle)
@@ -166,23 +170,6 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
 
     def host_name(self) -> str:
         return self.live.config.node.name
-
-    def _row(
-        self, one: DeploymentRecord, hosts: list[TargetFacts], swarm: SwarmStatistics | None
-    ) -> schema.DeploymentRow:
-        manifest = one.manifest
-        assert manifest is not None
-        targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
-        facts = DeploymentFacts(
-            id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
-            chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
-            started_s=float(one.started_s), verb=one.statement.verb, one_copy=bool(swarm and swarm.one_copy),
-            served=swarm.served if swarm else frozenset(), stall=one.stall.value if one.stall is not None else None,
-            source_budget_bytes=self.budget_check.budget_of(one).limit_bytes,
-            own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
-            files=manifest.files, has_sources=bool(manifest.sources), is_step=manifest.is_step,
-        )  # fmt: skip
-        return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
     def label(self, name: str, version: int | None) -> str:
         return self.lifecycle.label(name, version)
@@ -315,6 +302,32 @@ def _waits_for_space(lifecycle: DeploymentTable) -> str:
     """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
     waiting = [one for one in lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
     return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
+
+
+def _row(
+    status: DaemonStatus, one: DeploymentRecord, hosts: Sequence[TargetFacts], swarm: SwarmStatistics | None,
+    hosts_max: int | None,
+) -> schema.DeploymentRow:  # fmt: skip
+    manifest = one.manifest
+    assert manifest is not None
+    facts = DeploymentFacts(
+        id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
+        chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
+        started_s=float(one.started_s), verb=one.statement.verb, one_copy=bool(swarm and swarm.one_copy),
+        served=swarm.served if swarm else frozenset(), stall=one.stall.value if one.stall is not None else None,
+        source_budget_bytes=status.budget_check.budget_of(one).limit_bytes,
+        own=status.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
+        files=manifest.files, has_sources=bool(manifest.sources), is_step=manifest.is_step,
+    )  # fmt: skip
+
+    def make() -> schema.DeploymentRow:
+        targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
+        return deployment_row(facts, status.progress, targets, now=trio.current_time())
+
+    if hosts_max is None:
+        return make()
+    revision = status.progress.revision_of(progress_key(manifest.id))
+    return status.settled_rows.row(facts, hosts, revision, make, hosts_max=hosts_max)
 
 
 def _sketches(

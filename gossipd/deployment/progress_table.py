@@ -133,6 +133,7 @@ class ClusterProgress:
         self.revision = 0
         """Grows when a host says something else than it last said, and when a row goes."""
 
+        self._revisions: dict[bytes, int] = {}  # of each deployment, as of its last change
         self._latest: dict[NodeId, int] = {}  # the highest version of each host that has rows
         self._wants_news: dict[bytes, set[NodeId]] = {}  # at most a node for each row
         self._budgets: dict[bytes, set[NodeId]] = {}  # rows that tell one, or have told one
@@ -174,13 +175,21 @@ class ClusterProgress:
         if old is None or old.forgotten or _want(old) != _want(row):
             self._wants_news.setdefault(key, set()).add(node)
         if old is None or old.forgotten or old.progress != row.progress:
-            self.revision += 1
+            self._has_changed(key)
         if row.progress.budget is not None:
             self._budgets.setdefault(key, set()).add(node)
         rows[node] = row
         self._latest[node] = max(row.version, self._latest.get(node, 0))
         self._keys[node].pop(key, None)
         self._keys[node][key] = None
+
+    def _has_changed(self, key: bytes) -> None:
+        self.revision += 1
+        self._revisions[key] = self.revision
+
+    def revision_of(self, key: bytes) -> int:
+        """``revision`` of one deployment."""
+        return self._revisions.get(key, 0)
 
     def _make_room(self, node: NodeId) -> bool:
         """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows. Where all
@@ -199,8 +208,9 @@ class ClusterProgress:
         """Forget the row of this host that was heard longest ago."""
         oldest = next(iter(self._keys[node]))
         del self._keys[node][oldest], self._rows[oldest][node]
+        self._has_changed(oldest)
         if not self._rows[oldest]:
-            del self._rows[oldest]
+            del self._rows[oldest], self._revisions[oldest]
             self._budgets.pop(oldest, None)
         if not self._keys[node]:
             self._latest.pop(node, None)
@@ -212,12 +222,13 @@ class ClusterProgress:
             if (row := rows.get(node)) is not None:
                 packed = _packed(node, key, row.version, row.chunks_peak, row.progress, forgotten=True)
                 rows[node] = msgspec.structs.replace(row, forgotten=True, packed=packed)
-                self.revision += 1
+                self._has_changed(key)
 
     def drop(self, key: bytes) -> None:
         """Forget a deployment of which nothing is left."""
         self._wants_news.pop(key, None)
         self._budgets.pop(key, None)
+        self._revisions.pop(key, None)
         self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
@@ -240,7 +251,7 @@ class ClusterProgress:
         if row is not None and row.version > latest:
             packed = _packed(node, key, 0, row.chunks_peak, row.progress, forgotten=row.forgotten)
             self._rows[key][node] = msgspec.structs.replace(row, version=0, packed=packed)
-            self.revision += 1
+            self._has_changed(key)
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
         """One host's last record, None when none was heard or the host is forgotten."""

@@ -6,10 +6,10 @@ deployments complete, but those ``waiting`` that nobody holds: only some may be 
 in its rack, so that it dials no member: these have no other ports.
 
 Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
-as many records come as a cluster tells when nothing moves; how long ``status`` takes; how long each large manifest
-takes from the drop until it is judged and kept, and which state it has; and the 99th percentile of the event loop's
-lag, over the daemon's whole life. ``slow_steps``: by task how many held up the loop, the longest, and the most CPU time
-of one. ``busy_share`` is the machine's.
+as many records come as a cluster tells when nothing moves; how long ``status`` takes: the page of all hosts, the one of
+few, and the command; how long each large manifest takes from the drop until it is judged and kept, and which state it
+has; and the 99th percentile of the event loop's lag, over the daemon's whole life. ``slow_steps``: by task how many
+held up the loop, the longest, and the most CPU time of one. ``busy_share`` is the machine's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
 from gossipd.api.client import StatusClient
+from gossipd.cli.status import HOSTS_SHOWN
 from gossipd.identity.key_files import read_secret_key
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN
@@ -37,10 +39,10 @@ from tests.bench.growth_members import PORT, address_of
 from tests.bench.lab.process import ROOT, MachineCpu
 from tests.bench.start import resident_bytes
 from tests.bench.thread_costs import between, look
-from tests.e2e.cluster import Daemon, alive_count, cluster, until
+from tests.e2e.cluster import Daemon, alive_count, cluster, gossipd, until
 
 PATIENCE_S = 300.0
-STATUS_CALLS = 10
+STATUS_CALLS, COMMAND_CALLS = 10, 5
 CHUNK = bytes(range(256)) * (CHUNK_BYTES_MIN // 256)
 
 
@@ -170,12 +172,17 @@ def at_rest(daemon: Daemon, seconds: float, what: str) -> dict[str, Any]:
 
 
 def status_times(daemon: Daemon) -> dict[str, Any]:
-    """Least and greatest time of the page with all members and deployments, and the loop's lag until now."""
+    """Least and greatest time of the page with all members and deployments, of the page that ``gossipd status`` asks
+    for, and of that command; and the loop's lag until now."""
     times = [took(daemon.client.status) for _ in range(STATUS_CALLS)]
+    pages = [took(partial(daemon.client.status, hosts_max=HOSTS_SHOWN)) for _ in range(STATUS_CALLS)]
+    commands = [took(partial(gossipd, "status", "--config", str(daemon.config))) for _ in range(COMMAND_CALLS)]
     page = daemon.client.status()
     slow = {one["task"]: [one["steps"], one["longest_s"], one["longest_cpu_s"]] for one in page["slow_steps"]}
     return {
-        "status_min_s": min(times), "status_max_s": max(times), "loop_lag_p99_s": page["loop_lag_p99_s"],
+        "status_min_s": min(times), "status_max_s": max(times), "few_hosts_min_s": min(pages),
+        "few_hosts_max_s": max(pages), "status_command_min_s": min(commands), "status_command_max_s": max(commands),
+        "loop_lag_p99_s": page["loop_lag_p99_s"],
         "slow_steps": slow,
     }  # fmt: skip
 

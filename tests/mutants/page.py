@@ -7,9 +7,34 @@ from tests.mutants.mutant import Mutant
 _SERVER = "tests/gossipd/web/test_server.py"
 _FORWARDING = "tests/gossipd/web/test_forwarding.py"
 
+_SETTLED = "tests/gossipd/daemon/test_settled_rows.py"
 _SKETCHES = "tests/gossipd/daemon/test_fine_sketches.py"
 
 MUTANTS = (
+    Mutant(
+        "a-row-holds-though-a-host-tells-something-else",
+        "A model that is complete everywhere looks so for ever.",
+        "gossipd/daemon/settled_rows.py",
+        "kept.hosts is hosts and kept.revision == revision and",
+        "kept.hosts is hosts and",
+        (_SETTLED,),
+    ),
+    Mutant(
+        "hosts-that-are-left-out-are-in-no-rack",
+        "A page of few hosts counts racks without the hosts that are complete.",
+        "gossipd/cli/host_selection.py",
+        '    for each in (*row["hosts"], *row.get("left_out", ())):\n',
+        '    for each in row["hosts"]:\n',
+        ("tests/gossipd/api/test_host_groups.py",),
+    ),
+    Mutant(
+        "a-metric-counts-one-rack-of-many",
+        "Hosts that are complete are counted for the last rack alone.",
+        "gossipd/api/metrics.py",
+        "            states[group.state] += group.hosts\n",
+        "            states[group.state] = group.hosts\n",
+        ("tests/gossipd/api/test_metrics.py",),
+    ),
     Mutant(
         "a-sketch-for-every-question",
         "A member that asks without end has this host count chunks without end.",

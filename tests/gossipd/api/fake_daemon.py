@@ -14,6 +14,7 @@ from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.events import EventRing
+from gossipd.api.host_groups import grouped
 from gossipd.api.ports import Costs, Deployed, Done, Pruned, PublishStep, Reloaded, VerifyStep, WantInForce
 from gossipd.api.schema import (
     AlarmRow,
@@ -145,10 +146,12 @@ class FakeDaemon:
             alarms=self.alarms,
         )
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
+    def deployments(
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
+    ) -> Iterator[DeploymentRow]:
         for row in sorted(self.rows, key=lambda row: (row.name, -row.version)):
             if name in (None, row.name) and version in (None, row.version):
-                yield row
+                yield row if hosts_max is None else grouped(row, hosts_max)
 
     def deployment_count(self) -> int:
         return len(self.rows)

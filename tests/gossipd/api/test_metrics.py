@@ -45,6 +45,8 @@ def test_the_page_says_what_the_snapshot_says() -> None:
     assert page["gossipd_members", (("state", "alive"),)] == 3
     assert page["gossipd_deployment_verified_ratio", toy] == 0.625
     assert page["gossipd_deployment_ready", toy] == 0
+    states = {labels[1][1]: count for (name, labels), count in page.items() if name == "gossipd_deployment_hosts"}
+    assert states == {"complete": 2, "downloading": 1, "init": 1}, "the complete ones are in two racks"
     assert page["gossipd_received_bytes_total", (*toy, ("source", "origin"))] == 128 << 20
     assert (page["gossipd_planner_events_total", ()], page["gossipd_planner_turns_total", ()]) == (7, 3)
     assert page["gossipd_chunk_fetch_seconds_count", ()] == 2

@@ -107,6 +107,10 @@ async def test_the_page_can_be_narrowed_by_name_and_version(tmp_path: Path) -> N
         code, answer = await ask(path, get("/v1/status?name=org/toy&version=4"))
         assert (code, answer["error"]["code"], answer["error"]["exit_code"]) == (404, "E_NOT_FOUND", 3)
         assert (await ask(path, get("/v1/status?name=org/toy&version=-1")))[1]["error"]["code"] == "E_USAGE"
+        assert (await ask(path, get("/v1/status?hosts_max=few")))[1]["error"]["code"] == "E_USAGE"
+        (few,) = (await ask(path, get("/v1/status?hosts_max=3")))[1]["deployments"]
+        assert [host["name"] for host in few["hosts"]] == ["node-3", "node-4"]
+        assert [(group["rack"], group["hosts"]) for group in few["left_out"]] == [("r1", 1), ("r0", 1)]
         assert (await ask(path, get("/v1/deployments/org/toy/3")))[1]["deployment"]["name"] == "org/toy"
         assert (await ask(path, get("/v1/deployments/toy/3")))[0] == 404
         assert [m["version"] for m in (await ask(path, get("/v1/models?name=org/toy")))[1]["models"]] == [3, 2]
@@ -628,8 +632,10 @@ class _CountedRows(FakeDaemon):
         self.made: list[int] = []
         self.turns = 0
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> Iterator[DeploymentRow]:
-        for row in super().deployments(name, version):
+    def deployments(
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
+    ) -> Iterator[DeploymentRow]:
+        for row in super().deployments(name, version, hosts_max=hosts_max):
             self.made.append(self.turns)
             yield row
 

@@ -55,3 +55,11 @@ def test_racks_with_problems_come_before_the_others() -> None:
     first, *others = racks_worst_first({"hosts": hosts, "chunks_total": 100})
     assert (first.rack, first.hosts, first.complete, first.problems) == ("rack-2", 10, 9, 1)
     assert [one.complete for one in others] == [10, 10, 10]
+
+
+def test_racks_are_counted_only_while_one_of_them_lacks_something() -> None:
+    hosts = [host(number) for number in range(200)]
+    done = laid_out(page_lines(page(deployment(hosts, state="complete")), colour=False), None)
+    assert "not shown: 200 complete (--all shows every host)" in done[-1]
+    hosts[7] = host(7, state="downloading", chunks=10)
+    assert any("COMPLETE" in line for line in laid_out(page_lines(page(deployment(hosts)), colour=False), None))

@@ -229,6 +229,18 @@ def test_a_record_that_only_repeats_leaves_the_table_s_revision() -> None:
     assert revisions == sorted(set(revisions))
 
 
+def test_each_deployment_has_a_revision_of_its_own() -> None:
+    table, other = ClusterProgress(rows_max=2), bytes(8)
+    for key in (KEY, other):
+        table.record(node(1), key, START_MS, complete(), now=10.0)
+    before = table.revision_of(KEY)
+    table.record(node(1), other, START_MS + 1, complete(source_bytes=5 * MIB), now=11.0)
+    assert table.revision_of(KEY) == before < table.revision_of(other)
+    table.record(node(2), other, START_MS, complete(), now=12.0)
+    assert table.host(node(1), KEY) is None, "its oldest has given way"
+    assert table.revision_of(KEY) != before
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_total_ever_falls_whatever_the_hosts_say(seed: int) -> None:
     rng = Random(seed)
