@@ -61,7 +61,7 @@ class EventStore:
         self._node = node
         self._statements: dict[bytes, _Statement] = {}
         self._written: defaultdict[bytes, list[tuple[int, bytes]]] = defaultdict(list)  # marks and keys, by writer
-        self._written_counts = WriterCounts()
+        self._written_counts: WriterCounts[bytes] = WriterCounts()
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
         self._told_twice: OrderedDict[tuple[bytes, int], None] = OrderedDict()  # keys and versions, the latest last

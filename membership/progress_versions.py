@@ -18,7 +18,7 @@ class ProgressVersions:
         self._limit, self._share = limit, share
         self._versions: dict[bytes, int] = {}
         self._keys_of: dict[bytes, dict[bytes, None]] = {}  # by writer, the oldest first
-        self._counts = WriterCounts()
+        self._counts: WriterCounts[bytes] = WriterCounts()
 
     def __len__(self) -> int:
         return len(self._versions)

@@ -24,6 +24,8 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
+from membership.writer_counts import WriterCounts
+
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
 _BACKLOG = 5000  # thirteen crashes at once, with four accusations each
@@ -98,6 +100,7 @@ class RumourClass:
         self._doubles = doubles
         self._by_key: dict[Hashable, Rumour] = {}
         self._by_writer: dict[Hashable, dict[Hashable, None]] = {}  # their keys, oldest first
+        self._counts: WriterCounts[Hashable] = WriterCounts()
         self._heap: list[tuple[float, int, Rumour]] = []
         self._number = 0
         self._least_bytes = sys.maxsize  # no item is smaller
@@ -117,8 +120,8 @@ class RumourClass:
         not begin a round of its own."""
         self.discard(key)
         if len(self._by_key) >= self._length_max:
-            loudest = max(self._by_writer.values(), key=len)
-            self.discard(next(iter(loudest)))  # the oldest has had its time
+            oldest = next(iter(self._by_writer[self._counts.loudest]))
+            self.discard(oldest)  # it has had its time
             self.dropped += 1
         self._number -= 1
         written = self._by_writer.setdefault(writer, {})
@@ -126,6 +129,7 @@ class RumourClass:
         rumour = Rumour(key, writer, data, self._number, lag, extra, -_URGENT_LEAD if urgent else 0.0)
         self._by_key[key] = rumour
         written[key] = None
+        self._counts.change(writer, 1)
         self._backlog += len(data)
         self._least_bytes = min(self._least_bytes, len(data))
         self._push(rumour)
@@ -151,6 +155,7 @@ class RumourClass:
             self._backlog -= len(rumour.data)
             written = self._by_writer[rumour.writer]
             del written[key]
+            self._counts.change(rumour.writer, -1)
             if not written:
                 del self._by_writer[rumour.writer]
             if not self._by_key:

@@ -5,21 +5,26 @@ What lives here: the counts. What does not: the entries, and what gives way.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
-class WriterCounts:
+Writer = TypeVar("Writer", bound=Hashable)
+
+
+class WriterCounts(Generic[Writer]):
     """Each change takes the same time however many writers there are: a full table asks for the one with most at every
     entry. Rejected: a look at all counts, which took longer than the check of a signature with 1,000 writers."""
 
     def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
-        self._writers: dict[int, dict[bytes, None]] = {}  # by count
+        self._counts: dict[Writer, int] = {}
+        self._writers: dict[int, dict[Writer, None]] = {}  # by count
         self._most = 0
 
-    def of(self, writer: bytes) -> int:
+    def of(self, writer: Writer) -> int:
         """Of one; 0 for a writer of nothing."""
         return self._counts.get(writer, 0)
 
-    def change(self, writer: bytes, by: int) -> None:
+    def change(self, writer: Writer, by: int) -> None:
         """So many more, or fewer; never below none."""
         before = self._counts.pop(writer, 0)
         if before:
@@ -36,6 +41,6 @@ class WriterCounts:
             self._most -= 1
 
     @property
-    def loudest(self) -> bytes:
+    def loudest(self) -> Writer:
         """Who has most; of several the one that has had so many for longest. There must be a writer."""
         return next(iter(self._writers[self._most]))

@@ -46,6 +46,7 @@ from gossipd.deployment.progress_record import (
 )
 from gossipd.deployment.states import FINAL
 from membership.member import NodeId
+from membership.writer_counts import WriterCounts
 
 TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
@@ -129,6 +130,7 @@ class ClusterProgress:
         self._rows: dict[bytes, dict[NodeId, HostProgress]] = {}
         self._rows_max = rows_max
         self._keys: defaultdict[NodeId, dict[bytes, None]] = defaultdict(dict)  # of each host, heard longest ago first
+        self._counts: WriterCounts[NodeId] = WriterCounts()
         self._count = 0
         self.revision = 0
         """Grows when a host says something else than it last said, and when a row goes."""
@@ -172,6 +174,7 @@ class ClusterProgress:
         rows = self._rows.setdefault(key, {})
         if (old := rows.get(node)) is None:
             self._count += 1
+            self._counts.change(node, 1)
         if old is None or old.forgotten or _want(old) != _want(row):
             self._wants_news.setdefault(key, set()).add(node)
         if old is None or old.forgotten or old.progress != row.progress:
@@ -195,17 +198,18 @@ class ClusterProgress:
         """Whether one more row fits. A host that tells of very many deployments pushes out only its own rows. Where all
         are too many, the host with most of them loses its oldest: members that somebody makes up could else keep those
         that come from being heard, for ever."""
-        if len(keys := self._keys[node]) >= ROWS_PER_HOST_MAX:
+        counts = self._counts
+        if (own := counts.of(node)) >= ROWS_PER_HOST_MAX:
             self._drop_oldest(node)
         elif self._count >= self._rows_max:
-            loudest = max(self._keys, key=lambda one: len(self._keys[one]))
-            if len(self._keys[loudest]) <= len(keys) + 1:
+            if counts.of(counts.loudest) <= own + 1:
                 return False
-            self._drop_oldest(loudest)
+            self._drop_oldest(counts.loudest)
         return True
 
     def _drop_oldest(self, node: NodeId) -> None:
         """Forget the row of this host that was heard longest ago."""
+        self._counts.change(node, -1)
         oldest = next(iter(self._keys[node]))
         del self._keys[node][oldest], self._rows[oldest][node]
         self._has_changed(oldest)
@@ -232,6 +236,7 @@ class ClusterProgress:
         self.revision += 1
         for node in self._rows.pop(key, {}):
             del self._keys[node][key]
+            self._counts.change(node, -1)
             if not self._keys[node]:
                 self._latest.pop(node, None)
             self._count -= 1

@@ -12,7 +12,7 @@ from membership.writer_counts import WriterCounts
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_loudest_has_most_after_any_changes(seed: int) -> None:
-    rng, counts, plain = Random(seed), WriterCounts(), Counter[bytes]()
+    rng, counts, plain = Random(seed), WriterCounts[bytes](), Counter[bytes]()
     for _ in range(2_000):
         writer = bytes([rng.randrange(12)])
         by = rng.choice((1, 1, 1, -1)) if plain[writer] else 1
@@ -26,7 +26,7 @@ def test_the_loudest_has_most_after_any_changes(seed: int) -> None:
 
 
 def test_of_equals_the_first_is_the_loudest() -> None:
-    counts = WriterCounts()
+    counts = WriterCounts[bytes]()
     for writer in (b"a", b"b", b"c"):
         counts.change(writer, 2)
     assert counts.loudest == b"a"
@@ -36,7 +36,7 @@ def test_of_equals_the_first_is_the_loudest() -> None:
 
 
 def test_a_look_at_the_loudest_does_not_grow_with_the_writers() -> None:
-    counts = WriterCounts()
+    counts = WriterCounts[bytes]()
     for number in range(10_000):
         counts.change(number.to_bytes(2), 1)
     counts.change(b"loud", 5_000)
