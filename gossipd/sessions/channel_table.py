@@ -14,13 +14,14 @@ from typing import Protocol
 
 from gossipd.core.targets import Targets
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SendReady, SessionCommand
+from gossipd.sessions.failed_peers import FailedPeers
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
 from gossipd.wire.control import Message
 from membership.member import NodeId
 
-LET_GO = "let go"  # the reason when a channel had failed before and nothing wants it any more
+LET_GO = "let go"  # the reason when a channel that nothing wants had failed, and that is over
 
 
 class EndpointDirectory(Protocol):
@@ -46,6 +47,7 @@ class ChannelTable:
         self._session_settings = settings
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
+        self._failed_peers = FailedPeers()
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[tuple[NodeId, str]] = []
         self._due_s = math.inf
@@ -63,7 +65,9 @@ class ChannelTable:
                 self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._session_settings, now)
-            self.look_at(now)
+            if (failed := self._failed_peers.take(peer)) is not None:
+                channel.resume(failed)
+            self.look_at(channel.due_s)
         channel.used_s = now
         return channel
 
@@ -110,6 +114,7 @@ class ChannelTable:
         """The peer's record has changed: dial it where it is now, or in the life that it is in."""
         channel = self._channels.get(peer)
         if channel is None:
+            self._failed_peers.take(peer)
             return
         endpoint = self.directory.endpoint_of(peer)
         if endpoint is None:
@@ -126,6 +131,7 @@ class ChannelTable:
 
     def drop(self, peer: NodeId) -> None:
         """The peer is gone."""
+        self._failed_peers.take(peer)
         channel = self._channels.pop(peer, None)
         if channel is not None:
             self._end(channel, "forgotten")
@@ -165,15 +171,16 @@ class ChannelTable:
         if now < self._due_s:
             return
         self._due_s = math.inf  # what fails during the sweep is due again
+        self._ended += [(peer, LET_GO) for peer in self._failed_peers.take_over(now)]
+        self.look_at(self._failed_peers.next_s)
         for channel in list(self._channels.values()):
             if channel.state is ChannelState.WAITING:
                 if not (channel.queue or is_wanted(channel.peer)):
-                    del self._channels[channel.peer]
-                    self._ended.append((channel.peer, LET_GO))
-                elif channel.dial_at_s <= now:
+                    self._let_go(channel)
+                elif channel.due_s <= now:
                     self._dial(channel, now)
                 else:
-                    self.look_at(channel.dial_at_s)
+                    self.look_at(channel.due_s)
             elif channel.state is ChannelState.DIALING:
                 if channel.dial_until_s <= now:
                     self._fail(channel, "unreachable", now)
@@ -185,6 +192,14 @@ class ChannelTable:
                     self._hang_up(channel, "idle")
                 else:
                     self.look_at(channel.used_s + self._session_settings.link_idle_s)
+
+    def _let_go(self, channel: PeerChannel) -> None:
+        del self._channels[channel.peer]
+        failed = channel.failed
+        over = channel.peer if failed is None else self._failed_peers.note(channel.peer, failed)
+        if over is not None:
+            self._ended.append((over, LET_GO))
+        self.look_at(self._failed_peers.next_s)
 
     def take_ended(self) -> list[tuple[NodeId, str]]:
         """The peers whose channels have ended since the last call, with the reasons."""

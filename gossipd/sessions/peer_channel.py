@@ -17,9 +17,12 @@ from enum import Enum
 
 from msgspec import Struct
 
+from gossipd.sessions.failed_peers import PAUSE_MAX_S, Failed
 from gossipd.sessions.send_queue import SendQueue
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
+
+_JITTER_MAX = 1.5  # as ``channel_table`` draws it
 
 
 class Endpoint(Struct, frozen=True):
@@ -54,9 +57,30 @@ class PeerChannel:
         self.is_ready = False  # the caller knows that something can be sent
         self.queue = SendQueue(settings)
         self._session_settings = settings
-        self._failed_at_s = 0.0
+        self._failed_at_s: float | None = None
         self._up_s = 0.0
-        self._pause_s = settings.redial_min_s
+        self._pause_s, self._pause_max_s = settings.redial_min_s, settings.redial_max_s
+
+    def resume(self, failed: Failed) -> None:
+        """It is wanted again after it had failed and was let go: it is dialed when that is over, and should it fail
+        again, that counts for longer, because it was no accident."""
+        self._failed_at_s, self.dial_at_s = failed.at_s, max(self.dial_at_s, failed.until_s)
+        self._pause_s = failed.pause_s
+        self._pause_max_s = max(self._pause_max_s, min(2 * failed.pause_s, PAUSE_MAX_S))
+
+    @property
+    def failed(self) -> Failed | None:
+        """What follows from it if nothing wants it now; None unless it waits because it has failed."""
+        if self.state is not ChannelState.WAITING or self._failed_at_s is None:
+            return None
+        return Failed(self._failed_at_s, self.dial_at_s, self._pause_s)
+
+    @property
+    def due_s(self) -> float:
+        """When one that is wanted is dialed: after ``redial_max_s``, however long its failure would else count."""
+        if self._failed_at_s is None:
+            return self.dial_at_s
+        return min(self.dial_at_s, self._failed_at_s + _JITTER_MAX * self._session_settings.redial_max_s)
 
     def dial(self, endpoint: Endpoint, now: float, *, is_asking: bool = False) -> None:
         """A connection is begun, which must be up within two handshakes' time, or the peer asked for first."""
@@ -76,13 +100,14 @@ class PeerChannel:
         as soon as it was up, or a peer that resets all connections would be dialed ten times a second.
         """
         if self.state is ChannelState.UP and now - self._up_s >= self._session_settings.redial_max_s:
-            self._pause_s = self._session_settings.redial_min_s
+            self._pause_s, self._pause_max_s = self._session_settings.redial_min_s, self._session_settings.redial_max_s
         self.state, self.is_ready = ChannelState.WAITING, False
         self._failed_at_s = now
         self.dial_at_s = now + self._pause_s * jitter
-        self._pause_s = min(self._pause_s * 2, self._session_settings.redial_max_s)
+        self._pause_s = min(self._pause_s * 2, self._pause_max_s)
         return self.queue.clear()
 
     def hurry(self) -> None:
         """Something waits for this peer: do not sit out a long pause before dialing again, only the shortest."""
-        self.dial_at_s = min(self.dial_at_s, self._failed_at_s + self._session_settings.redial_min_s)
+        if self._failed_at_s is not None:
+            self.dial_at_s = min(self.dial_at_s, self._failed_at_s + self._session_settings.redial_min_s)

@@ -108,7 +108,10 @@ class Sessions:
 
     def put(self, peer: NodeId, message: control.Message, now: float, *, number: int = 0) -> bool:
         """Queue a message of the caller, a request for one; False when the peer is unknown or its queue is full."""
-        return self._channels.put(peer, message, now, number=number)
+        is_queued = self._channels.put(peer, message, now, number=number)
+        if peer in self._requests:
+            self._channels.hurry(peer)  # the channel may be new, of a peer that has failed
+        return is_queued
 
     def take(self, peer: NodeId) -> Outgoing | None:
         """The next message to send to ``peer``; None when there is none, or its connection is not up."""

@@ -40,7 +40,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     redial_max_s: float = 5.0
     """Pause before a failed connection is dialed again, doubled each time, jittered by half; only while it is wanted.
     The first is short because a restarted daemon is back within a second. A connection has to be up for
-    ``redial_max_s`` before the next pause is the first again."""
+    ``redial_max_s`` before the next pause is the first again. One that nothing wants any more counts as failed for the
+    same pauses, and then up to a minute (``failed_peers``)."""
 
     silence_s: float = 5.0
     """A dialed link on which something was said, a heartbeat or any message, is dead when the other host's kernel has

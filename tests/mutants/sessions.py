@@ -14,6 +14,22 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-peer-that-fails-counts-as-well-when-nobody-wants-it",
+        "A host behind a firewall has roles and loses them each second, on every host of a large cluster.",
+        "gossipd/sessions/channel_table.py",
+        "        failed = channel.failed\n",
+        "        failed = None\n",
+        (_TABLE,),
+    ),
+    Mutant(
+        "each-failure-is-the-first",
+        "A host that none can reach is tried ten times a second for ever.",
+        "gossipd/sessions/peer_channel.py",
+        "        self._pause_s = failed.pause_s\n",
+        "",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-connection-outlives-the-process-at-its-other-end",
         "A host whose power was cut and is back is listened to over a connection that nobody reads any more.",
         "gossipd/sessions/channel_table.py",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import LET_GO, ChannelTable
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SessionCommand
+from gossipd.sessions.failed_peers import PEERS_MAX, Failed, FailedPeers
 from gossipd.sessions.peer_channel import ChannelState, Endpoint
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
@@ -50,6 +51,12 @@ class Driven:
         self.table.open(peer, now)
         self.sweep(now)
         assert self.table.up(peer, now)
+
+    def move_a(self, now: float) -> None:
+        self.table.move(A, now)
+
+    def drop_a(self, now: float) -> None:
+        self.table.drop(A)
 
     def dial(self, peer: NodeId) -> Dial:
         return Dial(peer, self.directory.endpoints[peer])
@@ -93,8 +100,73 @@ def test_a_failed_channel_is_let_go_when_nothing_wants_it() -> None:
     driven.wanted.clear()
     driven.table.review(A, 1.0)
     assert driven.sweep(1.0) == [HangUp(A, "lost")]
-    assert driven.table.take_ended() == [(A, "lost"), (A, LET_GO)]
+    assert driven.table.take_ended() == [(A, "lost")]
     assert driven.table.get(A) is None
+    assert 1.5 <= driven.table.next_deadline() <= 2.5, "its pause"
+    assert driven.sweep(2.5) == []
+    assert driven.table.take_ended() == [(A, LET_GO)]
+
+
+def fail(driven: Driven, now: float) -> float:
+    """A is wanted, dialed, fails, and nothing wants it; returns when that is over."""
+    driven.wanted.add(A)
+    driven.table.open(A, now)
+    assert driven.dial(A) in driven.sweep(now)
+    driven.table.down(A, "refused", now)
+    driven.wanted.discard(A)
+    driven.sweep(now)
+    assert driven.table.take_ended() == [(A, "refused")]
+    while not (ended := driven.table.take_ended()):
+        now = max(now, driven.table.next_deadline())
+        driven.sweep(now)
+    assert ended == [(A, LET_GO)]
+    return now
+
+
+def test_a_peer_that_fails_whenever_it_is_wanted_counts_as_failed_ever_longer() -> None:
+    driven, now, pauses = Driven(), 10.0, []
+    for _ in range(10):
+        over_s = fail(driven, now)
+        pauses.append(over_s - now)
+        now = over_s + 0.5
+    for pause_s, usual_s in zip(pauses, (1, 2, 4, 5, 10, 20, 40, 60, 60, 60), strict=True):
+        assert 0.5 * usual_s <= pause_s <= 1.5 * usual_s
+    driven.sweep(now + 200.0)
+    assert fail(driven, now + 200.0) - now - 200.0 <= 1.5, "what was learnt long ago is forgotten"
+
+
+def test_a_failed_peer_that_is_wanted_waits_as_long_as_any_other() -> None:
+    driven, now = Driven(), 10.0
+    for _ in range(8):
+        now = fail(driven, now)
+    driven.wanted.add(A)
+    driven.table.open(A, now)
+    driven.sweep(now)
+    driven.table.down(A, "refused", now)
+    dials = [at for at in range(40) if driven.dial(A) in driven.sweep(now + at)]
+    assert dials[0] <= 1.5 * SETTINGS.redial_max_s + 1
+
+
+def test_a_failed_peer_that_moves_or_is_gone_begins_as_a_new_one() -> None:
+    for forget in (Driven.move_a, Driven.drop_a):
+        driven, now = Driven(), 10.0
+        for _ in range(6):
+            now = fail(driven, now)
+        forget(driven, now)
+        assert fail(driven, now) - now <= 1.5
+
+
+def test_of_very_many_failed_peers_the_first_ones_are_tried_again() -> None:
+    peers = FailedPeers()
+    nodes = [NodeId(number.to_bytes(16)) for number in range(PEERS_MAX + 2)]
+    gone = [peers.note(node, Failed(1.0, 20.0, 5.0)) for node in nodes]
+    assert gone == [None] * PEERS_MAX + nodes[:2]
+    assert peers.take_over(19.0) == []
+    assert peers.take_over(20.0) == nodes[2:]
+    assert peers.take_over(24.9) == []
+    assert peers.take(nodes[5]) == Failed(1.0, 20.0, 5.0, is_over=True)
+    assert peers.take_over(25.0) == []
+    assert peers.take(nodes[6]) is None
 
 
 def test_a_failed_channel_that_is_down_does_not_fail_again() -> None:
