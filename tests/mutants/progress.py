@@ -283,8 +283,8 @@ MUTANTS = (
         "a-full-table-of-progress-hears-nobody-new",
         "Members that somebody makes up fill the table, and no host that comes later is ever shown.",
         "gossipd/deployment/progress_table.py",
-        "            if len(self._keys[loudest]) <= len(keys) + 1:\n",
-        "            if len(self._keys[loudest]) <= self._rows_max:\n",
+        "            if counts.of(counts.loudest) <= own + 1:\n",
+        "            if counts.of(counts.loudest) <= self._rows_max:\n",
         (_RECORD,),
     ),
     Mutant(
