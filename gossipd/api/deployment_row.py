@@ -141,6 +141,15 @@ def deployment_row(
     )
 
 
+def host_rows(
+    facts: DeploymentFacts, table: ClusterProgress, targets: Sequence[TargetFacts], shown: Sequence[TargetFacts], *,
+    now: float,
+) -> list[HostRow]:  # fmt: skip
+    """As in ``deployment_row`` of these targets, the rows of those that are ``shown``."""
+    reasons = _Reasons(table, progress_key(facts.id), targets, facts.files)
+    return [_host_row(each, reasons, facts, now).row for each in shown]
+
+
 def _current_labels(facts: DeploymentFacts, hosts: Sequence[HostRow]) -> dict[str, str]:
     """How other versions that users see on hosts are written, where they are steps and that is not the number."""
     if not facts.is_step:

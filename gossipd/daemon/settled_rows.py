@@ -1,9 +1,10 @@
-"""The rows of deployments that stay as they are while no host tells anything else: all their targets are complete.
+"""Rows of deployments that stay as they are, but for ages, while no host tells anything else: in none does a byte move.
 
 What lives here: how long such a row holds. What does not: how one is made (``api.deployment_row``).
 
 A cluster has a hundred complete models, and a thousand hosts of each; a page that is asked for each second need not be
-made of all of them again. Nothing in such a row depends on the time: it has no ages, and nothing moves.
+made of all of them again. Of a row that holds only the hosts that are not complete are looked at, for their ages: some
+host is always down.
 """
 
 from __future__ import annotations
@@ -11,22 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gossipd.api.deployment_row import DeploymentFacts, TargetFacts
+from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row, host_rows
 from gossipd.api.host_groups import grouped
 from gossipd.api.schema import DeploymentRow
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress_record import HostState, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
 
 KEPT_MAX = 1_024  # a few kB each; the one that was made longest ago gives way
 
 
 class _Settled(Struct, frozen=True):
-    """What a row was made of, and the row."""
+    """What a row was made of, and the row. ``shown``: the targets that it has rows of."""
 
     facts: DeploymentFacts
     hosts: Sequence[TargetFacts]
     revision: int
+    targets: Sequence[TargetFacts]
+    shown: Sequence[TargetFacts]
     row: DeploymentRow
+
+    def holds(self, facts: DeploymentFacts, hosts: Sequence[TargetFacts], revision: int, hosts_max: int) -> bool:
+        """Whether the row would be made of the same again, and as many hosts left out."""
+        is_same = self.hosts is hosts and self.revision == revision and self.facts == facts
+        return is_same and len(self.targets) > hosts_max
 
 
 class SettledRows:
@@ -43,18 +54,23 @@ class SettledRows:
         return self._hosts
 
     def row(
-        self, facts: DeploymentFacts, hosts: Sequence[TargetFacts], revision: int, make: Callable[[], DeploymentRow],
-        *, hosts_max: int,
+        self, facts: DeploymentFacts, table: ClusterProgress, hosts: Sequence[TargetFacts],
+        is_target: Callable[[str, str], bool], *, hosts_max: int, now: float,
     ) -> DeploymentRow:  # fmt: skip
-        """The row with its complete hosts left out, see ``grouped``. ``hosts``: as ``same`` gives them; ``revision``:
-        of what all hosts have told of it. ``make`` makes the row of all hosts."""
+        """The row with its complete hosts left out, see ``grouped``. ``hosts``: all, as ``same`` gives them;
+        ``is_target``: of a host's name and rack."""
+        revision = table.revision_of(progress_key(facts.id))
         kept = self._settled.get(facts.id)
-        if kept is not None and (kept.hosts is hosts and kept.revision == revision and kept.facts == facts):
-            return kept.row
-        row = grouped(make(), hosts_max)
+        if kept is not None and kept.holds(facts, hosts, revision, hosts_max):
+            return replace(kept.row, hosts=host_rows(facts, table, kept.targets, kept.shown, now=now))
+        targets = [host for host in hosts if is_target(host.name, host.rack)]
+        whole = deployment_row(facts, table, targets, now=now)
+        row = grouped(whole, hosts_max)
         self._settled.pop(facts.id, None)
-        if row.left_out and not (row.hosts or row.rate_in_bytes_per_s or row.rate_out_bytes_per_s):
-            self._settled[facts.id] = _Settled(facts, hosts, revision, row)
+        if len(targets) > hosts_max and not (row.rate_in_bytes_per_s or row.rate_out_bytes_per_s):
+            pairs = zip(targets, whole.hosts, strict=True)
+            shown = [target for target, host in pairs if host.state != HostState.COMPLETE.value]
+            self._settled[facts.id] = _Settled(facts, hosts, revision, targets, shown, row)
             if len(self._settled) > KEPT_MAX:
                 del self._settled[next(iter(self._settled))]
         return row

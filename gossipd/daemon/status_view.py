@@ -320,14 +320,11 @@ def _row(
         files=manifest.files, has_sources=bool(manifest.sources), is_step=manifest.is_step,
     )  # fmt: skip
 
-    def make() -> schema.DeploymentRow:
-        targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
-        return deployment_row(facts, status.progress, targets, now=trio.current_time())
-
+    now = trio.current_time()
     if hosts_max is None:
-        return make()
-    revision = status.progress.revision_of(progress_key(manifest.id))
-    return status.settled_rows.row(facts, hosts, revision, make, hosts_max=hosts_max)
+        targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
+        return deployment_row(facts, status.progress, targets, now=now)
+    return status.settled_rows.row(facts, status.progress, hosts, manifest.is_target, hosts_max=hosts_max, now=now)
 
 
 def _sketches(

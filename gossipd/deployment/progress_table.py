@@ -133,7 +133,7 @@ class ClusterProgress:
         self._counts: WriterCounts[NodeId] = WriterCounts()
         self._count = 0
         self.revision = 0
-        """Grows when a host says something else than it last said, and when a row goes."""
+        """Grows when a host says something else than it last said, or tells a rate, and when a row goes."""
 
         self._revisions: dict[bytes, int] = {}  # of each deployment, as of its last change
         self._latest: dict[NodeId, int] = {}  # the highest version of each host that has rows
@@ -177,7 +177,7 @@ class ClusterProgress:
             self._counts.change(node, 1)
         if old is None or old.forgotten or _want(old) != _want(row):
             self._wants_news.setdefault(key, set()).add(node)
-        if old is None or old.forgotten or old.progress != row.progress:
+        if old is None or old.forgotten or old.progress != row.progress or _has_rate(row.progress):
             self._has_changed(key)
         if row.progress.budget is not None:
             self._budgets.setdefault(key, set()).add(node)

@@ -15,8 +15,8 @@ MUTANTS = (
         "a-row-holds-though-a-host-tells-something-else",
         "A model that is complete everywhere looks so for ever.",
         "gossipd/daemon/settled_rows.py",
-        "kept.hosts is hosts and kept.revision == revision and",
-        "kept.hosts is hosts and",
+        "self.hosts is hosts and self.revision == revision and",
+        "self.hosts is hosts and",
         (_SETTLED,),
     ),
     Mutant(

@@ -123,8 +123,8 @@ MUTANTS = (
         "one-host-fills-the-table-of-progress",
         "Rows of one host are not counted.",
         "gossipd/deployment/progress_table.py",
-        "        if len(keys := self._keys[node]) >= ROWS_PER_HOST_MAX:\n",
-        "        if len(keys := self._keys[node]) >= 2 * self._rows_max:\n",
+        "        if (own := counts.of(node)) >= ROWS_PER_HOST_MAX:\n",
+        "        if (own := counts.of(node)) >= 2 * self._rows_max:\n",
         (_RECORD,),
     ),
     Mutant(

@@ -1,69 +1,102 @@
-"""How long the row of a deployment holds that is complete everywhere."""
+"""How long the row of a deployment holds in which nothing moves, and that it is the row that would be made now."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gossipd.api.deployment_row import DeploymentFacts, TargetFacts
+from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
+from gossipd.api.host_groups import grouped
 from gossipd.api.schema import DeploymentRow
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.daemon.settled_rows import KEPT_MAX, SettledRows
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
 from tests.gossipd.api.fake_daemon import TOY, node
-from tests.gossipd.cli.large_clusters import deployment, host
 
 FACTS = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4)
+KEY = progress_key(TOY)
+COMPLETE = Progress(state=HostState.COMPLETE, chunks_verified=4)
+WAITS = Progress(
+    state=HostState.DOWNLOADING, chunks_verified=1, reason=HostReason.WAITS_FOR_READER, subject=node(7)[:8]
+)
 
 
-class Made:
-    """Rows that are counted."""
+class Cluster:
+    """Forty hosts, of which all but the given ones are complete, and the rows of one daemon."""
 
-    def __init__(self, *hosts: object, rate: int = 0) -> None:
-        whole = list(hosts) or [host(number) for number in range(40)]
-        self.count, self._row = 0, msgspec.convert(deployment(whole, rate_in_bytes_per_s=rate), DeploymentRow)
+    def __init__(self, **others: Progress) -> None:
+        self.table, self.rows, self.made = ClusterProgress(), SettledRows(), 0
+        self.facts, self.state, self.version = FACTS, "alive", 1
+        for number in range(40):
+            self.tell(number, others.get(f"host_{number}", COMPLETE))
 
-    def __call__(self) -> DeploymentRow:
-        self.count += 1
-        return self._row
+    def tell(self, number: int, progress: Progress, now: float = 100.0) -> None:
+        self.version += 1
+        self.table.record(node(number), KEY, self.version, progress, now=now)
 
+    def targets(self) -> list[TargetFacts]:
+        return [TargetFacts(node(n), f"node-{n}", "r1", self.state if n == 3 else "alive") for n in range(40)]
 
-def targets(state: str = "alive") -> list[TargetFacts]:
-    return [TargetFacts(node(number), f"node-{number}", "r1", state) for number in range(40)]
+    def _is_target(self, name: str, rack: str) -> bool:
+        self.made += name == "node-0"
+        return True
+
+    def row(self, now: float, *, hosts_max: int = 24) -> DeploymentRow:
+        """What a page shows, which must be what it would show if nothing were kept."""
+        hosts = self.rows.same(self.targets())
+        found = self.rows.row(self.facts, self.table, hosts, self._is_target, hosts_max=hosts_max, now=now)
+        whole = deployment_row(self.facts, self.table, self.targets(), now=now)
+        assert found == grouped(whole, hosts_max)
+        return found
 
 
 def test_a_row_is_made_once_while_nobody_tells_anything_else() -> None:
-    rows, made = SettledRows(), Made()
-    for _ in range(3):
-        hosts = rows.same(targets())
-        assert rows.row(FACTS, hosts, 7, made, hosts_max=24).left_out
-    assert made.count == 1
+    cluster = Cluster()
+    for now in (101.0, 102.0, 500.0):
+        assert cluster.row(now).left_out
+    assert cluster.made == 1
+    cluster.row(501.0, hosts_max=0)
+    assert cluster.made == 1, "as many hosts are left out"
+    cluster.row(502.0, hosts_max=40)
+    assert cluster.made == 2
 
 
-@pytest.mark.parametrize("changed", ["revision", "facts", "hosts"])
+def test_of_hosts_that_lack_something_the_ages_go_on() -> None:
+    cluster = Cluster(host_5=WAITS, host_7=replace(WAITS, reason=HostReason.SOURCE_AUTH, subject=b""))
+    ages = [[(host.name, host.reason, host.age_s) for host in cluster.row(now).hosts] for now in (101.0, 160.0)]
+    assert ages[0] == [("node-5", "source_auth", 1.0), ("node-7", "source_auth", 1.0)]
+    assert ages[1] == [("node-5", "source_auth", 60.0), ("node-7", "source_auth", 60.0)]
+    assert cluster.made == 1
+
+
+@pytest.mark.parametrize("changed", ["word", "facts", "member"])
 def test_a_row_is_made_again_when_anything_has_changed(changed: str) -> None:
-    rows, made = SettledRows(), Made()
-    rows.row(FACTS, rows.same(targets()), 7, made, hosts_max=24)
-    facts = replace(FACTS, stall="storage") if changed == "facts" else FACTS
-    hosts = rows.same(targets("dead" if changed == "hosts" else "alive"))
-    rows.row(facts, hosts, 8 if changed == "revision" else 7, made, hosts_max=24)
-    assert made.count == 2
+    cluster = Cluster()
+    cluster.row(101.0)
+    if changed == "word":
+        cluster.tell(9, replace(COMPLETE, state=HostState.REMOVED))
+    cluster.facts = replace(FACTS, stall="storage") if changed == "facts" else FACTS
+    cluster.state = "dead" if changed == "member" else "alive"
+    cluster.row(102.0)
+    assert cluster.made == 2
 
 
-@pytest.mark.parametrize(
-    "made", [Made(*(host(number, state="downloading" if number == 5 else "complete") for number in range(40))),
-             Made(rate=1 << 20), Made(host(1))],
-)  # fmt: skip
-def test_a_row_that_time_changes_is_made_each_time(made: Made) -> None:
-    rows = SettledRows()
-    hosts = rows.same(targets())
-    for _ in range(3):
-        rows.row(FACTS, hosts, 7, made, hosts_max=24)
-    assert made.count == 3
+def test_a_row_in_which_bytes_move_is_made_each_time() -> None:
+    moves = replace(WAITS, reason=HostReason.NONE, subject=b"", rate_in_bytes_per_s=1 << 20)
+    cluster = Cluster(host_5=moves)
+    for now in (101.0, 102.0, 103.0):
+        assert cluster.row(now).rate_in_bytes_per_s
+    assert cluster.made == 3
+    cluster.row(1000.0)  # its rate is over
+    cluster.tell(5, moves, now=1001.0)
+    assert cluster.row(1001.0).rate_in_bytes_per_s, "the same word, and it counts again"
 
 
 def test_no_more_rows_are_kept_than_there_is_room_for() -> None:
-    rows, hosts = SettledRows(), targets()
+    cluster, hosts = Cluster(), Cluster().targets()
     for number in range(KEPT_MAX + 10):
-        rows.row(replace(FACTS, id=DeploymentId(number.to_bytes(32))), hosts, 7, Made(), hosts_max=24)
-    assert len(rows._settled) == KEPT_MAX
+        facts = replace(FACTS, id=DeploymentId(number.to_bytes(32)))
+        cluster.rows.row(facts, cluster.table, hosts[:2], lambda *_: True, hosts_max=1, now=101.0)
+    assert len(cluster.rows._settled) == KEPT_MAX
