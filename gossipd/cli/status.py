@@ -57,9 +57,9 @@ def status(
 ) -> int:  # fmt: skip
     """How far every deployment is.
 
-    Of more than 24 hosts it shows those with a problem (failed, refused, stalled, dead), the ten slowest, and counts
-    for each rack; --all shows every host. Asks the daemon on this machine; any daemon answers for the whole cluster.
-    Its knowledge of other hosts may be some seconds old: AGE says how old.
+    Of more than 24 hosts it shows those with a problem (failed, refused, stalled, dead), the ten slowest, and, while a
+    host lacks something, counts for each rack; --all shows every host. Asks the daemon on this machine; any daemon
+    answers for the whole cluster. Its knowledge of other hosts may be some seconds old: AGE says how old.
     """
     name, version = model if model is not None else (None, None)
     if sketch:

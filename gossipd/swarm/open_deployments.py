@@ -22,8 +22,8 @@ _REST_AFTER_S = 5.0  # a host that has saved a step offers more uploads before t
 
 
 class OpenDeployments:
-    """``busy``: those not at rest, by priority. ``told_who_is_lost``: those that are told who is out of reach, with
-    those at rest of which hosts want parts: what is known of their peers says for whom there is a copy."""
+    """``busy``: those not at rest, by priority. ``told_who_is_lost``: these, and those at rest of which hosts want
+    parts: what is known of their peers says for whom there is a copy."""
 
     def __init__(self) -> None:
         self._all: dict[DeploymentId, DeploymentSwarm] = {}
