@@ -175,7 +175,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         return self.lifecycle.label(name, version)
 
     def members(self) -> list[schema.MemberRow]:
-        seeds, own = self.planner.statistics().seeds, self.swim.self_record().node
+        seeds, own = self.planner.seeds, self.swim.self_record().node
         rows = []
         for member in self.swim.members():
             record = member.record
