@@ -116,8 +116,8 @@ class StatusPort(Protocol):
     ) -> Iterator[DeploymentRow]:
         """The deployments of that name and version, by default all, by name and then version, highest first. Each row
         is made when it is asked for, from the records of all its targets: a caller that takes many lets other tasks
-        run in between. ``hosts_max``: of more targets than that, complete ones are left out and counted; such a row of
-        a deployment that is complete costs nothing while no host tells anything else."""
+        run in between. ``hosts_max``: of more targets than that, complete ones are left out and counted; such a row in
+        which nothing moves costs little while no host tells anything else."""
 
     def deployment_count(self) -> int:
         """How many rows ``deployments`` has."""

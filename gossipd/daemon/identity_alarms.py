@@ -49,7 +49,7 @@ class IdentityAlarms:
         """Begin and end alarms. Of members that are as they were at the last look nothing is new, unless time decides:
         there may be 10,000 of them."""
         directory = self.directory
-        if self._revision == directory.revision and self.watch.is_settled and not self._shown:
+        if self._revision == directory.revision and self.watch.is_settled:
             return
         self._revision = directory.revision
         live, heard = (nodes | {directory.own} for nodes in (directory.live(), directory.answered()))

@@ -21,11 +21,12 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 
-KEPT_MAX = 1_024  # a few kB each; the one that was made longest ago gives way
+KEPT_MAX = 1_024  # some 10 kB each in 50 racks; the one that was made longest ago gives way
 
 
 class _Settled(Struct, frozen=True):
-    """What a row was made of, and the row. ``shown``: the targets that it has rows of."""
+    """What a row was made of, and the row, without hosts. ``facts``: without files, which follow from the id and may be
+    100,000. ``shown``: the targets that it has rows of."""
 
     facts: DeploymentFacts
     hosts: Sequence[TargetFacts]
@@ -60,8 +61,8 @@ class SettledRows:
         """The row with its complete hosts left out, see ``grouped``. ``hosts``: all, as ``same`` gives them;
         ``is_target``: of a host's name and rack."""
         revision = table.revision_of(progress_key(facts.id))
-        kept = self._settled.get(facts.id)
-        if kept is not None and kept.holds(facts, hosts, revision, hosts_max):
+        kept, key = self._settled.get(facts.id), replace(facts, files=())
+        if kept is not None and kept.holds(key, hosts, revision, hosts_max):
             return replace(kept.row, hosts=host_rows(facts, table, kept.targets, kept.shown, now=now))
         targets = [host for host in hosts if is_target(host.name, host.rack)]
         whole = deployment_row(facts, table, targets, now=now)
@@ -70,7 +71,8 @@ class SettledRows:
         if len(targets) > hosts_max and not (row.rate_in_bytes_per_s or row.rate_out_bytes_per_s):
             pairs = zip(targets, whole.hosts, strict=True)
             shown = [target for target, host in pairs if host.state != HostState.COMPLETE.value]
-            self._settled[facts.id] = _Settled(facts, hosts, revision, targets, shown, row)
+            of = hosts if len(targets) == len(hosts) else targets
+            self._settled[facts.id] = _Settled(key, hosts, revision, of, shown, replace(row, hosts=[]))
             if len(self._settled) > KEPT_MAX:
                 del self._settled[next(iter(self._settled))]
         return row

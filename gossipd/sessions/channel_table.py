@@ -65,8 +65,8 @@ class ChannelTable:
                 self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._session_settings, now)
-            if (failed := self._failed_peers.take(peer)) is not None:
-                channel.resume(failed)
+            if (failure := self._failed_peers.take(peer)) is not None:
+                channel.resume(failure)
             self.look_at(channel.due_s)
         channel.used_s = now
         return channel
@@ -171,7 +171,7 @@ class ChannelTable:
         if now < self._due_s:
             return
         self._due_s = math.inf  # what fails during the sweep is due again
-        self._ended += [(peer, LET_GO) for peer in self._failed_peers.take_over(now)]
+        self._ended += [(peer, LET_GO) for peer in self._failed_peers.reachable_again(now)]
         self.look_at(self._failed_peers.next_s)
         for channel in list(self._channels.values()):
             if channel.state is ChannelState.WAITING:
@@ -195,8 +195,8 @@ class ChannelTable:
 
     def _let_go(self, channel: PeerChannel) -> None:
         del self._channels[channel.peer]
-        failed = channel.failed
-        over = channel.peer if failed is None else self._failed_peers.note(channel.peer, failed)
+        failure = channel.failure
+        over = channel.peer if failure is None else self._failed_peers.note(channel.peer, failure)
         if over is not None:
             self._ended.append((over, LET_GO))
         self.look_at(self._failed_peers.next_s)

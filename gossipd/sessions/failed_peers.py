@@ -23,7 +23,7 @@ PEERS_MAX = 4_096
 _ENDS_MAX = 4 * PEERS_MAX
 
 
-class Failed(Struct):
+class LinkFailure(Struct):
     """``at_s``: when it failed. ``until_s``: when it counts as reachable again. ``pause_s``: how long the next failure
     counts."""
 
@@ -37,46 +37,46 @@ class FailedPeers:
     """One per brain."""
 
     def __init__(self) -> None:
-        self._failed: dict[NodeId, Failed] = {}  # the one that was noted longest ago first
-        self._ends: list[tuple[float, int, NodeId, Failed]] = []  # a heap; what was taken since is passed over
+        self._failed: dict[NodeId, LinkFailure] = {}  # the one that was noted longest ago first
+        self._ends: list[tuple[float, int, NodeId, LinkFailure]] = []  # a heap; what was taken since is passed over
         self._number = count()
 
     @property
     def next_s(self) -> float:
-        """When ``take_over`` may have something to do."""
+        """When ``reachable_again`` may have something to do."""
         return self._ends[0][0] if self._ends else math.inf
 
-    def note(self, peer: NodeId, failed: Failed) -> NodeId | None:
+    def note(self, peer: NodeId, failure: LinkFailure) -> NodeId | None:
         """Nothing wants a peer that has failed. Returns one that gives way to it, whose time is over at once."""
         self._failed.pop(peer, None)
-        self._failed[peer] = failed
-        self._ends_at(failed.until_s, peer, failed)
+        self._failed[peer] = failure
+        self._ends_at(failure.until_s, peer, failure)
         if len(self._failed) <= PEERS_MAX:
             return None
         oldest = next(iter(self._failed))
         return None if self._failed.pop(oldest).is_over else oldest
 
-    def take(self, peer: NodeId) -> Failed | None:
+    def take(self, peer: NodeId) -> LinkFailure | None:
         """What is known of a peer that is wanted again, that has moved, or that is gone; it is forgotten here."""
         return self._failed.pop(peer, None)
 
-    def take_over(self, now: float) -> list[NodeId]:
+    def reachable_again(self, now: float) -> list[NodeId]:
         """The peers that count as reachable again, each once. What was learnt of one is kept for as long again."""
         over = []
         while self.next_s <= now:
-            _, _, peer, failed = heappop(self._ends)
-            if self._failed.get(peer) is not failed:
+            _, _, peer, failure = heappop(self._ends)
+            if self._failed.get(peer) is not failure:
                 continue
-            if failed.is_over:
+            if failure.is_over:
                 del self._failed[peer]
                 continue
-            failed.is_over = True
+            failure.is_over = True
             over.append(peer)
-            self._ends_at(failed.until_s + failed.pause_s, peer, failed)
+            self._ends_at(failure.until_s + failure.pause_s, peer, failure)
         return over
 
-    def _ends_at(self, end_s: float, peer: NodeId, failed: Failed) -> None:
-        heappush(self._ends, (end_s, next(self._number), peer, failed))
+    def _ends_at(self, end_s: float, peer: NodeId, failure: LinkFailure) -> None:
+        heappush(self._ends, (end_s, next(self._number), peer, failure))
         if len(self._ends) > _ENDS_MAX:
             self._ends = [one for one in self._ends if self._failed.get(one[2]) is one[3]]
             heapify(self._ends)

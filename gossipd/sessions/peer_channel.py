@@ -17,12 +17,10 @@ from enum import Enum
 
 from msgspec import Struct
 
-from gossipd.sessions.failed_peers import PAUSE_MAX_S, Failed
+from gossipd.sessions.failed_peers import PAUSE_MAX_S, LinkFailure
 from gossipd.sessions.send_queue import SendQueue
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
-
-_JITTER_MAX = 1.5  # as ``channel_table`` draws it
 
 
 class Endpoint(Struct, frozen=True):
@@ -61,26 +59,26 @@ class PeerChannel:
         self._up_s = 0.0
         self._pause_s, self._pause_max_s = settings.redial_min_s, settings.redial_max_s
 
-    def resume(self, failed: Failed) -> None:
+    def resume(self, failure: LinkFailure) -> None:
         """It is wanted again after it had failed and was let go: it is dialed when that is over, and should it fail
         again, that counts for longer, because it was no accident."""
-        self._failed_at_s, self.dial_at_s = failed.at_s, max(self.dial_at_s, failed.until_s)
-        self._pause_s = failed.pause_s
-        self._pause_max_s = max(self._pause_max_s, min(2 * failed.pause_s, PAUSE_MAX_S))
+        self._failed_at_s, self.dial_at_s = failure.at_s, max(self.dial_at_s, failure.until_s)
+        self._pause_s = failure.pause_s
+        self._pause_max_s = max(self._pause_max_s, min(2 * failure.pause_s, PAUSE_MAX_S))
 
     @property
-    def failed(self) -> Failed | None:
+    def failure(self) -> LinkFailure | None:
         """What follows from it if nothing wants it now; None unless it waits because it has failed."""
         if self.state is not ChannelState.WAITING or self._failed_at_s is None:
             return None
-        return Failed(self._failed_at_s, self.dial_at_s, self._pause_s)
+        return LinkFailure(self._failed_at_s, self.dial_at_s, self._pause_s)
 
     @property
     def due_s(self) -> float:
         """When one that is wanted is dialed: after ``redial_max_s``, however long its failure would else count."""
         if self._failed_at_s is None:
             return self.dial_at_s
-        return min(self.dial_at_s, self._failed_at_s + _JITTER_MAX * self._session_settings.redial_max_s)
+        return min(self.dial_at_s, self._failed_at_s + self._session_settings.redial_max_s)
 
     def dial(self, endpoint: Endpoint, now: float, *, is_asking: bool = False) -> None:
         """A connection is begun, which must be up within two handshakes' time, or the peer asked for first."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from gossipd.core.ids import DeploymentId
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 
-_REST_AFTER_S = 5.0  # a host that has saved a step offers more uploads before the first of many asks for it
+_SETTLES_AFTER_S = 5.0  # a host that has saved a step offers more uploads before the first of many asks for it
 
 
 class OpenDeployments:
@@ -71,7 +71,7 @@ class OpenDeployments:
 
     def settle(self, now: float) -> None:
         """Let those rest of which nothing is under way and to which nobody listens."""
-        quiet = [swarm for swarm in self.busy if now >= self._heard_s[swarm.deployment] + _REST_AFTER_S]
+        quiet = [swarm for swarm in self.busy if now >= self._heard_s[swarm.deployment] + _SETTLES_AFTER_S]
         settled = [swarm.deployment for swarm in quiet if _is_settled(swarm)]
         if settled:
             self._at_rest.update(settled)

@@ -2,8 +2,8 @@
 
 ``python -m tests.bench.growth [--members 1000] [--deployments 100] [--waiting 4] [--chunks 1000000] [--files 100000]
 [--json]``. The other members are brains on real sockets of loopback (``growth_members``). All hosts have the
-deployments complete, but those ``waiting`` that nobody holds: only some may be under way at once. The daemon is alone
-in its rack, so that it dials no member: these have no other ports.
+deployments complete, but those ``waiting`` that nobody holds: only some may be under way at once. The members have
+no other ports, so whenever the daemon dials one, for a deployment that waits, the link fails.
 
 Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
 as many records come as a cluster tells when nothing moves; how long ``status`` takes: the page of all hosts, the one of

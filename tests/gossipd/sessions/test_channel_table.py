@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import LET_GO, ChannelTable
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SessionCommand
-from gossipd.sessions.failed_peers import PEERS_MAX, Failed, FailedPeers
+from gossipd.sessions.failed_peers import PEERS_MAX, FailedPeers, LinkFailure
 from gossipd.sessions.peer_channel import ChannelState, Endpoint
 from gossipd.sessions.settings import SessionSettings
 from membership.member import NodeId
@@ -144,7 +144,7 @@ def test_a_failed_peer_that_is_wanted_waits_as_long_as_any_other() -> None:
     driven.sweep(now)
     driven.table.down(A, "refused", now)
     dials = [at for at in range(40) if driven.dial(A) in driven.sweep(now + at)]
-    assert dials[0] <= 1.5 * SETTINGS.redial_max_s + 1
+    assert dials[0] <= SETTINGS.redial_max_s + 1
 
 
 def test_a_failed_peer_that_moves_or_is_gone_begins_as_a_new_one() -> None:
@@ -159,13 +159,13 @@ def test_a_failed_peer_that_moves_or_is_gone_begins_as_a_new_one() -> None:
 def test_of_very_many_failed_peers_the_first_ones_are_tried_again() -> None:
     peers = FailedPeers()
     nodes = [NodeId(number.to_bytes(16)) for number in range(PEERS_MAX + 2)]
-    gone = [peers.note(node, Failed(1.0, 20.0, 5.0)) for node in nodes]
+    gone = [peers.note(node, LinkFailure(1.0, 20.0, 5.0)) for node in nodes]
     assert gone == [None] * PEERS_MAX + nodes[:2]
-    assert peers.take_over(19.0) == []
-    assert peers.take_over(20.0) == nodes[2:]
-    assert peers.take_over(24.9) == []
-    assert peers.take(nodes[5]) == Failed(1.0, 20.0, 5.0, is_over=True)
-    assert peers.take_over(25.0) == []
+    assert peers.reachable_again(19.0) == []
+    assert peers.reachable_again(20.0) == nodes[2:]
+    assert peers.reachable_again(24.9) == []
+    assert peers.take(nodes[5]) == LinkFailure(1.0, 20.0, 5.0, is_over=True)
+    assert peers.reachable_again(25.0) == []
     assert peers.take(nodes[6]) is None
 
 
