@@ -102,11 +102,13 @@ class StatusClient:
         return self._orders
 
     def status(
-        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
-    ) -> dict[str, Any]:
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None,
+        host: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """The whole page; with a name only that model's deployments. ``hosts_max``: of deployments on more hosts, the
-        complete ones are counted in ``left_out``, which takes a fraction of the time."""
-        query = {"name": name, "version": version, "hosts_max": hosts_max}
+        complete ones are counted in ``left_out``, which takes a fraction of the time. ``host``: only the deployments
+        that are meant for this host, with its row alone."""
+        query = {"name": name, "version": version, "hosts_max": hosts_max, "host": host}
         return self._get("/v1/status", {key: str(value) for key, value in query.items() if value is not None})
 
     def members(self) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class _Operation:
 
 
 _MODEL = ("name", "version")
-_STATUS = (*_MODEL, "hosts_max")
+_STATUS = (*_MODEL, "hosts_max", "host")
 OPERATIONS = (
     _Operation("get", "/v1/status", "The whole page, or one model's deployments.", StatusSnapshot, query=_STATUS),
     _Operation("get", "/v1/members", "Who belongs to the cluster.", MembersAnswer),

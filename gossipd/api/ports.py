@@ -112,12 +112,14 @@ class StatusPort(Protocol):
         """The page without its deployments, of which one can be as much work as all the rest."""
 
     def deployments(
-        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
-    ) -> Iterator[DeploymentRow]:
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None,
+        host: str | None = None,
+    ) -> Iterator[DeploymentRow]:  # fmt: skip
         """The deployments of that name and version, by default all, by name and then version, highest first. Each row
         is made when it is asked for, from the records of all its targets: a caller that takes many lets other tasks
         run in between. ``hosts_max``: of more targets than that, complete ones are left out and counted; such a row in
-        which nothing moves costs little while no host tells anything else."""
+        which nothing moves costs little while no host tells anything else. ``host``: only deployments of which it is a
+        target, each with the row of this one alone; costs as little."""
 
     def deployment_count(self) -> int:
         """How many rows ``deployments`` has."""

@@ -43,11 +43,11 @@ class QuestionPages:
         name, version = request.query.get("name"), request.query.get("version")
         number = whole_number(version) if name is not None and version is not None else None
         hosts_max = whole_number(most, "hosts_max") if (most := request.query.get("hosts_max")) is not None else None
-        rows = []
-        for row in self._view.deployments(name, number, hosts_max=hosts_max):
+        rows, host = [], request.query.get("host")
+        for row in self._view.deployments(name, number, hosts_max=hosts_max, host=host):
             rows.append(msgspec.Raw(msgspec.json.encode(row)))
             await trio.lowlevel.checkpoint()
-        if name is not None and not rows:
+        if name is not None and not rows and host is None:
             raise NotFoundError(f"no deployment {self._view.label(name, number)} is known here{_SEE}")
         return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
 

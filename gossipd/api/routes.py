@@ -8,7 +8,7 @@ What lives here: the table of paths, and which of them each socket has. What doe
 method   path                              answer
 =======  ================================  ==========================================================
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed; of those on more hosts the
-         &hosts_max=                       complete ones as counts
+         &hosts_max=&host=                 complete ones as counts; or those of one host, with its rows alone
 GET      /v1/members                       {"members": [...]}
 GET      /v1/names                         text, a line each: "model NAME@VERSION", "name HOST", "rack RACK"
 GET      /v1/models?name=                  {"models": [...]}: what is on this host

@@ -13,6 +13,7 @@ from typing import Any
 from gossipd.cli.options import chunks_wanted
 from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 
+HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number
 PROBLEMS_MAX = 40
 SLOWEST = 10
 RACKS_MAX = 40

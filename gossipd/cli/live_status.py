@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
-from gossipd.cli.host_selection import select, words_left_out
+from gossipd.cli.host_selection import HOSTS_SHOWN, select, words_left_out
 from gossipd.cli.layout import folded
 from gossipd.cli.options import chunks_wanted, reason_words, time_words, traffic_words
 from gossipd.core.reasons import TAKEN_BACK
@@ -35,17 +35,18 @@ _STYLES = {"complete": "green", "failed": "red", "cancelled": "yellow", "expired
 
 
 def watch_status(
-    ask: Callable[[], dict[str, Any]], *, as_json: bool, interval_s: float = INTERVAL_S, rounds: int | None = None
-) -> int:
-    """Draw until Ctrl-C; with ``as_json`` print one object a line. Waits for a daemon that restarts."""
-    page = ask()  # a refusal here ends the command
+    ask: Callable[[int | None], dict[str, Any]], *, as_json: bool, interval_s: float = INTERVAL_S,
+    rounds: int | None = None,
+) -> int:  # fmt: skip
+    """Draw until Ctrl-C; with ``as_json`` print one object a line. Waits for a daemon that restarts. ``ask``: for the
+    page, with the number of hosts above which complete ones may be counts, as no terminal has a line for each."""
     if as_json:
         while True:
-            click.echo(json.dumps(page))
+            click.echo(json.dumps(ask(None)))
             sys.stdout.flush()
             time.sleep(interval_s)
-            page = ask()
     console = Console()
+    page = ask(max(HOSTS_SHOWN, console.height))  # a refusal here ends the command
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         drawn = 0
         lost: str | None = None
@@ -56,7 +57,7 @@ def watch_status(
                 return 0
             time.sleep(interval_s)
             try:
-                page, lost = ask(), None
+                page, lost = ask(max(HOSTS_SHOWN, console.height)), None
             except DaemonUnreachableError as error:
                 lost = str(error)
 
@@ -151,9 +152,9 @@ def _deployment(row: dict[str, Any], columns: int, lines_max: int) -> list[Text]
 
 def _cells(row: dict[str, Any], rows_max: int) -> tuple[list[_Cells], str]:
     """Hosts in at most that many rows and the totals below them; the words for those that are left out."""
-    hosts, more = row["hosts"], ""
-    if len(hosts) > rows_max:
-        selection = select(hosts, max(1, rows_max - 1))
+    hosts, more, left_out = row["hosts"], "", row.get("left_out", ())
+    if len(hosts) > rows_max or left_out:
+        selection = select(hosts, max(1, rows_max - 1), left_out=left_out)
         hosts, more = list(selection.shown), words_left_out(selection)
     cells = [
         _Cells(host["name"], host["rack"], host["chunks_verified"], chunks_wanted(host, row), *_state(host))

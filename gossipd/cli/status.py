@@ -16,7 +16,7 @@ import click
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.completion import KnownModel
-from gossipd.cli.host_selection import RACKS_MAX, racks_worst_first, select, words_left_out
+from gossipd.cli.host_selection import HOSTS_SHOWN, RACKS_MAX, racks_worst_first, select, words_left_out
 from gossipd.cli.layout import Part, TextTable, show_lines
 from gossipd.cli.options import (
     chunks_wanted,
@@ -34,7 +34,6 @@ from gossipd.core.versions import label_words
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 SEEDS_SHOWN = 6  # a line of them; a large cluster has dozens
-HOSTS_SHOWN = 24  # up to here every host has a row; --all and --json have them at any number
 
 
 @click.command(
@@ -67,7 +66,7 @@ def status(
     if watch:
         from gossipd.cli.live_status import watch_status
 
-        return watch_status(lambda: client.status(name, version), as_json=as_json)
+        return watch_status(lambda most: client.status(name, version, hosts_max=most), as_json=as_json)
     if as_json:
         echo_json(client.status(name, version))
         return 0

@@ -76,3 +76,14 @@ class SettledRows:
             if len(self._settled) > KEPT_MAX:
                 del self._settled[next(iter(self._settled))]
         return row
+
+    def row_of(
+        self, name: str, facts: DeploymentFacts, table: ClusterProgress, hosts: Sequence[TargetFacts],
+        is_target: Callable[[str, str], bool], *, now: float,
+    ) -> DeploymentRow | None:  # fmt: skip
+        """The row with the host of this name alone; None where it is no target."""
+        alone = [host for host in hosts if host.name == name and is_target(host.name, host.rack)]
+        if not alone:
+            return None
+        row = self.row(facts, table, hosts, is_target, hosts_max=0, now=now)
+        return replace(row, hosts=host_rows(facts, table, hosts, alone, now=now), left_out=[])

@@ -146,8 +146,9 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         )  # fmt: skip
 
     def deployments(
-        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
-    ) -> Iterator[schema.DeploymentRow]:
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None,
+        host: str | None = None,
+    ) -> Iterator[schema.DeploymentRow]:  # fmt: skip
         swarms = self.planner.statistics().swarms
         chosen = [
             (found.name, -found.version, one.id, one)
@@ -156,7 +157,8 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         ]
         hosts = self.settled_rows.same(self._hosts()) if chosen else []
         for _, _, _, one in sorted(chosen, key=itemgetter(0, 1, 2)):
-            yield _row(self, one, hosts, swarms.get(one.id), hosts_max)
+            if row := _row(self, one, hosts, swarms.get(one.id), hosts_max=hosts_max, host=host):
+                yield row
 
     def deployment_count(self) -> int:
         return sum(one.manifest is not None for one in self.lifecycle)
@@ -306,8 +308,8 @@ def _waits_for_space(lifecycle: DeploymentTable) -> str:
 
 def _row(
     status: DaemonStatus, one: DeploymentRecord, hosts: Sequence[TargetFacts], swarm: SwarmStatistics | None,
-    hosts_max: int | None,
-) -> schema.DeploymentRow:  # fmt: skip
+    *, hosts_max: int | None, host: str | None,
+) -> schema.DeploymentRow | None:  # fmt: skip
     manifest = one.manifest
     assert manifest is not None
     facts = DeploymentFacts(
@@ -321,6 +323,8 @@ def _row(
     )  # fmt: skip
 
     now = trio.current_time()
+    if host is not None:
+        return status.settled_rows.row_of(host, facts, status.progress, hosts, manifest.is_target, now=now)
     if hosts_max is None:
         targets = [host for host in hosts if manifest.is_target(host.name, host.rack)]
         return deployment_row(facts, status.progress, targets, now=now)

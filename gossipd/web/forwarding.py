@@ -1,7 +1,8 @@
 """Questions of browsers, passed on to one daemon.
 
 What lives here: which questions are passed on, the answers kept for a second, and the status in the form that the page
-asks for. What does not: HTTP towards browsers (``server``).
+asks for: of all deployments without their complete hosts, and of the one that is looked at whole. What does not: HTTP
+towards browsers (``server``).
 
 One question is asked at a time, and its answer serves all who ask the same within a second: any number of browsers
 costs the daemon as much as one. Only the socket of questions is used, which takes no order: a fault here can change
@@ -35,7 +36,7 @@ _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _NAME = rf"{_PART}(?:/{_PART})?"
 _HOST = "[A-Za-z0-9._-]{1,64}"
 _QUESTION = re.compile(
-    rf"{PAGE_STATUS}|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
+    rf"{PAGE_STATUS}(?:\?host={_HOST}|\?name={_NAME}&version=[0-9]{{1,16}})?|{PAGE_REPORT}\?name={_NAME}&version=[0-9]{{1,16}}"
     rf"|{PAGE_BOUND}\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST})?"
     rf"|/v1/sketch\?name={_NAME}&version=[0-9]{{1,16}}(?:&host={_HOST}(?:&bins=256)?)?|/v1/(?:members|peers|status(?:\?name={_NAME}(?:&version=[0-9]{{1,16}})?)?|models(?:\?name={_NAME})?"
     rf"|deployments/{_NAME}/[0-9]{{1,16}})",
@@ -70,6 +71,8 @@ class Forwarder:
         self._kept_s = kept_s
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[float, PageAnswer]] = OrderedDict()
+        self._all: tuple[float, tuple[int, bytes]] | None = None
+        """The latest answer about all deployments, which most pages are made of."""
 
     def ask(self, target: str) -> PageAnswer:
         """The answer to a target for which ``is_question``; without a daemon a refusal with its sentence (502)."""
@@ -91,10 +94,24 @@ class Forwarder:
     def _lasts_s(self, target: str, kept: PageAnswer) -> float:
         return self._kept_s * (BOUND_LASTS if target.startswith(PAGE_BOUND) and kept.status == 200 else 1)
 
+    def _status(self, narrowed: str) -> PageAnswer:
+        """Of all deployments, but of complete hosts only counts, which a look at a thousand hosts of a hundred models
+        needs no rows of; of the deployment that is ``narrowed`` to, all hosts; or of one host its rows."""
+        asked = self._client.answer_to(f"/v1/status?{narrowed}") if narrowed else (404, b"")
+        status, body = asked if narrowed.startswith("host=") else self._of_all()
+        if status != 200:
+            return answer(status, body)
+        return answer(200, _page_of(body, asked[1] if asked[0] == 200 else None))
+
+    def _of_all(self) -> tuple[int, bytes]:
+        if self._all is None or time.monotonic() - self._all[0] >= self._kept_s:
+            found = self._client.answer_to("/v1/status?hosts_max=0")
+            self._all = (time.monotonic(), found)
+        return self._all[1]
+
     def _answer_to(self, target: str) -> PageAnswer:
-        if target == PAGE_STATUS:
-            status, body = self._client.answer_to("/v1/status")
-            return answer(status, _without_ids(body) if status == 200 else body)
+        if target.startswith(PAGE_STATUS):
+            return self._status(target.partition("?")[2])
         if target.startswith((PAGE_REPORT, PAGE_BOUND)):
             which, _, host = target[target.index("?") :].partition("&host=")
             status, body = self._client.answer_to(f"/v1/report{which}")
@@ -104,12 +121,16 @@ class Forwarder:
         return answer(*self._client.answer_to(target))
 
 
-def _without_ids(body: bytes) -> bytes:
-    """A status without the ids of members: random, so that they would be half of what is sent, and shown nowhere."""
+def _page_of(body: bytes, whole: bytes | None) -> bytes:
+    """A status without the ids of members: random, so that they would be half of what is sent, and shown nowhere. The
+    deployments in ``whole``, a status too, are as they are there."""
     try:
         status = json.loads(body)
         for member in status["members"]:
             member.pop("id", None)
+        if whole is not None:
+            rows = {row["id"]: row for row in json.loads(whole)["deployments"]}
+            status["deployments"] = [rows.get(row["id"], row) for row in status["deployments"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DaemonUnreachableError("the answer is not a status of gossipd") from None
     return json.dumps(status, separators=(",", ":")).encode()

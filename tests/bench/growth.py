@@ -29,7 +29,7 @@ from typing import Any
 from blake3 import blake3
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.status import HOSTS_SHOWN
+from gossipd.cli.host_selection import HOSTS_SHOWN
 from gossipd.identity.key_files import read_secret_key
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN

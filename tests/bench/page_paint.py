@@ -28,7 +28,7 @@ from playwright.sync_api import Page, sync_playwright
 from gossipd.core.sketch import BINS, SHARE_MAX
 from tests.bench.lab.process import MachineCpu
 from tests.e2e.cluster import PATIENCE_S, until
-from tests.gossipd.web.unix_daemon import UnixDaemon, page_server, status_of, unix_daemon
+from tests.gossipd.web.unix_daemon import UnixDaemon, answers_about, page_server, status_of, unix_daemon
 
 EVERY_S = 0.5  # the page asks once a second: each answer is another
 PAINTED = "performance.getEntriesByName('paint').map((one) => one.duration)"
@@ -125,8 +125,8 @@ def answers_of(random: Random, hosts: int, racks: int) -> dict[str, Any]:
         })  # fmt: skip
     which = f"?name={row['name']}&version={row['version']}"
     told = {"name": row["name"], "version": row["version"]}
-    return {
-        "/v1/status": status, "/v1/members": {"members": status["members"]},
+    return answers_about(status) | {
+        "/v1/members": {"members": status["members"]},
         f"/v1/sketch{which}": {**told, "asked": "", "hosts": sketches},
         f"/v1/report{which}": {"report": {"deployment": row, "traffic": [], "timeline": None}},
     }  # fmt: skip

@@ -9,6 +9,7 @@ import shutil
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gossipd.diagnosis.fluid_bound import fluid_bound
 from gossipd.web.server import PageServer, Protection
 from tests.e2e.cluster import PATIENCE_S, Daemon, cluster, set_up, until
 from tests.e2e.toy import make_model
-from tests.gossipd.web.unix_daemon import page_server, status_of, unix_daemon
+from tests.gossipd.web.unix_daemon import UnixDaemon, answers_about, page_server, status_of, unix_daemon
 
 pytestmark = pytest.mark.needs("chromium")
 SIZES = ((1280, 800), (390, 844))
@@ -174,7 +175,7 @@ def read_real_pages(page: Page, server: PageServer) -> None:
 
 @contextmanager
 def told(tmp_path: Path, status: dict[str, Any], protection: Protection | None = None) -> Iterator[PageServer]:
-    answers = {"/v1/status": status, "/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
+    answers = answers_about(status) | {"/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
     for row in status["deployments"]:
         which = f"?name={row['name']}&version={row['version']}"
         answers[f"/v1/sketch{which}"] = {"name": row["name"], "version": row["version"], "hosts": []}
@@ -212,13 +213,13 @@ def test_a_step_is_shown_as_commands_show_it(tmp_path: Path, browser: Browser, t
     row = status["deployments"][0]
     row |= {"version": (2 << 32) + 300, "version_label": told}
     which = f"?name=org/llama&version={row['version']}"
-    answers = {"/v1/status": status, f"/v1/sketch{which}&host=gpu-0001&bins=256": sketch_of([])}
+    for host in row["hosts"]:
+        host |= {"state": "downloading", "chunks_verified": 2000}
+    answers = answers_about(status) | {f"/v1/sketch{which}&host=gpu-0001&bins=256": sketch_of([])}
     answers[f"/v1/sketch{which}&host=gpu-0001&bins=256"] |= {"version": row["version"], "asked": "silent", "hosts": []}
     report = report_of_many(2, 1)
     report["deployment"] |= {"version": row["version"], "version_label": told or ""}
     answers[f"/v1/report{which}"] = {"report": report}
-    for host in row["hosts"]:
-        host |= {"state": "downloading", "chunks_verified": 2000}
     with (
         unix_daemon(tmp_path / "s", answers),
         page_server(tmp_path / "s") as server,
@@ -378,6 +379,36 @@ def test_the_grids_pixels_are_the_share_that_a_host_has(tmp_path: Path, browser:
         assert page.evaluate(at % 50) == [8, 48, 107], "all: the darkest"
 
 
+def test_complete_hosts_stay_in_the_grid_while_other_pages_leave_them_out(tmp_path: Path, browser: Browser) -> None:
+    status, which = status_of(2, 1), "?name=org/llama&version=3"
+    status["deployments"][0]["hosts_complete"] = 1
+    for host, chunks in zip(status["deployments"][0]["hosts"], (0, 8000), strict=True):
+        host |= {"chunks_verified": chunks, "state": "complete" if chunks else "downloading", "reason": ""}
+    answers = {f"/v1/report{which}": {"report": report_of_many(2, 1)}, f"/v1/sketch{which}": sketch_of([0] * 64)}
+    with (
+        unix_daemon(tmp_path / "s", answers | answers_about(status)) as daemon,
+        page_server(tmp_path / "s") as server,
+        watched(browser, server) as page,
+    ):
+        page.goto(f"{server.url}#/deployment/org%2Fllama/3")
+        wait_painted(page, 2)
+        for away, asked in (("", "hosts_max=0"), ("host/gpu-0001", "host=gpu-0001")):
+            page.evaluate(f"location.hash = '#/{away}'")
+            question = f"/v1/status?{asked}"
+            enough = daemon.asked.count(question) + 2
+            until("the other page asks twice", partial(_is_asked, daemon, question, enough))
+        page.evaluate("location.hash = '#/deployment/org%2Fllama/3'")
+        page.get_by_text(re.compile("s a column")).wait_for()
+        wait_painted(page, 8)
+        assert [pixel(page, x, 50) for x in (290, 900)] == [DARKEST, DARKEST], "first and last"
+        assert {str(pixel(page, x, 50)) for x in range(400, 900, 25)} <= {str(DARKEST), str(WHITE)}, "or not looked at"
+        assert "/v1/status" not in daemon.asked, "nobody asks for all hosts of all deployments"
+
+
+def _is_asked(daemon: UnixDaemon, question: str, times: int) -> bool:
+    return daemon.asked.count(question) >= times
+
+
 DARKEST, LIGHTEST, GREY, WHITE = [8, 48, 107], [167, 203, 237], [0xE9, 0xED, 0xF2], [255, 255, 255]
 
 
@@ -400,7 +431,7 @@ def test_by_chunk_each_column_is_a_bin_in_its_share_or_in_the_time_it_came(tmp_p
     for host in status["deployments"][0]["hosts"]:
         host |= {"state": "downloading", "chunks_verified": 2000, "age_s": 1.0, "reason": ""}
     asked, report = "/v1/sketch?name=org/llama&version=3", report_of_many(2, 1)
-    answers = {"/v1/status": status, asked: sketch_of([254] * 32 + [0] * 32)}
+    answers = answers_about(status) | {asked: sketch_of([254] * 32 + [0] * 32)}
     report["deployment"]["bytes_total"] = 10**10
     answers |= {"/v1/report?name=org/llama&version=3": {"report": report}}
     with (
@@ -435,7 +466,8 @@ def test_by_chunk_each_column_is_a_bin_in_its_share_or_in_the_time_it_came(tmp_p
 def test_a_deployments_page_has_its_price_and_its_waste_by_reason(tmp_path: Path, browser: Browser) -> None:
     status = status_of(2, 1)
     status["deployments"][0] |= {"cancelled_bytes": 3 << 20, "corrupt_bytes": 1 << 20}
-    answers = {"/v1/status": status, "/v1/report?name=org/llama&version=3": {"report": report_of_many(2, 1)}}
+    answers = answers_about(status)
+    answers |= {"/v1/report?name=org/llama&version=3": {"report": report_of_many(2, 1)}}
     with (
         unix_daemon(tmp_path / "s", answers),
         page_server(tmp_path / "s") as server,
@@ -459,7 +491,7 @@ def test_a_hosts_page_shows_the_256_bins_that_the_host_tells_or_why_not(
     told = sketch_of([254] * 64 + [254, 0] * 32 + [0] * 128, "answer", "answered")
     report = {"/v1/report?name=org/llama&version=3": {"report": report_of_many(2, 1)}}
     with (
-        unix_daemon(tmp_path / "s", {"/v1/status": status, asked: told, **report}) as daemon,
+        unix_daemon(tmp_path / "s", answers_about(status) | {asked: told, **report}) as daemon,
         page_server(tmp_path / "s") as server,
         watched(browser, server, size) as page,
     ):
@@ -487,7 +519,7 @@ def test_a_hosts_page_shows_its_reasons_over_time_and_its_own_alarms(tmp_path: P
     answers = {"/v1/members": {"members": status["members"]}, "/v1/peers": {"peers": {}}}
     for name in ("gpu-0000", "gpu-0001"):
         answers[f"/v1/sketch?name=org/llama&version=3&host={name}&bins=256"] = sketch_of([0] * 64)
-    answers |= {"/v1/status": status, "/v1/report?name=org/llama&version=3": {"report": report}}
+    answers |= answers_about(status) | {"/v1/report?name=org/llama&version=3": {"report": report}}
     with (
         unix_daemon(tmp_path / "s", answers),
         page_server(tmp_path / "s") as server,
@@ -524,13 +556,13 @@ def test_a_daemon_that_is_gone_is_said_and_what_was_heard_stays(tmp_path: Path, 
         context = browser.new_context()
         page = context.new_page()
         page.set_default_timeout(1000 * PATIENCE_S)
-        with unix_daemon(tmp_path / "s", {"/v1/status": status_of(4, 2)}):
+        with unix_daemon(tmp_path / "s", answers_about(status_of(4, 2))):
             page.goto(server.url)
             page.get_by_text("3 / 4").or_(page.get_by_text("4 / 4")).wait_for()
         (tmp_path / "s").unlink()
         page.get_by_text(re.compile("no daemon answers at .* What is shown is [0-9]+ s old")).wait_for()
         assert page.get_by_role("link", name="org/llama@3").count() == 1
-        with unix_daemon(tmp_path / "s", {"/v1/status": status_of(4, 2)}):
+        with unix_daemon(tmp_path / "s", answers_about(status_of(4, 2))):
             page.get_by_role("alert").wait_for(state="hidden")
         context.close()
 

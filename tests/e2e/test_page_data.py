@@ -40,7 +40,7 @@ def test_a_full_disk_and_a_slow_host_are_told_to_the_page_with_their_reasons(tmp
                         return found
 
                 def behind() -> dict[str, tuple[str, str]]:
-                    [row] = told("page/status")["deployments"]
+                    [row] = told("page/status?name=toy&version=1")["deployments"]
                     return {
                         one["name"]: (one["state"], one["reason"]) for one in row["hosts"] if one["state"] != "complete"
                     }

@@ -12,6 +12,30 @@ _SKETCHES = "tests/gossipd/daemon/test_fine_sketches.py"
 
 MUTANTS = (
     Mutant(
+        "a-page-asks-for-all-hosts-of-all-deployments",
+        "A browser on any page costs a daemon a row of each host of each model every second.",
+        "gossipd/web/forwarding.py",
+        '"/v1/status?hosts_max=0"',
+        '"/v1/status"',
+        (_FORWARDING,),
+    ),
+    Mutant(
+        "the-row-of-one-host-counts-the-others-as-left-out",
+        "A question about one host is answered with complete hosts that nobody asked for.",
+        "gossipd/daemon/settled_rows.py",
+        ", now=now), left_out=[])",
+        ", now=now))",
+        (_SETTLED,),
+    ),
+    Mutant(
+        "a-live-page-forgets-the-hosts-that-were-left-out",
+        "`status --watch` says nothing of 355 complete hosts.",
+        "gossipd/cli/live_status.py",
+        "select(hosts, max(1, rows_max - 1), left_out=left_out)",
+        "select(hosts, max(1, rows_max - 1))",
+        ("tests/gossipd/cli/test_live_status.py",),
+    ),
+    Mutant(
         "a-row-holds-though-a-host-tells-something-else",
         "A model that is complete everywhere looks so for ever.",
         "gossipd/daemon/settled_rows.py",

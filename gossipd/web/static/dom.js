@@ -3,10 +3,7 @@
 
 export function el(tag, given = {}, ...children) {
   const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) {
-    if (name === "max" || name === "value" || name === "open") made[name] = value;
-    else made.setAttribute(name, value);
-  }
+  for (const [name, value] of Object.entries(given)) made.setAttribute(name, value);
   for (const child of children.flat()) if (child !== null && child !== undefined) made.append(child);
   return made;
 }

@@ -60,9 +60,11 @@ function tell(sentence) {
 async function look() {
   try {
     if (words === null) words = await ask("/words.json");
-    status = await ask("/page/status");
+    const asking = page, found = await ask(`/page/status${page.asks || ""}`);
+    if (asking !== page) return look();
+    status = found;
     heardAt = Date.now();
-    sample(status.deployments, heardAt / 1000);
+    if (!page.isOfHost) sample(status.deployments, heardAt / 1000);
     const more = {};
     for (const path of page.wants ? page.wants(status) : []) {
       try { Object.assign(more, await ask(path)); } catch (error) { if (error.code !== 404) throw error; }
@@ -91,7 +93,7 @@ async function turn() {
   }
 }
 
-window.addEventListener("hashchange", () => { route(); paint(null); });
+window.addEventListener("hashchange", () => { route(); if (timer !== null) turn(); });
 window.addEventListener("resize", () => paint(null));
 document.addEventListener("visibilitychange", () => { if (!document.hidden && timer !== null) turn(); });
 form.addEventListener("submit", (event) => {

@@ -6,7 +6,7 @@ import { COLOURS, Grid, RACKS_ONLY_ABOVE, drawRates, rowsOf } from "./grid.js";
 import { COLUMNS, NOTHING, SHARE_MAX, binsOf, cellsOf, samplesOf, sketchesOf } from "./samples.js";
 
 const SLOWEST = 10;
-const PLAIN = /^[A-Za-z0-9._-]{1,64}$/;  // a host's name that the question may have
+const PLAIN = /^[\w.-]{1,64}$/, MODEL = /^\w[\w.-]*(\/\w[\w.-]*)?@\d+$/;  // names of hosts and models that a question may have
 const RACKS_OPEN_UP_TO = 100;
 const ASKED = { waiting: "It is being asked.", declined: "It declines: it has not accepted this model, or is asked too often.",
   silent: "It does not answer, as gossipd 0.1.", unreachable: "It cannot be reached.", full: "It is not asked: too many hosts are." };
@@ -42,10 +42,11 @@ export class ClusterPage {
       const body = el("div");
       const build = () => { if (!body.firstChild) body.append(memberTable(rack, hosts, most)); };
       if (isOpen) build();
-      const box = el("details", { open: isOpen },
+      const box = el("details", {},
         el("summary", {}, el("b", {}, rack), ` – ${hosts.length - away.length} of ${hosts.length} alive`,
           away.length ? el("span", { class: "bad" }, `, ${away.slice(0, 5).map((one) => `${one.name} ${one.state}`).join(", ")}${away.length > 5 ? ", …" : ""}`) : null),
         body);
+      box.open = isOpen;
       box.addEventListener("toggle", () => { this.opened.set(rack, box.open); if (box.open) build(); });
       return box;
     });
@@ -112,7 +113,8 @@ const ratio = (row) => (row.bytes_total ? `${(row.source_bytes / row.bytes_total
 
 export class DeploymentPage {
   constructor(root, name, version) {
-    Object.assign(this, { name, version, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: sketchesOf([]), bound: null,
+    const asks = MODEL.test(`${name}@${version}`) ? `?name=${name}&version=${version}` : "";
+    Object.assign(this, { name, version, asks, opened: new Set(), since: "this browser began to look", mode: 0, looks: 0, sketches: sketchesOf([]), bound: null,
       title: el("h1", {}, `${name}@${version}`), state: note(), report: note(), about: note(), slowest: el("div"), allRows: el("div"),
       figures: el("dl", { class: "figures" }), egress: el("dl", { class: "figures" }), legend: el("ul", { class: "legend" }), box: el("div", { class: "grid" }),
       chart: el("canvas", { class: "chart", role: "img" }), said: el("p", { class: "note", role: "status" }, "Choose a row to read it here.") });
@@ -135,10 +137,9 @@ export class DeploymentPage {
 
   wants(status) {
     const row = this.mine(status);
-    const which = `?name=${this.name}&version=${this.version}`;
-    if (!row || !/^[\w./-]+$/.test(this.name)) return [];
+    if (!row || !this.asks) return [];
     const isSketched = this.mode || (row.hosts_complete < row.hosts_total && this.looks++ % 5 === 0);  // for the times
-    return [`/page/bound${which}`, ...(isSketched ? [`/v1/sketch${which}`] : [])];
+    return [`/page/bound${this.asks}`, ...(isSketched ? [`/v1/sketch${this.asks}`] : [])];
   }
 
   draw(mode) {
@@ -261,7 +262,8 @@ export class DeploymentPage {
 export class HostPage {
   constructor(root, name) {
     const [member, deployments, peers, reasons] = Array.from({ length: 4 }, () => el("div"));
-    Object.assign(this, { name, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
+    const asks = PLAIN.test(name) ? `?host=${name}` : "";
+    Object.assign(this, { name, asks, isOfHost: true, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
     this.about = el("p", { class: "note", role: "status" });
     const box = el("div", { class: "grid" });
     this.chunks = part("Its chunks", this.about, box);
@@ -274,7 +276,7 @@ export class HostPage {
   // Of the first deployment that is not complete here, else of the first.
   wants(status) {
     const of = (row) => row.hosts.find((one) => one.name === this.name), isOpen = (row) => of(row) && of(row).state !== "complete";
-    const row = PLAIN.test(this.name) && (status.deployments.find(isOpen) || status.deployments.find(of));
+    const row = this.asks && (status.deployments.find(isOpen) || status.deployments.find(of));
     const which = row && `?name=${row.name}&version=${row.version}&host=${this.name}`;
     return [...(status.node.name === this.name ? ["/v1/peers", "/v1/members"] : []),
       ...(row ? [`/page/bound${which}`] : []), ...(row && isOpen(row) ? [`/v1/sketch${which}&bins=256`] : [])];

@@ -46,7 +46,8 @@ class Samples {
     while (at >= COLUMNS) { this.join(); at = Math.floor((now - this.began) / this.step); }
     this.used = Math.max(this.used, at + 1);
     this.sums[at] = { now, source: row.source_bytes, same: row.peer_bytes_same_rack, cross: row.peer_bytes_cross_rack };
-    const seen = new Map();
+    const seen = new Map(row.left_out?.length ? this.hosts : []);  // others are complete
+    for (const cells of seen.values()) cells[at] = SHARE_MAX;
     for (const host of row.hosts) {
       const cells = this.hosts.get(host.name) || new Uint8Array(COLUMNS).fill(NOTHING);
       cells[at] = Math.floor(SHARE_MAX * host.chunks_verified / wanted(host, row));
@@ -103,11 +104,7 @@ export function sample(deployments, now) {
 
 export const samplesOf = (row) => all.get(row.id);
 
-export function binsOf(text) {
-  const raw = atob(text), bins = new Uint8Array(raw.length);
-  for (let at = 0; at < raw.length; at += 1) bins[at] = raw.charCodeAt(at);
-  return bins;
-}
+export const binsOf = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
 export function cellsOf(bins, columns = COLUMNS) {
   const cells = new Uint8Array(columns).fill(NOTHING);
   cells.set(bins.slice(0, columns));
@@ -128,10 +125,8 @@ export function sketchesOf(rows) {
 // The course that a report holds, as it was up to a column: what else this browser draws is drawn of it, too.
 export function replayed(timeline, upTo) {
   const made = new Samples(0, timeline.moved.length);
-  made.step = timeline.step_s;
-  made.used = timeline.moved.length;
-  made.before = { now: 0, source: 0, same: 0, cross: 0 };
   const sum = { source: 0, same: 0, cross: 0 };
+  Object.assign(made, { step: timeline.step_s, used: timeline.moved.length, before: { now: 0, ...sum } });
   timeline.moved.slice(0, upTo + 1).forEach(([source, same, cross], at) => {
     sum.source += source;
     sum.same += same;

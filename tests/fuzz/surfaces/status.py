@@ -27,6 +27,7 @@ _WHOLE_EVERY = 64
 _PIECE_BYTES = 997  # a request comes in pieces, now and then in the middle of a line
 _PAGES = (
     "/v1/status", "/v1/status?name=org%2Ftoy&version=3", "/v1/members", "/v1/models?name=org/toy", "/v1/peers",
+    "/v1/status?host=node-2", "/v1/status?hosts_max=0",
     "/v1/deployments/org/toy/3", "/v1/deployments/nothing/1", "/metrics", "/healthz", "/livez", "/readyz",
 )  # fmt: skip
 _ORDERS: tuple[tuple[str, dict[str, object]], ...] = (

@@ -147,11 +147,16 @@ class FakeDaemon:
         )
 
     def deployments(
-        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
-    ) -> Iterator[DeploymentRow]:
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None,
+        host: str | None = None,
+    ) -> Iterator[DeploymentRow]:  # fmt: skip
         for row in sorted(self.rows, key=lambda row: (row.name, -row.version)):
-            if name in (None, row.name) and version in (None, row.version):
+            if name not in (None, row.name) or version not in (None, row.version):
+                continue
+            if host is None:
                 yield row if hosts_max is None else grouped(row, hosts_max)
+            elif alone := [each for each in row.hosts if each.name == host]:
+                yield msgspec.structs.replace(row, hosts=alone)
 
     def deployment_count(self) -> int:
         return len(self.rows)

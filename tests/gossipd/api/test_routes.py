@@ -111,6 +111,9 @@ async def test_the_page_can_be_narrowed_by_name_and_version(tmp_path: Path) -> N
         (few,) = (await ask(path, get("/v1/status?hosts_max=3")))[1]["deployments"]
         assert [host["name"] for host in few["hosts"]] == ["node-3", "node-4"]
         assert [(group["rack"], group["hosts"]) for group in few["left_out"]] == [("r1", 1), ("r0", 1)]
+        (alone,) = (await ask(path, get("/v1/status?host=node-2")))[1]["deployments"]
+        assert [host["name"] for host in alone["hosts"]] == ["node-2"]
+        assert (await ask(path, get("/v1/status?host=other")))[1]["deployments"] == []
         assert (await ask(path, get("/v1/deployments/org/toy/3")))[1]["deployment"]["name"] == "org/toy"
         assert (await ask(path, get("/v1/deployments/toy/3")))[0] == 404
         assert [m["version"] for m in (await ask(path, get("/v1/models?name=org/toy")))[1]["models"]] == [3, 2]
@@ -633,9 +636,10 @@ class _CountedRows(FakeDaemon):
         self.turns = 0
 
     def deployments(
-        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None
-    ) -> Iterator[DeploymentRow]:
-        for row in super().deployments(name, version, hosts_max=hosts_max):
+        self, name: str | None = None, version: int | None = None, *, hosts_max: int | None = None,
+        host: str | None = None,
+    ) -> Iterator[DeploymentRow]:  # fmt: skip
+        for row in super().deployments(name, version, hosts_max=hosts_max, host=host):
             self.made.append(self.turns)
             yield row
 

@@ -220,7 +220,14 @@ def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
     from gossipd.api.client import StatusClient
     from gossipd.cli.live_status import watch_status
 
-    assert watch_status(StatusClient(shell.path).status, as_json=False, interval_s=0.0, rounds=3) == 0
+    client, asked = StatusClient(shell.path), list[int | None]()
+
+    def ask(hosts_max: int | None) -> dict[str, Any]:
+        asked.append(hosts_max)
+        return client.status(hosts_max=hosts_max)
+
+    assert watch_status(ask, as_json=False, interval_s=0.0, rounds=3) == 0
+    assert None not in asked, "it asks for no more hosts than a terminal has lines"
 
 
 @pytest.mark.parametrize(

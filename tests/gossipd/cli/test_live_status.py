@@ -96,3 +96,19 @@ def test_a_wide_terminal_has_bars_and_a_narrow_one_none() -> None:
     narrow = drawn(page(deployment(hosts)), columns=60)
     assert "━" not in "\n".join(narrow)
     assert any("source_unreachable" in line and "50.0 %" in line for line in narrow)
+
+
+def test_hosts_that_the_daemon_left_out_are_counted_as_those_without_a_line() -> None:
+    """The same page, of all hosts and with the complete ones as counts."""
+    hosts = [host(n, state="downloading", chunks=n) if n % 9 == 0 else host(n) for n in range(400)]
+    groups = [
+        {"rack": f"rack-{rack}", "state": "complete", "reason": "", "current": None,
+         "hosts": sum(one["state"] == "complete" and one["rack"] == f"rack-{rack}" for one in hosts)}
+        for rack in range(4)
+    ]  # fmt: skip
+    whole = deployment(hosts)
+    few = whole | {"hosts": [one for one in hosts if one["state"] != "complete"], "left_out": groups}
+    assert drawn(page(few)) == drawn(page(whole))
+    room = drawn(page(few), lines=70)
+    assert sum("downloading" in line for line in room) == 45
+    assert any("not shown: 355 complete" in line for line in room)

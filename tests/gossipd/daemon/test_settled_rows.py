@@ -41,7 +41,7 @@ class Cluster:
 
     def _is_target(self, name: str, rack: str) -> bool:
         self.made += name == "node-0"
-        return True
+        return name != "not-meant"
 
     def row(self, now: float, *, hosts_max: int = 24) -> DeploymentRow:
         """What a page shows, which must be what it would show if nothing were kept."""
@@ -50,6 +50,10 @@ class Cluster:
         whole = deployment_row(self.facts, self.table, self.targets(), now=now)
         assert found == grouped(whole, hosts_max)
         return found
+
+    def row_of(self, name: str, now: float) -> DeploymentRow | None:
+        hosts = self.rows.same([*self.targets(), TargetFacts(node(40), "not-meant", "r1", "alive")])
+        return self.rows.row_of(name, self.facts, self.table, hosts, self._is_target, now=now)
 
 
 def test_a_row_is_made_once_while_nobody_tells_anything_else() -> None:
@@ -100,3 +104,13 @@ def test_no_more_rows_are_kept_than_there_is_room_for() -> None:
         facts = replace(FACTS, id=DeploymentId(number.to_bytes(32)))
         cluster.rows.row(facts, cluster.table, hosts[:2], lambda *_: True, hosts_max=1, now=101.0)
     assert len(cluster.rows._settled) == KEPT_MAX
+
+
+def test_the_row_of_one_host_is_its_row_in_the_whole() -> None:
+    cluster = Cluster(host_5=WAITS, host_7=replace(WAITS, reason=HostReason.SOURCE_AUTH, subject=b""))
+    for number, now in ((5, 101.0), (9, 160.0), (7, 500.0)):
+        whole = deployment_row(FACTS, cluster.table, cluster.targets(), now=now)
+        assert cluster.row_of(f"node-{number}", now) == replace(whole, hosts=[whole.hosts[number]])
+    assert cluster.made == 1, "of the rest only once"
+    assert cluster.row_of("node-99", 501.0) is None
+    assert cluster.row_of("not-meant", 501.0) is None

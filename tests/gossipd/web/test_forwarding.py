@@ -14,13 +14,14 @@ from gossipd.diagnosis.fluid_bound import fluid_bound
 from gossipd.diagnosis.report import GB
 from gossipd.web.forwarding import BOUND_LASTS, KEPT_MAX, KEPT_S, Forwarder, is_question
 from tests.gossipd.diagnosis.test_report import report
-from tests.gossipd.web.unix_daemon import status_of, unix_daemon
+from tests.gossipd.web.unix_daemon import answers_about, status_of, unix_daemon, without_complete
 
 
 @pytest.mark.parametrize(
     "target",
     [
         "/v1/status", "/v1/members", "/v1/peers", "/v1/models", "/v1/models?name=org/toy", "/page/status",
+        "/page/status?name=org/toy&version=3", "/page/status?host=gpu-1.dc",
         "/v1/status?name=org/toy&version=3", "/v1/deployments/org/toy/3", "/v1/deployments/toy/0",
         "/page/report?name=org/toy&version=3",
         "/page/bound?name=org/toy&version=3",
@@ -42,6 +43,7 @@ def test_questions_of_the_page_are_passed_on(target: str) -> None:
         "/v1/deployments/../1", "/page/report", "/page/report?name=a", "/page/report?name=../a&version=1",
         "/v1/deployments/a/../../rm/1", "/v1/deployments/a/b/c/1", "/v1/deployments/a/1?x", "/v1/status\r\nX: y",
         "/v1/sketch?name=a", "/v1/sketch?name=a&version=1&host=b/c", "/v1/sketch?name=a&host=b",
+        "/page/status?name=a", "/page/status?host=b/c", "/page/status?host=a&name=b", "/page/status?hosts_max=0",
         "/v1/sketch?name=a&version=1&bins=256", "/v1/sketch?name=a&version=1&host=b&bins=9",
         "http://other/v1/status", "/v1/deployments/%2e%2e/1", "/v1/members\n", "/v1/deployments/a/\u0661",
     ],
@@ -85,17 +87,41 @@ def test_without_a_daemon_the_answer_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", [[], {"members": 3}, {"members": [3]}, {}])
 def test_what_is_no_status_is_refused_with_a_sentence(tmp_path: Path, said: object) -> None:
-    with unix_daemon(tmp_path / "s", {"/v1/status": said}):
+    with unix_daemon(tmp_path / "s", {"/v1/status?hosts_max=0": said}):
         found = Forwarder(tmp_path / "s").ask("/page/status")
         assert (found.status, json.loads(found.body)["error"]["code"]) == (502, "E_DAEMON_UNREACHABLE")
 
 
 def test_the_status_of_a_thousand_hosts_is_under_40_kb(tmp_path: Path) -> None:
-    with unix_daemon(tmp_path / "s", {"/v1/status": status_of(1000, 20)}):
-        found = Forwarder(tmp_path / "s").ask("/page/status")
+    whole = status_of(1000, 20)
+    name, version = whole["deployments"][0]["name"], whole["deployments"][0]["version"]
+    with unix_daemon(tmp_path / "s", answers_about(whole)):
+        found = Forwarder(tmp_path / "s").ask(f"/page/status?name={name}&version={version}")
         print(f"{len(found.packed)} bytes compressed, {len(found.body)} plain")
         assert len(found.packed) < 40_000
         assert len(json.loads(found.body)["members"]) == 1000
+        assert json.loads(found.body)["deployments"] == whole["deployments"]
+
+
+def test_only_the_deployment_that_is_looked_at_has_its_hosts(tmp_path: Path) -> None:
+    [first] = (whole := status_of(4, 2))["deployments"]
+    second = first | {"id": "cd" * 32, "name": "other"}
+    few = [without_complete(first), without_complete(second)]
+    with unix_daemon(tmp_path / "s", answers_about(whole | {"deployments": [first, second]})) as daemon:
+        forwarder = Forwarder(tmp_path / "s", kept_s=60)
+        assert json.loads(forwarder.ask("/page/status").body)["deployments"] == few
+        told = json.loads(forwarder.ask("/page/status?name=other&version=3").body)["deployments"]
+        assert told == [few[0], second]
+        gone = json.loads(forwarder.ask("/page/status?name=gone&version=1").body)["deployments"]
+        assert gone == few, "a page of what is not known shows the others"
+        assert daemon.asked.count("/v1/status?hosts_max=0") == 1, "pages share what all of them show"
+
+
+def test_the_page_of_a_host_asks_for_its_rows_alone(tmp_path: Path) -> None:
+    with unix_daemon(tmp_path / "s", answers_about(status_of(4, 2))) as daemon:
+        [row] = json.loads(Forwarder(tmp_path / "s").ask("/page/status?host=gpu-0001").body)["deployments"]
+        assert [host["name"] for host in row["hosts"]] == ["gpu-0001"]
+        assert daemon.asked == ["/v1/status?host=gpu-0001"]
 
 
 def test_a_report_is_passed_on_with_its_summary(tmp_path: Path) -> None:

@@ -15,6 +15,25 @@ from gossipd.web.forwarding import Forwarder
 from gossipd.web.server import PageServer, Protection
 
 
+def answers_about(status: dict[str, Any]) -> dict[str, Any]:
+    """By target: what a daemon with this status says of all deployments, of each with all its hosts, and of each host
+    alone."""
+    rows = status["deployments"]
+    answers = {"/v1/status?hosts_max=0": status | {"deployments": [without_complete(row) for row in rows]}}
+    for row in rows:
+        answers[f"/v1/status?name={row['name']}&version={row['version']}"] = status | {"deployments": [row]}
+    for name in {host["name"] for row in rows for host in row["hosts"]}:
+        alone = [row | {"hosts": [host for host in row["hosts"] if host["name"] == name]} for row in rows]
+        answers[f"/v1/status?host={name}"] = status | {"deployments": [row for row in alone if row["hosts"]]}
+    return answers
+
+
+def without_complete(row: dict[str, Any]) -> dict[str, Any]:
+    """The deployment with its complete hosts left out, in groups of one."""
+    left_out = [{"rack": host["rack"], "state": "complete"} for host in row["hosts"] if host["state"] == "complete"]
+    return row | {"hosts": [host for host in row["hosts"] if host["state"] != "complete"], "left_out": left_out}
+
+
 class UnixDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """``answers``: JSON by target; all else is 404."""
 
