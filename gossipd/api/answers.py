@@ -6,12 +6,12 @@ refusals of what is no request (``request_guard``).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 
 from gossipd.api.http_exchange import StatusRequestError
-from gossipd.api.http_messages import Response, StreamingResponse
+from gossipd.api.http_messages import PiecewiseResponse, Response, StreamingResponse
 from gossipd.api.request_guard import error_body
 from gossipd.api.schema import SCHEMA_VERSION, Row
 from gossipd.core.errors import ExitCode, GossipdError, RemoteError
@@ -29,6 +29,15 @@ def json_answer(answer: msgspec.Struct | Mapping[str, object], status: int = 200
     fields = msgspec.structs.asdict(answer) if isinstance(answer, msgspec.Struct) else dict(answer)
     body = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
     return Response(body + b"\n", status_code=status)
+
+
+def listed_answer(fields: Mapping[str, object], name: str, rows: Sequence[bytes]) -> Response:
+    """The same of an object with a list of this name at its end, whose items are JSON already."""
+    head = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields, name: []})
+    pieces = [head.removesuffix(b"]}")]
+    for number, row in enumerate(rows):
+        pieces += [b",", row] if number else [row]
+    return PiecewiseResponse([*pieces, b"]}\n"])
 
 
 async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:

@@ -17,13 +17,12 @@ from urllib.parse import parse_qsl
 import h11
 import trio
 
-from gossipd.api.http_messages import HttpRequest, Response
+from gossipd.api.http_messages import PART_BYTES, HttpRequest, Response
 from gossipd.core.errors import RemoteError
 
 REQUEST_BYTES_MAX = 4096  # our own client's longest request without lineage is under 600 bytes
 ABOUT_REQUEST_BYTES_MAX = 65_536  # 16 KiB of lineage, of which JSON in JSON may make three times as much
 ABOUT_PATHS = (b"/v1/publish", b"/v1/assemble")
-_WRITE_BYTES = 65_536
 _READ_BYTES = 4096
 
 
@@ -101,9 +100,9 @@ class HttpExchange:
         return self._parser.send(h11.Response(status_code=status, headers=headers, reason=status.phrase)) or b""
 
     async def _write(self, said: bytearray) -> None:
-        for start in range(0, len(said), _WRITE_BYTES):
+        for start in range(0, len(said), PART_BYTES):
             with trio.move_on_after(self._deadline_s), suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._stream.send_all(said[start : start + _WRITE_BYTES])
+                await self._stream.send_all(said[start : start + PART_BYTES])
                 continue
             self._answering.cancel()
             return

@@ -1,16 +1,17 @@
-"""A request as the routes see it, and what they answer: a body at once, or a stream of parts.
+"""A request as the routes see it, and what they answer: a body at once or in pieces, or a stream of parts.
 
-What lives here: the two values. What does not: reading and writing them (``http_exchange``), and which method answers
+What lives here: the values. What does not: reading and writing them (``http_exchange``), and which method answers
 (``router``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 JSON = "application/json"
+PART_BYTES = 65_536  # what one step of the loop copies and sends of an answer
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
@@ -43,6 +44,27 @@ class Response:
     async def parts(self) -> AsyncGenerator[bytes, None]:
         """The body."""
         yield self.body
+
+
+class PiecewiseResponse(Response):
+    """An answer whose body is known in pieces: of many megabytes one copy in one step would hold up the loop."""
+
+    def __init__(self, pieces: Sequence[bytes], *, media_type: str = JSON) -> None:
+        super().__init__(b"", media_type=media_type)
+        self._pieces = pieces
+
+    def headers(self) -> list[tuple[str, str]]:
+        return [("content-length", str(sum(map(len, self._pieces)))), ("content-type", self.media_type)]
+
+    async def parts(self) -> AsyncGenerator[bytes, None]:
+        """The pieces, of which short ones are put together."""
+        part = bytearray()
+        for piece in self._pieces:
+            part += piece
+            if len(part) >= PART_BYTES:
+                yield bytes(part)
+                part.clear()
+        yield bytes(part)
 
 
 class StreamingResponse(Response):

@@ -12,7 +12,7 @@ from importlib import import_module
 import msgspec
 import trio
 
-from gossipd.api.answers import json_answer
+from gossipd.api.answers import json_answer, listed_answer
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.long_poll import LongPoll
@@ -45,11 +45,12 @@ class QuestionPages:
         hosts_max = whole_number(most, "hosts_max") if (most := request.query.get("hosts_max")) is not None else None
         rows, host = [], request.query.get("host")
         for row in self._view.deployments(name, number, hosts_max=hosts_max, host=host):
-            rows.append(msgspec.Raw(msgspec.json.encode(row)))
+            rows.append(msgspec.json.encode(row))
             await trio.lowlevel.checkpoint()
         if name is not None and not rows and host is None:
             raise NotFoundError(f"no deployment {self._view.label(name, number)} is known here{_SEE}")
-        return json_answer(msgspec.structs.asdict(self._view.snapshot()) | {"deployments": rows})
+        page = msgspec.structs.asdict(self._view.snapshot())
+        return listed_answer({key: page[key] for key in page if key != "deployments"}, "deployments", rows)
 
     async def members(self, request: HttpRequest) -> Response:
         return json_answer({"members": self._view.snapshot().members})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import AsyncGenerator
 
 import pytest
 import trio
 
+from gossipd.api.answers import json_answer, listed_answer
 from gossipd.api.http_exchange import ABOUT_REQUEST_BYTES_MAX, HttpExchange, StatusRequestError
-from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
+from gossipd.api.http_messages import PART_BYTES, HttpRequest, PiecewiseResponse, Response, StreamingResponse
 from gossipd.api.request_guard import App
 
 
@@ -68,6 +70,29 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
     head, body = await said(b"HEAD / HTTP/1.1\r\nHost: d\r\n\r\n", app)
     assert (head[0], body) == (b"http/1.1 200 ok", b"")
     assert b"content-length: 12" in head
+
+
+@pytest.mark.parametrize("sizes", [[], [0, 5], [1] * 1000, [PART_BYTES - 1, 1, 1], [3 * PART_BYTES, 7]])
+async def test_pieces_arrive_as_one_body_in_parts_of_some_length(sizes: list[int]) -> None:
+    pieces = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    response = PiecewiseResponse(pieces)
+
+    async def app(request: HttpRequest) -> Response:
+        return response
+
+    head, body = await said(b"GET / HTTP/1.1\r\nHost: d\r\n\r\n", app)
+    assert body == b"".join(pieces)
+    assert b"content-length: %d" % sum(sizes) in head
+    parts = [len(part) async for part in response.parts()]
+    assert all(PART_BYTES <= size < PART_BYTES + max(sizes) for size in parts[:-1])
+    assert (await said(b"HEAD / HTTP/1.1\r\nHost: d\r\n\r\n", app))[1] == b""
+
+
+@pytest.mark.parametrize("rows", [[], [b"1"], [b"1", b'{"a":[]}', b"null"]])
+async def test_a_list_of_encoded_items_is_the_answer_that_encodes_them(rows: list[bytes]) -> None:
+    fields = {"node": {"name": "]}"}, "empty": []}
+    found = b"".join([part async for part in listed_answer(fields, "rows", rows).parts()])
+    assert found == json_answer({**fields, "rows": [json.loads(row) for row in rows]}).body
 
 
 async def test_a_stream_ends_when_its_client_has_gone() -> None:
