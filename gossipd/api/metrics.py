@@ -129,7 +129,7 @@ def _deployments(rows: _Rows) -> Iterator[Metric]:
     budget = family("deployment_source_budget_bytes", "What may be read from external storage; 0 is no limit.")
     corrupt = family("deployment_corrupt_chunks", "Chunks with a wrong digest, found by any host.")
     for row, states in rows:
-        label = f"{row.name}@{row.version}"
+        label = f"{row.name}@{row.version_label or row.version}"
         size.add_metric([label], row.bytes_total)
         whole = row.cluster_bytes_total
         ratio.add_metric([label], row.cluster_bytes_verified / whole if whole else 0.0)

@@ -86,4 +86,6 @@ class SettledRows:
         if not alone:
             return None
         row = self.row(facts, table, hosts, is_target, hosts_max=0, now=now)
-        return replace(row, hosts=host_rows(facts, table, hosts, alone, now=now), left_out=[])
+        kept = self._settled.get(facts.id)  # a reader that is no target is told by its id, as in the whole row
+        targets = kept.targets if kept else [host for host in hosts if is_target(host.name, host.rack)]
+        return replace(row, hosts=host_rows(facts, table, targets, alone, now=now), left_out=[])

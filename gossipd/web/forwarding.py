@@ -96,12 +96,14 @@ class Forwarder:
 
     def _status(self, narrowed: str) -> PageAnswer:
         """Of all deployments, but of complete hosts only counts, which a look at a thousand hosts of a hundred models
-        needs no rows of; of the deployment that is ``narrowed`` to, all hosts; or of one host its rows."""
-        asked = self._client.answer_to(f"/v1/status?{narrowed}") if narrowed else (404, b"")
-        status, body = asked if narrowed.startswith("host=") else self._of_all()
+        needs no rows of; of the deployment that is ``narrowed`` to, all hosts; or of one host its rows as well."""
+        status, body = self._of_all()
         if status != 200:
             return answer(status, body)
-        return answer(200, _page_of(body, asked[1] if asked[0] == 200 else None))
+        status, more = self._client.answer_to(f"/v1/status?{narrowed}") if narrowed else (404, b"")
+        if status not in (200, 404):
+            return answer(status, more)  # without them the page would have hosts missing
+        return answer(200, _page_of(body, more if status == 200 else None, is_of_host=narrowed.startswith("host=")))
 
     def _of_all(self) -> tuple[int, bytes]:
         if self._all is None or time.monotonic() - self._all[0] >= self._kept_s:
@@ -121,19 +123,26 @@ class Forwarder:
         return answer(*self._client.answer_to(target))
 
 
-def _page_of(body: bytes, whole: bytes | None) -> bytes:
-    """A status without the ids of members: random, so that they would be half of what is sent, and shown nowhere. The
-    deployments in ``whole``, a status too, are as they are there."""
+def _page_of(body: bytes, more: bytes | None, *, is_of_host: bool) -> bytes:
+    """A status without the ids of members: random, so that they would be half of what is sent, and shown nowhere.
+    ``more``: another status, whose deployments are shown as they are there; of one host's its rows are added."""
     try:
         status = json.loads(body)
         for member in status["members"]:
             member.pop("id", None)
-        if whole is not None:
-            rows = {row["id"]: row for row in json.loads(whole)["deployments"]}
-            status["deployments"] = [rows.get(row["id"], row) for row in status["deployments"]]
+        told = {} if more is None else {row["id"]: row for row in json.loads(more)["deployments"]}
+        rows = [(row, told.get(row["id"])) for row in status["deployments"]]
+        status["deployments"] = [
+            row if found is None else _with_hosts_of(row, found) if is_of_host else found for row, found in rows
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DaemonUnreachableError("the answer is not a status of gossipd") from None
     return json.dumps(status, separators=(",", ":")).encode()
+
+
+def _with_hosts_of(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    names = {host["name"] for host in other["hosts"]}
+    return row | {"hosts": [host for host in row["hosts"] if host["name"] not in names] + other["hosts"]}
 
 
 def _summed_up(body: bytes) -> bytes:

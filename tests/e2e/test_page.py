@@ -405,6 +405,51 @@ def test_complete_hosts_stay_in_the_grid_while_other_pages_leave_them_out(tmp_pa
         assert "/v1/status" not in daemon.asked, "nobody asks for all hosts of all deployments"
 
 
+@pytest.mark.parametrize("complete", [450, 440])
+def test_racks_of_complete_hosts_are_dark_when_one_comes_from_the_cluster(
+    tmp_path: Path, browser: Browser, complete: int
+) -> None:
+    """The first page has no rows of complete hosts; the grid of so many hosts has racks alone, each a mean."""
+    status = status_of(450, 5)
+    row = status["deployments"][0]
+    for at, host in enumerate(row["hosts"]):
+        is_done = at < complete
+        host |= {"state": "complete" if is_done else "downloading", "chunks_verified": 8000 * is_done, "reason": ""}
+    row["hosts_complete"] = complete
+    with told(tmp_path, status) as server, watched(browser, server) as page:
+        page.goto(server.url)
+        wait_painted(page, 3)
+        page.get_by_role("link", name="org/llama@3").click()
+        page.get_by_text(re.compile("s a column")).wait_for()
+        until("the racks that are complete are dark", lambda: pixel(page, 290, 10) == DARKEST)
+        last = pixel(page, 290, 90)  # of whose 90 hosts ten have nothing
+        assert last == DARKEST if complete == 450 else last not in (DARKEST, GREY, WHITE)
+        assert pixel(page, 280, 90) == last, "from the first column"
+
+
+def test_a_page_says_nothing_of_hosts_that_it_has_not_asked_for(tmp_path: Path, browser: Browser) -> None:
+    status = status_of(6, 2)
+    with page_server(tmp_path / "s") as server:
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE_S)
+        with unix_daemon(tmp_path / "s", answers_about(status)):
+            page.goto(server.url)
+            page.get_by_role("link", name="org/llama@3").wait_for()
+        (tmp_path / "s").unlink()
+        page.get_by_text("no daemon answers at").wait_for()
+        for hash_ in ("#/host/gpu-0000", "#/deployment/org%2Fllama/3"):
+            page.evaluate(f"location.hash = '{hash_}'")
+            page.get_by_text(re.compile(r"another by --config or --socket\.$")).wait_for()  # it was asked for in vain
+            assert page.get_by_text("It is a target of none").count() == 0
+            assert page.get_by_text("Every target has what it wants").count() == 0
+            assert page.get_by_role("table").count() == 0
+        page.go_back()
+        with unix_daemon(tmp_path / "s", answers_about(status)):
+            page.get_by_role("table", name="Deployments on this host").wait_for()
+        context.close()
+
+
 def _is_asked(daemon: UnixDaemon, question: str, times: int) -> bool:
     return daemon.asked.count(question) >= times
 

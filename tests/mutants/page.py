@@ -12,6 +12,30 @@ _SKETCHES = "tests/gossipd/daemon/test_fine_sketches.py"
 
 MUTANTS = (
     Mutant(
+        "a-refused-question-is-taken-for-no-hosts",
+        "While a daemon has too many clients, a model's page lacks all complete hosts, and does not say so.",
+        "gossipd/web/forwarding.py",
+        "        if status not in (200, 404):\n",
+        "        if False:\n",
+        (_FORWARDING,),
+    ),
+    Mutant(
+        "the-row-of-one-host-names-who-is-no-target",
+        "A host's page names another host as the cause than the model's page does.",
+        "gossipd/daemon/settled_rows.py",
+        "targets = kept.targets if kept else [host for host in hosts if is_target(host.name, host.rack)]",
+        "targets = hosts",
+        (_SETTLED,),
+    ),
+    Mutant(
+        "a-step-has-two-labels-in-the-metrics",
+        "Of a step of a second attempt, sums of one deployment do not join with its counters.",
+        "gossipd/api/metrics.py",
+        'f"{row.name}@{row.version_label or row.version}"',
+        'f"{row.name}@{row.version}"',
+        ("tests/gossipd/api/test_metrics.py",),
+    ),
+    Mutant(
         "a-page-in-pieces-is-copied-whole",
         "The page of a hundred models on 1,000 hosts, 24 MB, holds up the loop for 0.1 s.",
         "gossipd/api/http_messages.py",

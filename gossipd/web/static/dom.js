@@ -49,10 +49,10 @@ export function bytes(count) {
 export function seconds(count) {
   if (count === null || count === undefined) return "–";
   const whole = Math.floor(count);
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)}m ${whole % 60}s`;
-  if (whole < 86400) return `${Math.floor(whole / 3600)}h ${Math.floor(whole % 3600 / 60)}m`;
-  return `${Math.floor(whole / 86400)}d ${Math.floor(whole % 86400 / 3600)}h`;
+  for (const [unit, size, next, part] of [["d", 86400, "h", 3600], ["h", 3600, "m", 60], ["m", 60, "s", 1]]) {
+    if (whole >= size) return `${Math.floor(whole / size)}${unit} ${Math.floor(whole % size / part)}${next}`;
+  }
+  return `${whole} s`;
 }
 
 // 100 % only when all is there.
@@ -87,10 +87,7 @@ export const byName = (a, b) => order(a.name, b.name);
 // Racks with their hosts, both by name.
 export function byRack(hosts) {
   const racks = new Map();
-  for (const one of hosts) {
-    if (!racks.has(one.rack)) racks.set(one.rack, []);
-    racks.get(one.rack).push(one);
-  }
+  for (const one of hosts) racks.has(one.rack) ? racks.get(one.rack).push(one) : racks.set(one.rack, [one]);
   return [...racks].sort(([a], [b]) => order(a, b)).map(([rack, found]) => [rack, found.sort(byName)]);
 }
 

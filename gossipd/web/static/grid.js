@@ -102,14 +102,12 @@ export class Grid {
     if (row.isOld) hatch(pen, left, top + 1, right - left, ROW - 2);
     pen.fillStyle = row.failed ? ALARM : INK;
     if (word) cut(pen, row.word, right + 10, middle, word - 12);
-    pen.strokeStyle = RULE;
-    pen.lineWidth = 1;
-    pen.strokeRect(left - 0.5, top + 0.5, right - left + 1, ROW - 1);
-    if (isChosen) {
-      pen.strokeStyle = "#b35c00";
-      pen.lineWidth = 3;
-      pen.strokeRect(1.5, top + 1.5, width - 3, ROW - 3);
-    }
+    const frame = (colour, thick, x, w) => {
+      Object.assign(pen, { strokeStyle: colour, lineWidth: thick });
+      pen.strokeRect(x, top + thick / 2, w, ROW - thick);
+    };
+    frame(RULE, 1, left - 0.5, right - left + 1);
+    if (isChosen) frame("#b35c00", 3, 1.5, width - 3);
   }
 
   cells(pen, cells, left, top, width) {

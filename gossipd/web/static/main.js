@@ -7,7 +7,7 @@ import { sample } from "./samples.js";
 
 const EVERY_MS = 1000, EVERY_SLOW_MS = 5000, TIMEOUT_MS = 12000;
 const [main, heard, trouble, form, trail] = ["main", "heard", "trouble", "token", "trail"].map((id) => document.getElementById(id));
-let page = null, words = null, status = null, heardAt = 0, token = null;
+let page = null, words = null, status = null, statusOf = null, heardAt = 0, token = null;
 
 class Refused extends Error {
   constructor(code, sentence) { super(sentence); this.code = code; }
@@ -42,12 +42,11 @@ function route() {
 }
 
 function paint(more) {
-  if (status === null || words === null) return;
+  if (statusOf !== page || words === null) return;  // it has other hosts
   const began = performance.now();
   page.show({ status, words, more });
-  const ages = status.deployments.flatMap((row) => row.hosts.map((host) => host.age_s)).filter((age) => age !== null);
-  const late = Math.floor((Date.now() - heardAt) / 1000);
-  const oldest = ages.length ? `, oldest row ${seconds(ages.reduce((a, b) => Math.max(a, b), 0) + late)}` : "";
+  const age = status.deployments.flatMap((row) => row.hosts).reduce((most, host) => Math.max(most, host.age_s ?? -1), -1);
+  const oldest = age < 0 ? "" : `, oldest row ${seconds(age + Math.floor((Date.now() - heardAt) / 1000))}`;
   fill(heard, [status.node.name, oldest], () => `As ${status.node.name} has heard it${oldest}`);
   performance.measure("paint", { start: began, end: performance.now() });
 }
@@ -61,22 +60,23 @@ async function look() {
   try {
     if (words === null) words = await ask("/words.json");
     const asking = page, found = await ask(`/page/status${page.asks || ""}`);
-    if (asking !== page) return look();
-    status = found;
     heardAt = Date.now();
-    if (!page.isOfHost) sample(status.deployments, heardAt / 1000);
+    sample(found.deployments, heardAt / 1000);
+    if (asking !== page) return look();
+    [status, statusOf] = [found, page];
     const more = {};
     for (const path of page.wants ? page.wants(status) : []) {
       try { Object.assign(more, await ask(path)); } catch (error) { if (error.code !== 404) throw error; }
     }
+    if (asking !== page) return look();
     form.hidden = true;
     tell("");
     paint(more);
   } catch (error) {
-    if (!(error instanceof Refused || error instanceof TypeError || error instanceof DOMException)) throw error;
+    if (![Refused, TypeError, DOMException].some((kind) => error instanceof kind)) throw error;
     form.hidden = error.code !== 401;
-    const since = heardAt ? ` What is shown is ${seconds((Date.now() - heardAt) / 1000)} old.` : "";
-    tell(error instanceof Refused ? `${error.message}.${since}` : `gossipd web does not answer.${since}`);
+    const since = statusOf === page ? ` What is shown is ${seconds((Date.now() - heardAt) / 1000)} old.` : "";
+    tell(`${error instanceof Refused ? error.message : "gossipd web does not answer"}.${since}`);
     paint(null);
   }
 }

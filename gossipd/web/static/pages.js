@@ -263,7 +263,7 @@ export class HostPage {
   constructor(root, name) {
     const [member, deployments, peers, reasons] = Array.from({ length: 4 }, () => el("div"));
     const asks = PLAIN.test(name) ? `?host=${name}` : "";
-    Object.assign(this, { name, asks, isOfHost: true, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
+    Object.assign(this, { name, asks, member, deployments, peers, reasons, problems: el("ul", { class: "problems" }) });
     this.about = el("p", { class: "note", role: "status" });
     const box = el("div", { class: "grid" });
     this.chunks = part("Its chunks", this.about, box);

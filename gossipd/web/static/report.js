@@ -67,7 +67,7 @@ export class ReportView {
     Object.assign(this.page, { isReplay: true, since: "the deployment began", bound: sum.bound });
     this.slider.addEventListener("input", () => this.at(Number(this.slider.value) - 1));
     this.button.addEventListener("click", () => this.play());
-    return [el("section", { class: "replay" }, el("h2", {}, `Replay of ${sum.label}`),
+    return [el("section", {}, el("h2", {}, `Replay of ${sum.label}`),
       el("p", { class: "player" }, this.button, this.slider, this.clock)), box];
   }
 

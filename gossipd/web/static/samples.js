@@ -49,19 +49,20 @@ class Samples {
     const seen = new Map(row.left_out?.length ? this.hosts : []);  // others are complete
     for (const cells of seen.values()) cells[at] = SHARE_MAX;
     for (const host of row.hosts) {
-      const cells = this.hosts.get(host.name) || new Uint8Array(COLUMNS).fill(NOTHING);
+      const cells = this.hosts.get(host.name) || this.unseen(host);
       cells[at] = Math.floor(SHARE_MAX * host.chunks_verified / wanted(host, row));
       seen.set(host.name, cells);
     }
     this.hosts = seen;
   }
 
+  // Only complete hosts are left out, or it is new.
+  unseen(host) { return Uint8Array.from(this.sums, (sum) => (sum && host.state === "complete" ? SHARE_MAX : NOTHING)); }
+
   join() {
     const half = COLUMNS / 2;
     for (const cells of this.hosts.values()) {
-      for (let at = 0; at < half; at += 1) {
-        cells[at] = cells[2 * at + 1] !== NOTHING ? cells[2 * at + 1] : cells[2 * at];
-      }
+      for (let at = 0; at < half; at += 1) cells[at] = cells[2 * at + 1] !== NOTHING ? cells[2 * at + 1] : cells[2 * at];
       cells.fill(NOTHING, half);
     }
     for (let at = 0; at < half; at += 1) this.sums[at] = this.sums[2 * at + 1] || this.sums[2 * at];
@@ -90,13 +91,14 @@ const all = new Map();
 
 export function sample(deployments, now) {
   for (const row of deployments) {
+    const isDone = row.hosts_complete === row.hosts_total || row.state === "cancelled";
+    if (isDone && row.left_out?.length) continue;
     let found = all.get(row.id);
     if (found === undefined) {
       if (all.size >= DEPLOYMENTS_MAX) all.delete(all.keys().next().value);
       found = new Samples(now);
       all.set(row.id, found);
     }
-    const isDone = row.hosts_complete === row.hosts_total || row.state === "cancelled";
     if (!isDone || !found.isDone) found.add(row, now);
     found.isDone = isDone;
   }

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import trio
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
@@ -64,6 +65,15 @@ class OtherKeys(FakeDaemon):
         more = MemberRow(name="e", rack="r", address="", state="alive", seed=False, prints=prints[0])
         members = [replace(one, prints=each) for one, each in zip(told.members, prints, strict=True)]
         return replace(told, members=[*members, more])
+
+
+def test_a_step_has_the_same_label_in_every_family() -> None:
+    daemon = FakeDaemon()
+    step = msgspec.structs.replace(daemon.rows[0], name="org/run", version=(2 << 32) + 300, version_label="300.2")
+    daemon.rows = [step]
+    told = {dict(labels)["deployment"] for _, labels in samples(daemon) if "deployment" in dict(labels)}
+    assert "org/run@300.2" in told
+    assert not [label for label in told if label.startswith("org/run@") and label != "org/run@300.2"]
 
 
 def test_a_failed_reload_a_needed_restart_and_other_keys_are_numbers() -> None:

@@ -114,6 +114,8 @@ async def test_the_page_can_be_narrowed_by_name_and_version(tmp_path: Path) -> N
         (alone,) = (await ask(path, get("/v1/status?host=node-2")))[1]["deployments"]
         assert [host["name"] for host in alone["hosts"]] == ["node-2"]
         assert (await ask(path, get("/v1/status?host=other")))[1]["deployments"] == []
+        assert (await ask(path, get("/v1/status?host=other&name=org/toy")))[1]["deployments"] == []
+        assert (await ask(path, get("/v1/status?host=node-2&name=org/other")))[0] == 404
         assert (await ask(path, get("/v1/deployments/org/toy/3")))[1]["deployment"]["name"] == "org/toy"
         assert (await ask(path, get("/v1/deployments/toy/3")))[0] == 404
         assert [m["version"] for m in (await ask(path, get("/v1/models?name=org/toy")))[1]["models"]] == [3, 2]

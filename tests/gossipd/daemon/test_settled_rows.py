@@ -112,5 +112,10 @@ def test_the_row_of_one_host_is_its_row_in_the_whole() -> None:
         whole = deployment_row(FACTS, cluster.table, cluster.targets(), now=now)
         assert cluster.row_of(f"node-{number}", now) == replace(whole, hosts=[whole.hosts[number]])
     assert cluster.made == 1, "of the rest only once"
+    stranger = replace(WAITS, subject=node(40)[:8])  # waits for a host that is no target
+    cluster.tell(5, stranger, now=501.0)
+    whole = deployment_row(FACTS, cluster.table, cluster.targets(), now=501.0)
+    assert whole.hosts[5].subject == node(40)[:8].hex()
+    assert cluster.row_of("node-5", 501.0) == replace(whole, hosts=[whole.hosts[5]])
     assert cluster.row_of("node-99", 501.0) is None
     assert cluster.row_of("not-meant", 501.0) is None

@@ -117,11 +117,21 @@ def test_only_the_deployment_that_is_looked_at_has_its_hosts(tmp_path: Path) -> 
         assert daemon.asked.count("/v1/status?hosts_max=0") == 1, "pages share what all of them show"
 
 
-def test_the_page_of_a_host_asks_for_its_rows_alone(tmp_path: Path) -> None:
-    with unix_daemon(tmp_path / "s", answers_about(status_of(4, 2))) as daemon:
+def test_the_page_of_a_host_has_its_rows_beside_those_of_hosts_that_lack_something(tmp_path: Path) -> None:
+    [whole] = (status := status_of(4, 2))["deployments"]
+    whole["hosts"][1]["state"] = "complete"
+    with unix_daemon(tmp_path / "s", answers_about(status)) as daemon:
         [row] = json.loads(Forwarder(tmp_path / "s").ask("/page/status?host=gpu-0001").body)["deployments"]
-        assert [host["name"] for host in row["hosts"]] == ["gpu-0001"]
-        assert daemon.asked == ["/v1/status?host=gpu-0001"]
+        assert [host["name"] for host in row["hosts"] if host["state"] == "complete"] == ["gpu-0001"]
+        assert row == whole | {"hosts": row["hosts"], "left_out": row["left_out"]}
+        assert daemon.asked == ["/v1/status?hosts_max=0", "/v1/status?host=gpu-0001"]
+
+
+@pytest.mark.parametrize("narrowed", ["name=org/llama&version=3", "host=gpu-0001"])
+def test_a_question_that_is_refused_leaves_no_page_with_hosts_missing(tmp_path: Path, narrowed: str) -> None:
+    with unix_daemon(tmp_path / "s", answers_about(status_of(4, 2))) as daemon:
+        daemon.refused.add(f"/v1/status?{narrowed}")
+        assert Forwarder(tmp_path / "s").ask(f"/page/status?{narrowed}").status == 503
 
 
 def test_a_report_is_passed_on_with_its_summary(tmp_path: Path) -> None:

@@ -35,13 +35,14 @@ def without_complete(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class UnixDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """``answers``: JSON by target; all else is 404."""
+    """``answers``: JSON by target; all else is 404. ``refused``: targets that are answered with 503."""
 
     daemon_threads = True
 
     def __init__(self, path: Path, answers: dict[str, Any]) -> None:
         self.answers = answers
         self.asked: list[str] = []
+        self.refused: set[str] = set()
         super().__init__(str(path), _Said)
 
 
@@ -52,7 +53,8 @@ class _Said(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         found = self.server.answers.get(self.path)
         body = json.dumps(found if found is not None else {"error": {"code": "E_NOT_FOUND", "message": "no"}}).encode()
-        self.send_response(200 if found is not None else 404)
+        status = 200 if found is not None else 404
+        self.send_response(503 if self.path in self.server.refused else status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
