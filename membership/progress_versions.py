@@ -12,7 +12,7 @@ from membership.writer_counts import WriterCounts
 
 
 class ProgressVersions:
-    """At most ``limit`` entries, and of one writer at most ``share``."""
+    """At most ``limit`` entries, and of one writer at most ``share``. A key has one writer: it follows from the key."""
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit, self._share = limit, share

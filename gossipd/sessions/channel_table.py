@@ -239,7 +239,7 @@ class ChannelTable:
         self.link_counters["failed"] += 1
         self._end(channel, reason)
         self.link_counters["dropped"] += channel.fail(now, jitter=0.5 + self._rng.random() / 2)
-        self.look_at(channel.dial_at_s)
+        self.look_at(channel.due_s)
 
     def _end(self, channel: PeerChannel, reason: str) -> None:
         self._hang_up(channel, reason)

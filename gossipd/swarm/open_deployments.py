@@ -5,9 +5,9 @@ order of a plan (``planner``).
 
 A host keeps serving what is complete, for months, and a hundred models may be complete where one comes. So a deployment
 is at rest while nothing is missing here and nobody listens, some seconds after its last event: no plan and no tick
-looks at it, its roles stay as they are, and it is not told who is out of reach. Its next event ends the rest. Rejected:
-to look at such deployments less often, because what a host pays for one that comes must not grow with those that have
-come.
+looks at it, its roles stay as they are, and it is not told who is out of reach. Its next event ends the rest: who has
+gone meanwhile holds nothing, and before its roles are looked at nothing is decided for it. Rejected: to look at such
+deployments less often, because what a host pays for one that comes must not grow with those that have come.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OpenDeployments:
 
     def __init__(self) -> None:
         self._all: dict[DeploymentId, DeploymentSwarm] = {}
-        self._at_rest: set[DeploymentId] = set()
+        self._at_rest: dict[DeploymentId, int] = {}  # with the number of departures of peers when its rest began
         self._heard_s: dict[DeploymentId, float] = {}
         self.busy: list[DeploymentSwarm] = []
         self.told_who_is_lost: list[DeploymentSwarm] = []
@@ -50,11 +50,14 @@ class OpenDeployments:
         if (swarm := self._all.get(deployment)) is None:
             return None
         self._heard_s[deployment] = now
-        if deployment in self._at_rest:
-            self._at_rest.discard(deployment)
+        if (since := self._at_rest.pop(deployment, None)) is not None:
             self._order()
-            _forget_unusable(swarm, now)
+            _end_rest(swarm, since, now)
         return swarm
+
+    def is_at_rest(self, deployment: DeploymentId) -> bool:
+        """Whether no plan looks at it."""
+        return deployment in self._at_rest
 
     def open(self, swarm: DeploymentSwarm, now: float) -> None:
         """One more. A host that starts with a hundred complete ones computes no roles of them."""
@@ -66,13 +69,13 @@ class OpenDeployments:
     def close(self, swarm: DeploymentSwarm) -> None:
         """One less."""
         del self._all[swarm.deployment], self._heard_s[swarm.deployment]
-        self._at_rest.discard(swarm.deployment)
+        self._at_rest.pop(swarm.deployment, None)
         self._order()
 
     def settle(self, now: float) -> None:
         """Let those rest of which nothing is under way and to which nobody listens."""
         quiet = [swarm for swarm in self.busy if now >= self._heard_s[swarm.deployment] + _SETTLES_AFTER_S]
-        settled = [swarm.deployment for swarm in quiet if _is_settled(swarm)]
+        settled = {swarm.deployment: swarm.peers.departures for swarm in quiet if _is_settled(swarm)}
         if settled:
             self._at_rest.update(settled)
             self._order()
@@ -90,8 +93,10 @@ def _is_settled(swarm: DeploymentSwarm) -> bool:
     return swarm.subscriptions.are_ended and swarm.announcements.are_told
 
 
-def _forget_unusable(swarm: DeploymentSwarm, now: float) -> None:
-    """Those who came to be out of reach during its rest."""
+def _end_rest(swarm: DeploymentSwarm, since: int, now: float) -> None:
+    """Forget what was true when it began; ``since``: as in ``Peers.stayed``."""
     known = swarm.availability.counts.keys() | swarm.reader.claimants
-    for node in sorted(known - swarm.peers.usable(known, now)):
+    for node in sorted(known - swarm.peers.stayed(known, since, now)):
         swarm.forget(node, now)
+    swarm.stand_in.begin_again(now)
+    swarm.upkeep_s = -math.inf

@@ -46,12 +46,13 @@ class Peer:
     """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
     __slots__ = (
-        "asked", "barren_since", "elapsed_s", "failures", "free", "free_at", "has_delivered", "has_lied", "is_rotten",
-        "member", "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
+        "asked", "barren_since", "departure", "elapsed_s", "failures", "free", "free_at", "has_delivered", "has_lied",
+        "is_rotten", "member", "reachable", "refused", "shunned_until", "slow", "slow_at", "view",
     )  # fmt: skip
 
-    def __init__(self, view: PeerView, free: int) -> None:
+    def __init__(self, view: PeerView, free: int, departure: int) -> None:
         self.view = view
+        self.departure = departure  # the number of its last one, or of the last of all when the record was made
         self.member = True
         self.reachable = True
         self.free = free  # free upload slots of the peer, as far as is known
@@ -83,6 +84,7 @@ class Peers:
         self.records: dict[NodeId, Peer] = {}
         """Those made so far; no caller changes the mapping."""
         self.version = 0  # changes whenever roles may move
+        self.departures = 0  # how often a peer ceased to be a member, or to be reachable
         self.views_version = 0  # changes with what members say of themselves, and when one comes, answers or goes
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
         self.slots_most = settings.slots_assumed  # most free slots that any peer has told
@@ -96,7 +98,7 @@ class Peers:
         """The record of a peer; for a while also of a former member."""
         peer = self.records.get(node)
         if peer is None and (view := self._views.get(node)) is not None and node != self._own:
-            peer = self.records[node] = Peer(view, self._planner_settings.slots_assumed)
+            peer = self.records[node] = Peer(view, self._planner_settings.slots_assumed, self.departures)
         return peer
 
     @property
@@ -128,6 +130,11 @@ class Peers:
                 found.add(node)
         return found
 
+    def stayed(self, nodes: Iterable[NodeId], since: int, now: float) -> set[NodeId]:
+        """Those of the ``usable`` ones that were so ever since there were ``since`` departures. One that came back may
+        be empty."""
+        return {node for node in self.usable(nodes, now) if self.records[node].departure <= since}
+
     def are_all_unusable(self, now: float) -> bool:
         """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
         count = len(self._views) - (self._own in self._views)
@@ -140,6 +147,7 @@ class Peers:
         self._views_changed()
         for node, peer in self.records.items():
             if (view := views.get(node)) is None:
+                self._departs(peer)
                 peer.member = False
                 continue
             if not peer.member:
@@ -180,6 +188,7 @@ class Peers:
         self._unheard.drop(node)
         self._views_changed()
         if (peer := self.records.get(node)) is not None:
+            self._departs(peer)
             peer.member = False
         if len(self.records) > 2 * len(self._views) + _RECORDS_SPARE:
             self.records = {node: peer for node, peer in self.records.items() if peer.member}
@@ -194,8 +203,14 @@ class Peers:
         self.views_version += self._unheard.reached(node, reachable=reachable)
         if reachable:
             self._forgive(peer)
+        else:
+            self._departs(peer)
         self.version += 1
         return came_back
+
+    def _departs(self, peer: Peer) -> None:
+        self.departures += 1
+        peer.departure = self.departures
 
     def _forgive(self, peer: Peer) -> None:
         """It is back. What it failed at as a liar stays until it delivers: connections and lives cost it nothing."""

@@ -133,7 +133,7 @@ class Planner:
         if self._is_resting:
             self._is_resting, self._tick_s = False, -math.inf
         if isinstance(event, events.DeltaHeard):  # most events are deltas
-            if (swarm := self._deployments.woken(event.deployment, now)) is not None:
+            if (swarm := self._woken(event.deployment, now)) is not None:
                 swarm.delta_heard(event, now)
         elif isinstance(event, _PeerEvent):
             self._peer_changed(event, now)
@@ -143,7 +143,7 @@ class Planner:
         else:
             if isinstance(event, events.ChunkStored) and event.supplier not in (LOCAL, COPIED):
                 self._link.received(event.length, now)
-            swarm = self._deployments.woken(event.deployment, now)
+            swarm = self._woken(event.deployment, now)
             if swarm is not None and isinstance(event, events.DeploymentPaused):
                 swarm.pause(now, is_paused=event.is_paused)
             elif swarm is not None and isinstance(event, events.PeerWantHeard):
@@ -151,6 +151,12 @@ class Planner:
                 swarm.upkeep_version = -1  # looked at in the next tick
             elif swarm is not None:
                 self._hear(swarm, event, now)
+
+    def _woken(self, deployment: DeploymentId, now: float) -> DeploymentSwarm | None:
+        """The deployment of an event; after a rest its roles are looked at in the next plan."""
+        if self._deployments.is_at_rest(deployment):
+            self._tick_s = -math.inf
+        return self._deployments.woken(deployment, now)
 
     def _hear(self, swarm: DeploymentSwarm, event: events.Event, now: float) -> None:
         match event:
@@ -237,6 +243,7 @@ class Planner:
         self._plan_fetches(swarms, now)
         for swarm in swarms:
             swarm.tell(self.free_slots, now)
+        for swarm in self._deployments.busy:  # an answer needs no roles
             self._take_commands(swarm)
         self._link.expects(sum([len(swarm.replica.flights) for swarm in swarms]), now)
 

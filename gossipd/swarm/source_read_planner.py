@@ -121,6 +121,11 @@ class SourceReadPlanner:
         self._taken_over.clear()
 
     @property
+    def is_in_each_line(self) -> bool:
+        """Whether this host is a source reader of every chunk. Where hosts want parts, those that want it read one."""
+        return all(self._own in line for line in self._lines)
+
+    @property
     def from_start(self) -> bool:
         """Whether storage sends objects only whole, so that reads are in order and one at a time."""
         return self._turn is not None

@@ -9,7 +9,8 @@ read. So each host that could read counts for how long no chunk has newly left s
 the other, each after twice as long: few are too many where storage itself fails. Rejected: to elect others as soon as
 progress records say that a seed takes no part, because a seed that lies says that it does.
 
-A stand-in owns what nobody has begun to read. A source reader that is heard to read comes before it in every list, and
+A stand-in owns what nobody has begun to read. So does one that reads for hosts that want one part, in the lists of
+others. A source reader that is heard to read comes before it in every list, and
 so does an earlier stand-in.
 """
 
@@ -52,6 +53,10 @@ class StandIn:
         self._heard_to_read: frozenset[NodeId] = frozenset()
         self.is_active = False
 
+    def begin_again(self, now: float) -> None:
+        """Nobody looked for long, and so nobody counted: what was missing meanwhile is not known."""
+        self._least_absent, self._since = -1, now
+
     def look(
         self, reader: SourceReadPlanner, own: PeerView, roles: Roles, peers: Peers, *, is_held_back: bool, now: float
     ) -> bool:  # fmt: skip
@@ -63,7 +68,7 @@ class StandIn:
         if is_held_back or not absent or not 0 <= self._least_absent <= absent:
             self._least_absent, self._since = absent, now
         idle_s = now - self._since
-        if not reader.is_reader and own.can_read_sources and idle_s >= reader.idle_s(0, now):
+        if own.can_read_sources and idle_s >= reader.idle_s(0, now) and not reader.is_in_each_line:
             rank = hosts_before(self._salt, own, roles, peers, readers=reader.readers, now=now)
             self.is_active = rank <= _RANKS_MAX and idle_s >= reader.idle_s(int(rank), now)
         self._heard_to_read = reader.heard_to_read()
@@ -79,6 +84,5 @@ class StandIn:
         elected = {node for line in lines for node in line}
         score, others = self._score(own), self._heard_to_read - elected - {own}
         earlier = tuple(sorted((one for one in others if self._score(one) > score), key=self._score, reverse=True))
-        own_too = () if own in elected else (own,)
         found = [tuple(one for one in line if one in self._heard_to_read or one == own) for line in lines]
-        return tuple((*line, *earlier, *own_too) for line in found)
+        return tuple((*line, *earlier, *(() if own in line else (own,))) for line in found)

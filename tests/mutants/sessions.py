@@ -14,6 +14,14 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-wanted-peer-sits-out-a-pause-of-a-minute",
+        "A host whose firewall has opened is dialed up to a minute later, though its chunks are wanted.",
+        "gossipd/sessions/channel_table.py",
+        "        self.look_at(channel.due_s)\n\n    def _end(",
+        "        self.look_at(channel.dial_at_s)\n\n    def _end(",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-peer-that-fails-counts-as-well-when-nobody-wants-it",
         "A host behind a firewall has roles and loses them each second, on every host of a large cluster.",
         "gossipd/sessions/channel_table.py",

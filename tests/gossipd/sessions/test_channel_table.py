@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from random import Random
 
 from msgspec.structs import replace
@@ -145,6 +146,39 @@ def test_a_failed_peer_that_is_wanted_waits_as_long_as_any_other() -> None:
     driven.table.down(A, "refused", now)
     dials = [at for at in range(40) if driven.dial(A) in driven.sweep(now + at)]
     assert dials[0] <= SETTINGS.redial_max_s + 1
+
+
+def test_a_wanted_peer_is_dialed_though_its_failure_counted_long() -> None:
+    """A dial that ends in silence ends in the sweep itself, so no look is left of it."""
+    table, now = Driven(), 10.0
+    for _ in range(8):
+        now = wanted_in_vain(table, now)
+    table.wanted = {A}
+    table.table.open(A, now)
+    dials, end_s = [], now + 200.0
+    while now < end_s:
+        dials += [now] * (table.dial(A) in table.sweep(now))
+        now = table.table.next_deadline()
+    gaps = [after - before for before, after in pairwise(dials)]
+    assert max(gaps) <= 2 * SETTINGS.handshake_s + SETTINGS.redial_max_s + 0.01
+
+
+def wanted_in_vain(table: Driven, now: float) -> float:
+    """The peer is wanted, dialed, silent, and wanted no longer; returns when that is over."""
+    table.wanted.add(A)
+    table.table.open(A, now)
+    table.sweep(now)
+    now += 2 * SETTINGS.handshake_s
+    table.sweep(now)
+    table.wanted.discard(A)
+    table.table.review(A, now)
+    table.sweep(now)
+    assert table.table.take_ended() == [(A, "unreachable")]
+    while not (ended := table.table.take_ended()):
+        now = max(now, table.table.next_deadline())
+        table.sweep(now)
+    assert ended == [(A, LET_GO)]
+    return now
 
 
 def test_a_failed_peer_that_moves_or_is_gone_begins_as_a_new_one() -> None:

@@ -15,19 +15,23 @@ from gossipd.core.events import (
     DeploymentClosed,
     FinishModel,
     HoldingsHeard,
+    MembersSeen,
     PeerLost,
+    PeerReachable,
     PeerSeen,
     PeerWantHeard,
+    ProbeSource,
     SendHoldings,
+    StartSourceRead,
     StartSubscription,
     SubscribeHeard,
     UnsubscribeHeard,
 )
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.maintenance import refresh_roles
 from gossipd.swarm.surroundings import Surroundings
-from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, of, opened, view
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, Driven, node, of, opened, seed_alone, view
 
 A, B = node(1), node(2)
 HELD = tuple(range(8))
@@ -108,6 +112,72 @@ def test_who_has_gone_during_the_rest_holds_nothing_afterwards(goes: bool) -> No
     driven.tell(ChunkLost(DEPLOYMENT, 3))
     assert (A in driven.swarm().availability.counts) is not goes
     assert bool(driven.swarm().reader.present[3]) is not goes, "else nobody reads it from storage"
+
+
+@pytest.mark.parametrize("goes", [PeerLost(A), PeerReachable(A, False), MembersSeen({B: view(2)})])
+def test_who_came_back_during_the_rest_may_be_empty(goes: PeerLost | PeerReachable | MembersSeen) -> None:
+    driven = at_rest()
+    driven.tell(goes)
+    driven.tell(*([PeerReachable(A, True)] if isinstance(goes, PeerReachable) else [PeerSeen(view(1))]), after=5.0)
+    driven.tell(ChunkLost(DEPLOYMENT, 3))
+    assert A not in driven.swarm().availability.counts
+    assert not driven.swarm().reader.present[3]
+
+
+def test_who_is_gone_before_the_rest_and_then_met_holds_what_it_says() -> None:
+    driven = at_rest()
+    driven.tell(PeerLost(B), PeerSeen(view(2)), HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 4))
+    driven.wait(8.0)
+    assert not driven.planner._deployments.busy
+    driven.tell(ChunkLost(DEPLOYMENT, 3))
+    assert driven.swarm().availability.counts.keys() == {A, B}
+
+
+def test_a_rest_is_no_time_in_which_no_reader_brought_anything() -> None:
+    """A seed lives; it was not heard to hold the chunk, as this host was complete first."""
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.wait(5.0)
+    driven.tell(opened(8, held=HELD[1:]), HoldingsHeard(A, DEPLOYMENT, ChunkSet.of(8, (0, 1)), 4))
+    driven.tell(ChunkStored(DEPLOYMENT, 0, A, CHUNK_BYTES, 0.1))
+    driven.wait(3600.0)
+    assert not driven.planner._deployments.busy
+    commands: list[Command] = driven.tell(ChunkLost(DEPLOYMENT, 3)) + driven.wait(5.0)
+    assert not of(ProbeSource, commands)
+    assert not driven.swarm().stand_in.is_active
+
+
+def test_nothing_is_decided_with_roles_of_before_the_rest() -> None:
+    driven = seed_alone(8)
+    driven.tell(*[ChunkStored(DEPLOYMENT, chunk, SOURCE, CHUNK_BYTES, 0.1) for chunk in range(8)])
+    driven.wait(8.0)
+    driven.planner.set_own(can_read_sources=False)
+    driven.tell(replace(opened(8), deployment=DeploymentId(b"o" * 32)))  # another one is under way: no tick is forced
+    driven.wait(2.0)
+    assert [one.deployment for one in driven.planner._deployments.busy] == [DeploymentId(b"o" * 32)]
+    assert not of(StartSourceRead, driven.tell(ChunkLost(DEPLOYMENT, 3), after=0.05))
+
+
+def test_nor_while_the_look_at_its_roles_is_postponed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.swarm.planner._UPKEEP_HOSTS", 1)
+    driven = seed_alone(8)
+    driven.tell(*[ChunkStored(DEPLOYMENT, chunk, SOURCE, CHUNK_BYTES, 0.1) for chunk in range(8)])
+    driven.wait(8.0)
+    driven.planner.set_own(can_read_sources=False)
+    another = replace(opened(8), deployment=DeploymentId(b"o" * 32), priority=9)  # has its first look before
+    assert not of(StartSourceRead, driven.tell(another, ChunkLost(DEPLOYMENT, 3)))
+
+
+@pytest.mark.parametrize("members", [10, 1000])
+def test_a_question_is_answered_at_once_though_roles_are_postponed(members: int) -> None:
+    driven = Driven()
+    driven.meet(*[view(number, f"r{number // 20}") for number in range(1, members)])
+    ids = [DeploymentId(bytes([number]) * 32) for number in range(60)]
+    driven.tell(*[replace(opened(8, held=HELD), deployment=one) for one in ids])
+    driven.wait(10.0)
+    driven.tell(replace(opened(8), deployment=DeploymentId(b"z" * 32)))  # one is under way
+    driven.wait(2.0)
+    assert len(of(SendHoldings, driven.tell(*[SubscribeHeard(A, one) for one in ids], after=0.01))) == 60
 
 
 def test_of_parts_the_copies_of_who_goes_count_no_longer_at_once() -> None:

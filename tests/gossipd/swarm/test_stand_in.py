@@ -7,21 +7,24 @@ from msgspec.structs import replace
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
+    ChunkLost,
     ChunkStored,
     Command,
     DeltaHeard,
     DeploymentPaused,
     FailReason,
     HoldingsHeard,
+    PeerWantHeard,
     ProbeSource,
     SourceProbed,
     SourceReadFailed,
     StartSourceRead,
+    StartSubscription,
 )
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.core.targets import Targets
 from gossipd.swarm.rendezvous import scores
-from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, OWN, SETTINGS, Driven, node, opened, view
+from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, OWN, SETTINGS, Driven, node, of, opened, view
 
 SEED = node(1)
 FIRST_S = 2 * SETTINGS.read_takeover_s  # what the first stand-in waits
@@ -174,3 +177,20 @@ def test_a_member_that_changes_its_claim_for_ever_delays_reads_by_a_bound() -> N
         if reads(commands):
             read_s = driven.now - begun
     assert 9 * SETTLED_S <= read_s <= 12 * SETTLED_S
+
+
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_a_host_stands_in_for_a_seed_that_wants_a_part_and_reads_nothing(is_told_first: bool) -> None:
+    """This host reads what the seed does not want, and is a source reader therefore; or was a stand-in before."""
+    driven = beside_a_silent_seed()
+    want = PeerWantHeard(SEED, DEPLOYMENT, ChunkSet.of(40, range(4)))
+    heard: list[object] = [want] if is_told_first else []
+    has_lost, end_s = is_told_first, driven.now + 120.0
+    while driven.now < end_s and (driven.swarm().replica.missing_count or not has_lost):
+        if not driven.swarm().replica.missing_count:
+            has_lost, heard = True, [want, ChunkLost(DEPLOYMENT, 1)]
+        out, heard = driven.tell(*heard, after=0.25), []
+        heard += [SourceProbed(DEPLOYMENT, True) for _ in of(ProbeSource, out)]
+        heard += [HoldingsHeard(SEED, DEPLOYMENT, ChunkSet(40), 4) for _ in of(StartSubscription, out)]
+        heard += [stored(chunk, SOURCE) for chunk in sorted(reads(out))]
+    assert not driven.swarm().replica.missing_count
