@@ -50,7 +50,7 @@ class ChannelTable:
         self._failed_peers = FailedPeers()
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[tuple[NodeId, str]] = []
-        self._due_s = math.inf
+        self._due_s, self._tried_s = math.inf, -math.inf
         self.link_counters = {"asked": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
     def get(self, peer: NodeId) -> PeerChannel | None:
@@ -109,6 +109,12 @@ class ChannelTable:
             if channel is not None and channel.state is ChannelState.WAITING:
                 channel.hurry()
                 self.look_at(channel.dial_at_s)
+
+    def try_failed(self, now: float) -> None:
+        """Something new is wanted: those that have failed may be tried again, every ``redial_max_s`` at most."""
+        if now >= self._tried_s + self._session_settings.redial_max_s:
+            self._tried_s = now
+            self._ended += [(peer, LET_GO) for peer in self._failed_peers.end_all(now)]
 
     def move(self, peer: NodeId, now: float) -> None:
         """The peer's record has changed: dial it where it is now, or in the life that it is in."""

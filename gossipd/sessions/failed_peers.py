@@ -3,9 +3,10 @@
 What lives here: the table. What does not: connections (``channel_table``), and what counts meanwhile: such a peer is
 unreachable, has no roles, and so is wanted by nobody.
 
-When the time is over the peer counts as reachable again, so that a deployment may have it tried. The next time is twice
-as long, or a host that none can reach would have roles and lose them each second, on every host of a large cluster,
-with a dial and a look at all roles each time.
+When the time is over the peer counts as reachable again, so that a deployment may have it tried; all do when one is
+opened, as a host that was cut off may be the only one that has it. The next time is twice as long, or a host that none
+can reach would have roles and lose them each second, on every host of a large cluster, with a dial and a look at all
+roles each time.
 """
 
 from __future__ import annotations
@@ -73,6 +74,15 @@ class FailedPeers:
             failure.is_over = True
             over.append(peer)
             self._ends_at(failure.until_s + failure.pause_s, peer, failure)
+        return over
+
+    def end_all(self, now: float) -> list[NodeId]:
+        """The peers that count as reachable again from now on, with what was learnt of them."""
+        over = [peer for peer, failure in self._failed.items() if not failure.is_over]
+        for peer in over:
+            pause_s = self._failed[peer].pause_s
+            self._failed[peer] = failure = LinkFailure(self._failed[peer].at_s, now, pause_s, is_over=True)
+            self._ends_at(now + pause_s, peer, failure)
         return over
 
     def _ends_at(self, end_s: float, peer: NodeId, failure: LinkFailure) -> None:

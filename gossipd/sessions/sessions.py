@@ -76,6 +76,7 @@ class Sessions:
                 self._exchange.deployment_changed(event, now)
                 if isinstance(event, events.DeploymentOpened):
                     self._channels.hurry(*self._standing)
+                    self._channels.try_failed(now)
             case session_events.RequestChanged():
                 self._request_changed(event, now)
             case session_events.StandingLinksChosen():

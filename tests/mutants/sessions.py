@@ -14,6 +14,22 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-new-deployment-asks-nobody-who-had-failed",
+        "The only host that has a model was cut off before, and is asked up to a minute after the model has come.",
+        "gossipd/sessions/sessions.py",
+        "                    self._channels.try_failed(now)\n",
+        "",
+        ("tests/gossipd/sessions/test_sessions.py",),
+    ),
+    Mutant(
+        "a-try-forgets-how-often-a-peer-had-failed",
+        "Each model that comes has a host that none can reach dialed at the shortest pause again.",
+        "gossipd/sessions/failed_peers.py",
+        "LinkFailure(self._failed[peer].at_s, now, pause_s, is_over=True)",
+        "LinkFailure(self._failed[peer].at_s, now, 0.0, is_over=True)",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-wanted-peer-sits-out-a-pause-of-a-minute",
         "A host whose firewall has opened is dialed up to a minute later, though its chunks are wanted.",
         "gossipd/sessions/channel_table.py",

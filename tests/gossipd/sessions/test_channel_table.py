@@ -108,15 +108,21 @@ def test_a_failed_channel_is_let_go_when_nothing_wants_it() -> None:
     assert driven.table.take_ended() == [(A, LET_GO)]
 
 
-def fail(driven: Driven, now: float) -> float:
-    """A is wanted, dialed, fails, and nothing wants it; returns when that is over."""
+def fail_once(driven: Driven, now: float) -> None:
+    """A is wanted, dialed, fails, and nothing wants it."""
     driven.wanted.add(A)
     driven.table.open(A, now)
     assert driven.dial(A) in driven.sweep(now)
     driven.table.down(A, "refused", now)
     driven.wanted.discard(A)
+    driven.table.review(A, now)
     driven.sweep(now)
     assert driven.table.take_ended() == [(A, "refused")]
+
+
+def fail(driven: Driven, now: float) -> float:
+    """The same, until that is over; returns when it is."""
+    fail_once(driven, now)
     while not (ended := driven.table.take_ended()):
         now = max(now, driven.table.next_deadline())
         driven.sweep(now)
@@ -179,6 +185,22 @@ def wanted_in_vain(table: Driven, now: float) -> float:
         table.sweep(now)
     assert ended == [(A, LET_GO)]
     return now
+
+
+def test_what_is_new_has_failed_peers_tried_and_what_was_learnt_stays() -> None:
+    driven, now = Driven(), 10.0
+    for _ in range(6):
+        now = fail(driven, now)
+    fail_once(driven, now)
+    driven.table.try_failed(now + 0.1)
+    assert driven.table.take_ended() == [(A, LET_GO)], "it counts as reachable"
+    fail_once(driven, now + 0.2)
+    driven.table.try_failed(now + 0.3)
+    assert not driven.table.take_ended(), "no more often than one that is wanted is dialed"
+    driven.sweep(now + 15.0)
+    assert not driven.table.take_ended(), "it counts as failed for longer than the time before"
+    driven.table.try_failed(now + 15.0)
+    assert driven.table.take_ended() == [(A, LET_GO)]
 
 
 def test_a_failed_peer_that_moves_or_is_gone_begins_as_a_new_one() -> None:

@@ -362,6 +362,25 @@ def test_evidence_that_nothing_will_renew_is_taken_back() -> None:
     assert a.sessions._channels.get(B) is None
 
 
+def test_a_deployment_that_opens_has_peers_tried_that_had_failed_for_long() -> None:
+    """One that was cut off may be the only host that has the model."""
+    found = network()
+    a, _ = listening(found)
+    found.dead.add(B)
+    a.tell(LinkDown(B, "lost"))
+    for _ in range(8):
+        found.run(40.0)
+        a.tell(EndSubscription(B, MODEL))
+        found.run(5.0)
+        a.tell(StartSubscription(B, MODEL))
+    found.run(20.0)
+    a.tell(EndSubscription(B, MODEL))
+    found.run(5.0)
+    assert a.of(PeerReachable)[-1] == PeerReachable(B, False)
+    a.tell(opened(OTHER))
+    assert a.of(PeerReachable)[-1] == PeerReachable(B, True)
+
+
 def test_a_failed_link_is_dialed_with_growing_pauses_only_while_it_is_wanted() -> None:
     found = network()
     a, _ = listening(found)
