@@ -94,9 +94,10 @@ def _is_settled(swarm: DeploymentSwarm) -> bool:
 
 
 def _end_rest(swarm: DeploymentSwarm, since: int, now: float) -> None:
-    """Forget what was true when it began; ``since``: as in ``Peers.stayed``."""
-    known = swarm.availability.counts.keys() | swarm.reader.claimants
-    for node in sorted(known - swarm.peers.stayed(known, since, now)):
+    """Forget what was true when it began, with ``since`` departures of peers. One that came back may be empty."""
+    known, peers = swarm.availability.counts.keys() | swarm.reader.claimants, swarm.peers
+    stayed = {node for node in peers.usable(known, now) if peers.records[node].departure <= since}
+    for node in sorted(known - stayed):
         swarm.forget(node, now)
     swarm.stand_in.begin_again(now)
     swarm.upkeep_s = -math.inf

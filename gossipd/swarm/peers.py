@@ -71,6 +71,20 @@ class Peer:
         """Whether the peer may be asked and may have roles."""
         return self.member and self.reachable and self.shunned_until <= now
 
+    def count_barren(self, reason: FailReason, now: float) -> bool:
+        """Count a fetch from it that brought nothing; False where that says nothing of the peer."""
+        if not self.slow and not self.refused:
+            self.barren_since = now
+        if reason is FailReason.SLOW:
+            if now - self.slow_at < _SLOW_AT_ONCE_S and self.slow:
+                return False
+            self.slow, self.slow_at = self.slow + 1, now
+        elif reason in (FailReason.BUSY, FailReason.NOT_HELD):
+            self.refused += 1
+        else:
+            return False
+        return True
+
 
 class Peers:
     """All other hosts, by node."""
@@ -129,11 +143,6 @@ class Peers:
             if peer is not None and peer.shunned_until <= now and peer.member and peer.reachable:
                 found.add(node)
         return found
-
-    def stayed(self, nodes: Iterable[NodeId], since: int, now: float) -> set[NodeId]:
-        """Those of the ``usable`` ones that were so ever since there were ``since`` departures. One that came back may
-        be empty."""
-        return {node for node in self.usable(nodes, now) if self.records[node].departure <= since}
 
     def are_all_unusable(self, now: float) -> bool:
         """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
@@ -297,15 +306,7 @@ class Peers:
 
     def _is_barren(self, peer: Peer, reason: FailReason, now: float, idle_s: float, chunk_s: float) -> bool:
         """Count a fetch that brought nothing; whether there have been too many without one that did."""
-        if not peer.slow and not peer.refused:
-            peer.barren_since = now
-        if reason is FailReason.SLOW:
-            if now - peer.slow_at < _SLOW_AT_ONCE_S and peer.slow:
-                return False
-            peer.slow, peer.slow_at = peer.slow + 1, now
-        elif reason in (FailReason.BUSY, FailReason.NOT_HELD):
-            peer.refused += 1
-        else:
+        if not peer.count_barren(reason, now):
             return False
         is_idle = idle_s >= max(_IDLE_S, _IDLE_USUALS * self.usual_s)
         refused_s = _REFUSED_S
