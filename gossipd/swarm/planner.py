@@ -333,7 +333,7 @@ class Planner:
             if not left[is_wanting]:
                 self._tick_interval_s = _POSTPONED_S
                 continue
-            cost = _FIRST_COST if swarm.upkeep_s == -math.inf else 1
+            cost = 1 if swarm.roles.racks else _FIRST_COST
             swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
             if refresh_roles(swarm, around, now):
                 left[is_wanting] = max(0, left[is_wanting] - cost)
