@@ -209,16 +209,22 @@ class ClusterProgress:
 
     def _drop_oldest(self, node: NodeId) -> None:
         """Forget the row of this host that was heard longest ago."""
-        self._counts.change(node, -1)
         oldest = next(iter(self._keys[node]))
-        del self._keys[node][oldest], self._rows[oldest][node]
+        del self._rows[oldest][node]
+        self._row_gone(node, oldest)
         self._has_changed(oldest)
+        self._budgets.get(oldest, set()).discard(node)
         if not self._rows[oldest]:
             del self._rows[oldest], self._revisions[oldest]
             self._budgets.pop(oldest, None)
-        if not self._keys[node]:
-            self._latest.pop(node, None)
+
+    def _row_gone(self, node: NodeId, key: bytes) -> None:
+        """Nothing is kept of a host without rows: any number may come and go."""
         self._count -= 1
+        self._counts.change(node, -1)
+        del self._keys[node][key]
+        if not self._keys[node]:
+            del self._keys[node], self._latest[node]
 
     def forget(self, node: NodeId) -> None:
         """A forgotten host has no row any more, but its traffic still counts."""
@@ -235,11 +241,7 @@ class ClusterProgress:
         self._revisions.pop(key, None)
         self.revision += 1
         for node in self._rows.pop(key, {}):
-            del self._keys[node][key]
-            self._counts.change(node, -1)
-            if not self._keys[node]:
-                self._latest.pop(node, None)
-            self._count -= 1
+            self._row_gone(node, key)
 
     def version(self, node: NodeId, key: bytes) -> int:
         """Version of the last record, 0 when there is none. Our own next record must exceed it."""

@@ -16,6 +16,14 @@ _LIFE = "gossipd/deployment/deployment_table.py"
 
 MUTANTS = (
     Mutant(
+        "a-host-without-rows-is-kept",
+        "A daemon grows with each host that ever told of a model.",
+        "gossipd/deployment/progress_table.py",
+        "            del self._keys[node], self._latest[node]\n",
+        "            del self._latest[node]\n",
+        ("tests/gossipd/deployment/test_progress_record.py",),
+    ),
+    Mutant(
         "one-host-s-word-moves-every-sum",
         "What a host says to have read of a model counts in the sum, however much it is.",
         "gossipd/deployment/progress_table.py",

@@ -17,6 +17,7 @@ from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.progress_record import (
     KEY_BYTES,
     RECORD_BYTES,
+    Budget,
     HostState,
     Progress,
     ProgressFormatError,
@@ -451,6 +452,25 @@ def test_hosts_that_fill_the_table_together_silence_nobody_who_comes_later() -> 
         loaded.record(liar, at.to_bytes(8, "big"), START_MS, halfway(), now=float(at))
     assert loaded.host(honest, KEY) is not None
     assert len(loaded.to_bytes()) == len(table.to_bytes()), "it does not grow"
+
+
+def test_of_hosts_that_come_and_go_nothing_is_left_but_rows() -> None:
+    table, random = ClusterProgress(rows_max=12), Random(5)
+    keys = [number.to_bytes(8, "big") for number in range(4)]
+    for number in range(400):
+        told = halfway(budget=Budget(START_MS, number)) if random.random() < 0.5 else halfway()
+        host = node(random.randrange(3) if random.random() < 0.7 else 100 + number)
+        table.record(host, random.choice(keys), START_MS + number, told, now=float(number))
+        if random.random() < 0.05:
+            table.drop(random.choice(keys))
+        rows = {(host, key) for key in table._rows for host in table._rows[key]}
+        assert {(host, key) for host in table._keys for key in table._keys[host]} == rows
+        assert all(table._keys.values()), "a host without rows is not kept"
+        assert table._latest.keys() == {host for host, _ in rows}
+        assert {(host, key) for key in table._budgets for host in table._budgets[key]} <= rows
+    for key in keys:
+        table.drop(key)
+    assert not (table._rows or table._keys or table._latest or table._budgets or table._count or len(table._revisions))
 
 
 def test_of_a_host_that_tells_of_very_much_what_it_tells_again_stays() -> None:
