@@ -82,7 +82,7 @@ _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members 
 _ROLES_PER_S, _RACK_COST = 2_000, 4  # hosts whose roles are computed in a second; a rack costs as much as four
 # When a member comes or goes, the roles of every deployment follow. So many are computed in a tick, reckoned in hosts,
 # of deployments that are complete here and of others; the rest keep their old roles until one of the next ticks.
-_UPKEEP_HOSTS, _POSTPONED_S = 4_000, 0.05
+_UPKEEP_HOSTS, _POSTPONED_S = 2_000, 0.05
 _FIRST_COST = 4  # nothing is known of any rack then
 _LATE_KEPT = 0.8  # per tick: what was late a second ago is likely to be so again
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
