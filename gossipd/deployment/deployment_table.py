@@ -72,7 +72,8 @@ class DeploymentTable:
                 life.close(HostState.REMOVED, HostReason.REMOVED)
                 self._context.is_look_wanted = True
         elif statement.verb in STOPS and not is_kept:
-            life.close(HostState.CANCELLED)
+            if life.record.state not in DELETED:  # what was removed everywhere holds nothing that could be cancelled
+                life.close(HostState.CANCELLED)
         elif is_new or life.record.state in _BEGINS_AGAIN:
             life.begin(manifest, wall_s)
         elif manifest is not None:

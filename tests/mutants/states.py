@@ -13,6 +13,22 @@ _RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 
 MUTANTS = (
     Mutant(
+        "a-roll-back-after-a-removal-kills-the-daemon",
+        "`rm --everywhere` and `rollback --everywhere` cross, and each host that has removed it ends.",
+        "gossipd/deployment/deployment_table.py",
+        "            if life.record.state not in DELETED:",
+        "            if True:",
+        ("tests/gossipd/deployment/test_words_in_any_order.py",),
+    ),
+    Mutant(
+        "what-was-current-goes-before-what-was-rolled-back",
+        "After a roll back a newer version deletes the good one, and keeps the bad one.",
+        "gossipd/store/models/publishing.py",
+        "    spare.sort(key=lambda version: version == before)",
+        "    spare.sort()",
+        ("tests/gossipd/store/test_chunk_store.py",),
+    ),
+    Mutant(
         "says-nothing-of-a-lost-register",
         "Models of the store of which no statement tells are no alarm.",
         "gossipd/daemon/untold_models.py",

@@ -180,12 +180,15 @@ class Models:
         with self._showing:
             if replica.is_closed:
                 raise NotHeldError("the deployment is not open here")
+            before = publishing.current_version(self._disk, name)
             publishing.settle_current(self._disk, name, durably=durably)
             publishing.settle_current_part(self._disk, name)
             self.scrubber.add(replica)
             if self._is_kept_as_signed(name):
                 return []
-            return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
+            return publishing.surplus_versions(
+                self._disk, name, keep=self._context.settings.keep_versions, before=before
+            )
 
     def _is_kept_as_signed(self, name: str) -> bool:
         """Whether the newest complete manifest says which versions stay; then the deployment brain orders evictions."""

@@ -254,12 +254,14 @@ def _write_note(disk: Disk, name: str, version: int, above: int, *, by_cluster: 
     write_new_file(disk, layout.rollback_note(name), text.encode())
 
 
-def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:
-    """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one."""
+def surplus_versions(disk: Disk, name: str, *, keep: int, before: int | None = None) -> list[int]:
+    """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one, and last the one that
+    was current ``before``, to which a roll back leads."""
     parts = part_versions(disk, name)
     shown = sorted({*complete_versions(disk, name), *parts})
     current = {current_version(disk, name), max(parts, default=None)}
     spare = [version for version in shown if version not in current]
+    spare.sort(key=lambda version: version == before)
     return spare[: max(0, len(shown) - keep)]
 
 
