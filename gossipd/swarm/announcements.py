@@ -15,8 +15,9 @@ rest does not come, the chunk is announced as lost. Every subscriber hears of ev
 Urgent announcements wait for one batch time and then take along all that is pending for the same peer. The others wait
 for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. They
 wait longer while they are few: where chunks come slowly, each of them would cost a message to every neighbour. The
-chunks being read from storage ride on every message. Of the holders of a chunk only ``early_announcers`` tell a rack
-peer soon, because further messages bring it nothing new.
+chunks being read from storage ride on every message. Who may believe that some are hears it when a host that lacks
+nothing reads none any more, or others would wait for what it never reads. Of the holders of a chunk only
+``early_announcers`` tell a rack peer soon, because further messages bring it nothing new.
 
 One log serves all subscribers, and each subscriber has a position in it. Rejected: a list for each subscriber, because
 every stored chunk would cost an entry for every neighbour.
@@ -53,6 +54,7 @@ def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: in
 
 class _Subscriber(Struct):
     told: int  # position in the log up to which this peer has been told
+    hears_reads: bool = False  # it may believe that this host reads
     told_s: float = -math.inf
     urgent: bool = False
     asks_again: bool = False  # it was a subscriber, and has subscribed again
@@ -70,6 +72,7 @@ class Announcements:
         self._lazy_s = 0.0
         self._urgent = False
         self._pending = False
+        self._is_end = False
         self.reading: tuple[int, ...] = ()
 
     @property
@@ -85,11 +88,13 @@ class Announcements:
     def subscribe(self, peer: NodeId) -> bool:
         """False when there is no room. The caller sends our holdings, which contain all that is pending; what is being
         read follows soon, because a reader that has lost us would read it, too."""
-        if peer not in self._subscribers and len(self._subscribers) >= self._planner_settings.subscribers_max:
+        is_known = peer in self._subscribers
+        if not is_known and len(self._subscribers) >= self._planner_settings.subscribers_max:
             return False
-        self._subscribers[peer] = _Subscriber(len(self._log), asks_again=peer in self._subscribers)
+        self._subscribers[peer] = _Subscriber(len(self._log), hears_reads=is_known, asks_again=is_known)
         if self.reading:
             self.hurry([peer])
+        self._pending |= self._has_ended()
         return True
 
     def unsubscribe(self, peer: NodeId) -> None:
@@ -125,14 +130,23 @@ class Announcements:
         self._log.append(~chunk)
         self._pending = True
 
-    def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...], *, is_midst: bool = False) -> None:
-        """Note the chunks that are being read from storage now. ``readers``: the source readers; see ``hurry``."""
+    def read(
+        self, reading: tuple[int, ...], readers: tuple[NodeId, ...], *, is_midst: bool = False, is_end: bool = False
+    ) -> None:
+        """Note the chunks that are being read from storage now. ``readers``: the source readers; see ``hurry``.
+        ``is_end``: this host lacks nothing, so that no message of a later chunk says that none is read any more."""
+        self._is_end = is_end
         if reading == self.reading:
             return
         begun = not set(reading) <= set(self.reading)
         self.reading = reading
+        self._pending |= self._has_ended()
         if begun:
             self.hurry(readers, is_midst=is_midst)
+
+    def _has_ended(self) -> bool:
+        """Whether nothing is read any more, somebody may believe otherwise, and no chunk is to come."""
+        return self._is_end and not self.reading and any(one.hears_reads for one in self._subscribers.values())
 
     def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
         """The messages that are due."""
@@ -141,12 +155,15 @@ class Announcements:
         if not urgent and not lazy:
             return []
         groups: dict[int, list[NodeId]] = {}
+        has_ended = self._has_ended()
         end, lately_s = len(self._log), now - _LATELY_SHARE * self._planner_settings.news_lazy_s
         # Subscribers at one position of the log get the same message, which is encoded once.
         for peer, subscriber in self._subscribers.items():
-            if subscriber.urgent or (lazy and subscriber.told < end and subscriber.told_s <= lately_s):
+            has_news = subscriber.told < end or (has_ended and subscriber.hears_reads)
+            if subscriber.urgent or (lazy and has_news and subscriber.told_s <= lately_s):
                 groups.setdefault(subscriber.told, []).append(peer)
                 subscriber.told, subscriber.told_s, subscriber.urgent = end, now, False
+                subscriber.hears_reads = bool(self.reading)
         messages: list[SendDelta] = []
         for told, peers in groups.items():
             added, dropped = _outcome(self._log[told:])
@@ -163,7 +180,7 @@ class Announcements:
         del self._log[:told]
         for subscriber in self._subscribers.values():
             subscriber.told -= told
-        self._pending = bool(self._log)
+        self._pending = bool(self._log) or self._has_ended()
 
     def _messages(
         self, peers: tuple[NodeId, ...], added: tuple[int, ...], dropped: tuple[int, ...], free_slots: int

@@ -70,6 +70,13 @@ class ClassRoles:
         number = self.class_of[chunk] if self.class_of is not None else 0
         return self._parts[number - 1] if number else self.whole
 
+    def lacking(self, present: bytearray) -> list[Roles]:
+        """The roles of the classes of which a chunk is not present: whom it concerns that nobody reads it."""
+        if self.class_of is None:
+            return [self.whole]
+        numbers = {number for number, is_there in zip(self.class_of, present, strict=True) if number and not is_there}
+        return [self._parts[number - 1] for number in sorted(numbers)]
+
     def line_of(self, chunk: int) -> int:
         """The place of a chunk's class and bucket in ``places``, ``rack_places`` and ``reader_lines``."""
         number = self.class_of[chunk] if self.class_of is not None else 1

@@ -148,7 +148,7 @@ class DeploymentSwarm:
             self.announcements.hurry(self.reader.readers, is_midst=is_midst)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
-        if not self.replica.missing_count:
+        if self.replica.wants(chunk) and not self.replica.missing_count:
             self.commands.append(events.FinishModel(self.deployment))
 
     def arriving(self, event: events.ChunkArriving) -> None:
@@ -304,9 +304,8 @@ class DeploymentSwarm:
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these chunks (any more). A chunk without another holder must leave storage again."""
-        availability = self.availability
-        chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
-        availability.drop(peer, chunks)
+        chunks = [chunk for chunk in chunks if not self.availability.lacks(peer, chunk)]
+        self.availability.drop(peer, chunks)
         if not all(map(self._is_there, chunks)):
             self.reader.rebuild(self.present())
 
@@ -468,7 +467,8 @@ class DeploymentSwarm:
                 self.commands.append(events.StartSourceRead(self.deployment, run, is_awaited, self.reader.from_start))
         if self.replica.reads or self.announcements.reading:
             is_midst = self.times.is_level and self.reader.is_midst(self.replica)
-            self.announcements.read(tuple(self.replica.reading()), self.reader.readers, is_midst=is_midst)
+            reading, is_end = tuple(self.replica.reading()), not self.replica.missing_count
+            self.announcements.read(reading, self.reader.readers, is_midst=is_midst, is_end=is_end)
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send the announcements that are due."""

@@ -42,7 +42,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> b
     slow |= _without_duties(swarm.roles, origins)
     behind = (behind | swarm.peers.doubted) - slow  # so that nobody waits for them
     stands_in = swarm.stand_in.look(
-        swarm.reader, around.own, swarm.roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
+        swarm.reader, around.own, roles, swarm.peers, is_held_back=swarm.is_held_back(around, now), now=now
     )
     has_moved = roles.refresh(around.own, swarm.peers, slow, around.seeds, now, behind=behind)
     reads_extra = _look_at_extra_reads(swarm, around, now)

@@ -229,11 +229,11 @@ class Peers:
         peer.free, peer.free_at = self._planner_settings.slots_assumed, 0.0
 
     def hears(self, node: NodeId, free: int, now: float) -> bool:
-        """A peer's message tells its free upload slots. False while the peer is shunned: its message is ignored."""
+        """A peer's message tells its free slots. False while it may not be asked: nothing takes back what it says."""
         peer = self.get(node)
         if peer is None:
             return True
-        if peer.shunned_until > now:
+        if not peer.usable(now):
             return False
         peer.free, peer.free_at = free, now
         self.slots_most = max(self.slots_most, free)

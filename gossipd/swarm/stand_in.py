@@ -20,6 +20,7 @@ from collections.abc import Collection
 from math import inf
 
 from gossipd.core.model import PeerView
+from gossipd.swarm.class_roles import ClassRoles
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.rendezvous import scores
 from gossipd.swarm.roles import Roles
@@ -58,7 +59,8 @@ class StandIn:
         self._least_absent, self._since = -1, now
 
     def look(
-        self, reader: SourceReadPlanner, own: PeerView, roles: Roles, peers: Peers, *, is_held_back: bool, now: float
+        self, reader: SourceReadPlanner, own: PeerView, roles: ClassRoles, peers: Peers, *, is_held_back: bool,
+        now: float,
     ) -> bool:  # fmt: skip
         """Judge; True when ``lines`` have changed. ``is_held_back``: source readers are not to read now."""
         if self.is_active:
@@ -69,7 +71,9 @@ class StandIn:
             self._least_absent, self._since = absent, now
         idle_s = now - self._since
         if own.can_read_sources and idle_s >= reader.idle_s(0, now) and not reader.is_in_each_line:
-            rank = hosts_before(self._salt, own, roles, peers, readers=reader.readers, now=now)
+            lacking = roles.lacking(reader.present)
+            ranks = [hosts_before(self._salt, own, one, peers, readers=one.readers, now=now) for one in lacking]
+            rank = min(ranks, default=inf)
             self.is_active = rank <= _RANKS_MAX and idle_s >= reader.idle_s(int(rank), now)
         self._heard_to_read = reader.heard_to_read()
         return self.is_active

@@ -10,6 +10,46 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "a-stand-in-waits-for-who-does-not-want-the-chunk",
+        "Of a part that a silent seed and one other host want, the other waits for all hosts: hours, or for ever.",
+        "gossipd/swarm/stand_in.py",
+        "for one in lacking]",
+        "for one in [roles.whole]]",
+        ("tests/gossipd/swarm/test_stand_in.py",),
+    ),
+    Mutant(
+        "the-end-of-a-read-is-told-to-readers-alone",
+        "Who else was told of the read waits for it, for ten minutes where storage sends objects whole.",
+        "gossipd/swarm/announcements.py",
+        "        self._pending |= self._has_ended()\n        if begun:\n",
+        "        if begun:\n",
+        ("tests/gossipd/swarm/test_announcements.py",),
+    ),
+    Mutant(
+        "who-asks-again-is-not-told-that-a-read-has-ended",
+        "A subscriber that asks again believes the last read of a host that is complete.",
+        "gossipd/swarm/announcements.py",
+        "hears_reads=is_known",
+        "hears_reads=False",
+        ("tests/gossipd/swarm/test_announcements.py",),
+    ),
+    Mutant(
+        "a-lost-peer-is-heard",
+        "A message that was under way makes a holder of a host that is lost; its chunk is missing for ever.",
+        "gossipd/swarm/peers.py",
+        "        if not peer.usable(now):\n            return False\n        peer.free",
+        "        if peer.shunned_until > now:\n            return False\n        peer.free",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
+        "a-model-is-finished-again-by-an-unwanted-chunk",
+        "A part that is complete is finished twice.",
+        "gossipd/swarm/deployment_swarm.py",
+        "if self.replica.wants(chunk) and not self.replica.missing_count:",
+        "if not self.replica.missing_count:",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
         "a-made-up-seed-takes-a-seat",
         "The claim of a member that never spoke to this host counts.",
         "gossipd/swarm/seed_election.py",
@@ -221,8 +261,8 @@ MUTANTS = (
         "reads-are-told-in-the-midst-of-a-model",
         "Each read of a seed costs every other seed a message, though each has further reads under way.",
         "gossipd/swarm/deployment_swarm.py",
-        "self.announcements.read(tuple(self.replica.reading()), self.reader.readers, is_midst=is_midst)",
-        "self.announcements.read(tuple(self.replica.reading()), self.reader.readers)",
+        "self.announcements.read(reading, self.reader.readers, is_midst=is_midst, is_end=is_end)",
+        "self.announcements.read(reading, self.reader.readers, is_end=is_end)",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(
@@ -1149,8 +1189,8 @@ MUTANTS = (
         "hears-whom-it-shuns",
         "What a peer says counts though it sent wrong bytes a moment ago.",
         "gossipd/swarm/peers.py",
-        "        if peer.shunned_until > now:\n            return False\n        peer.free",
-        "        peer.free",
+        "        if not peer.usable(now):\n            return False\n        peer.free",
+        "        if not (peer.member and peer.reachable):\n            return False\n        peer.free",
         ("tests/gossipd/swarm/test_peers.py",),
     ),
     Mutant(

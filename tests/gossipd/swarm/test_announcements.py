@@ -210,3 +210,43 @@ def test_a_mate_hears_soon_of_a_chunk_from_so_many_holders_as_are_wanted_on_aver
         told = sum(len(told_soon(rack_peers, holders, 2, Random(seed))) for seed in range(times))
         assert told / times / 40 * holders == pytest.approx(2.0, rel=0.1)
     assert told_soon(rack_peers, 10, 2, Random(7)) == told_soon(frozenset(sorted(rack_peers)), 10, 2, Random(7))
+
+
+def test_who_believes_that_something_is_read_hears_the_end_of_it_once() -> None:
+    announcements = Announcements(DEPLOYMENT, SETTINGS)
+    announcements.subscribe(node(1))
+    announcements.read((3,), ())
+    announcements.stored(3, [node(1)])
+    announcements.subscribe(node(2))
+    assert {message.reading for message in heard(announcements, 10, 100)} == {(3,)}
+    assert not heard(announcements, 100, 200), "all is told"
+    announcements.read((), (), is_end=True)
+    told = heard(announcements, 200, 500)
+    assert [(message.peers, message.added, message.reading) for message in told] == [((node(1), node(2)), (), ())]
+
+
+def test_who_asks_again_hears_that_nothing_is_read_any_more() -> None:
+    """The end was not told yet, and a claim that it heard before may still be believed."""
+    announcements = Announcements(DEPLOYMENT, SETTINGS)
+    announcements.subscribe(node(1))
+    announcements.read((3,), ())
+    announcements.stored(3, [node(1)])
+    heard(announcements, 10, 100)
+    announcements.read((), (), is_end=True)
+    announcements.subscribe(node(1))
+    assert [message.reading for message in heard(announcements, 100, 500)] == [()]
+
+
+def test_while_chunks_are_to_come_the_end_of_reads_rides_on_them() -> None:
+    announcements = Announcements(DEPLOYMENT, SETTINGS)
+    announcements.subscribe(node(1))
+    announcements.read((3,), ())
+    announcements.stored(3, [node(1)])
+    heard(announcements, 10, 100)
+    announcements.read((), ())
+    assert not heard(announcements, 100, 500)
+
+
+def heard(announcements: Announcements, since: int, until: int) -> list[SendDelta]:
+    """What is told in these seconds."""
+    return [message for now in range(since, until) for message in announcements.flush(float(now), 0.1, 4)]

@@ -1240,3 +1240,32 @@ def test_of_holdings_it_knows_its_own_and_what_neighbours_announced() -> None:
     assert driven.planner.holdings(OTHER, OWN) is None
     driven.tell(PeerLost(A))
     assert driven.planner.holdings(DEPLOYMENT, A) is None
+
+
+@pytest.mark.parametrize("goes", [PeerLost(node(1)), PeerReachable(node(1), False)])
+def test_what_a_peer_says_after_it_is_lost_makes_it_no_holder(goes: PeerLost | PeerReachable) -> None:
+    """Its message was under way. Nothing would take it back, and the chunk would neither be fetched nor be read."""
+    driven = Driven(reads=False)
+    driven.meet(view(1), view(2, "b"))
+    driven.wait(5.0)
+    driven.tell(opened(4))
+    driven.tell(*[HoldingsHeard(node(number), DEPLOYMENT, ChunkSet(4), 4) for number in (1, 2)], after=0.25)
+    driven.tell(goes, DeltaHeard(node(1), DEPLOYMENT, (0,), (), (), 4), after=0.25)
+    heard: list[object] = [DeltaHeard(node(2), DEPLOYMENT, (0, 1, 2, 3), (), (), 4)]
+    begun_s, plans = driven.now, 0
+    while driven.now < begun_s + 20.0:
+        out = driven.tell(*heard, after=max(0.001, driven.planner.next_deadline(driven.now) - driven.now))
+        plans += 1
+        heard = [ChunkStored(DEPLOYMENT, one.chunk, one.peer, CHUNK_BYTES, 0.1) for one in of(StartFetch, out)]
+        asked = [one.peer for one in of(StartSubscription, out)]
+        heard += [HoldingsHeard(peer, DEPLOYMENT, ChunkSet.full(4), 4) for peer in asked if peer == node(2)]
+    assert not driven.swarm().replica.missing_count
+    assert plans < 10 * 20
+
+
+def test_a_model_is_finished_once_though_an_unwanted_chunk_comes_later() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    commands = driven.tell(replace(opened(4, held=(0, 1)), wanted=ChunkSet.of(4, (0, 1))))
+    commands += driven.tell(ChunkStored(DEPLOYMENT, 2, SOURCE, CHUNK_BYTES, 0.1), after=1.0)
+    assert len(of(FinishModel, commands)) == 1

@@ -18,6 +18,7 @@ from gossipd.core.events import (
     ProbeSource,
     SourceProbed,
     SourceReadFailed,
+    StartFetch,
     StartSourceRead,
     StartSubscription,
 )
@@ -192,5 +193,28 @@ def test_a_host_stands_in_for_a_seed_that_wants_a_part_and_reads_nothing(is_told
         out, heard = driven.tell(*heard, after=0.25), []
         heard += [SourceProbed(DEPLOYMENT, True) for _ in of(ProbeSource, out)]
         heard += [HoldingsHeard(SEED, DEPLOYMENT, ChunkSet(40), 4) for _ in of(StartSubscription, out)]
+        heard += [stored(chunk, SOURCE) for chunk in sorted(reads(out))]
+    assert not driven.swarm().replica.missing_count
+
+
+@pytest.mark.parametrize("others", [0, 3, 21])
+def test_hosts_that_do_not_want_what_is_missing_are_not_waited_for(others: int) -> None:
+    """They stand before this host in the order of stand-ins, and would never read it: the wait doubles for each."""
+    own, part = scores(OWN, DEPLOYMENT, 1), ChunkSet.of(40, range(20))
+    before = [number for number in range(2, 400) if scores(node(number), DEPLOYMENT, 1) > own][:others]
+    driven = Driven()
+    driven.meet(view(1, term=5), *[view(number, f"r{number % 4}") for number in before])
+    driven.tell(after=5.0)
+    driven.tell(opened(40))
+    driven.tell(*[PeerWantHeard(node(number), DEPLOYMENT, part) for number in before])
+    heard: list[object] = []
+    end_s = driven.now + 3 * FIRST_S + 5.0
+    while driven.now < end_s and driven.swarm().replica.missing_count:
+        out, heard = driven.tell(*heard, after=0.25), []
+        heard += [SourceProbed(DEPLOYMENT, True) for _ in of(ProbeSource, out)]
+        for asked in of(StartSubscription, out):
+            held = ChunkSet(40) if asked.peer == SEED else part
+            heard.append(HoldingsHeard(asked.peer, DEPLOYMENT, held, 4))
+        heard += [stored(fetch.chunk, fetch.peer) for fetch in of(StartFetch, out)]
         heard += [stored(chunk, SOURCE) for chunk in sorted(reads(out))]
     assert not driven.swarm().replica.missing_count
