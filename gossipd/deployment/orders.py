@@ -45,7 +45,8 @@ _NOT_DEPLOYED = "{} is not deployed; see: gossipd status"
 _ANY_VERSION = "the next manifest of {} may have any version, also one below {}"
 _NOT_HERE = (
     "this host may not cancel, pause, roll back or remove {}: security.may_cancel allows none of its roles{}; by "
-    "default those may: the host or client that alone has deployed it, and every client (gossipd trigger --cancel)"
+    "default those may: the host or client that alone has deployed it, and every client (gossipd trigger --cancel, "
+    'which cancels only); for the rest add "member" to security.may_cancel on all hosts, and run gossipd reload there'
 )
 _REMOVED_BEFORE = "{} was removed from this host before"
 _STAYS_REMOVED = (
@@ -274,7 +275,9 @@ class Orders:
         if older:
             complete, _, hosts = self._lifecycle.count_complete(older[0])
         if not complete:
-            raise NotFoundError(f"no host is known to have a version of {order.name} before {told} complete")
+            raise NotFoundError(
+                f"no host is known to have a version of {order.name} before {told} complete that is not rolled back"
+            )
         yield from self._say(record, Verb.ROLL_BACK, running)
         self._context.audit("rolled back everywhere", label=record.label, name=order.name, version=version)
         return (
