@@ -48,6 +48,7 @@ _NOT_HERE = (
     "default those may: the host or client that alone has deployed it, and every client (gossipd trigger --cancel, "
     'which cancels only); for the rest add "member" to security.may_cancel on all hosts, and run gossipd reload there'
 )
+_NONE_BEFORE = "no host is known to have a version of {} before {} complete that is not rolled back"
 _REMOVED_BEFORE = "{} was removed from this host before"
 _STAYS_REMOVED = (
     "; it was removed from this host and stays so, until a client triggers it here or its manifest is dropped"
@@ -275,9 +276,7 @@ class Orders:
         if older:
             complete, _, hosts = self._lifecycle.count_complete(older[0])
         if not complete:
-            raise NotFoundError(
-                f"no host is known to have a version of {order.name} before {told} complete that is not rolled back"
-            )
+            raise NotFoundError(_NONE_BEFORE.format(order.name, told))
         yield from self._say(record, Verb.ROLL_BACK, running)
         self._context.audit("rolled back everywhere", label=record.label, name=order.name, version=version)
         return (
