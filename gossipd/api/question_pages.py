@@ -47,8 +47,8 @@ class QuestionPages:
         for row in self._view.deployments(name, number, hosts_max=hosts_max, host=host):
             rows.append(msgspec.json.encode(row))
             await trio.lowlevel.checkpoint()
-        is_known = bool(rows) or (host is not None and any(self._view.deployments(name, number, hosts_max=0)))
-        if name is not None and not is_known:
+        is_of_others = host is not None and not rows and any(self._view.deployments(name, number, hosts_max=0))
+        if name is not None and not rows and not is_of_others:
             raise NotFoundError(f"no deployment {self._view.label(name, number)} is known here{_SEE}")
         page = msgspec.structs.asdict(self._view.snapshot())
         return listed_answer({key: page[key] for key in page if key != "deployments"}, "deployments", rows)

@@ -78,12 +78,11 @@ class FailedPeers:
 
     def end_all(self, now: float) -> list[NodeId]:
         """The peers that count as reachable again from now on, with what was learnt of them."""
-        over = [peer for peer, failure in self._failed.items() if not failure.is_over]
-        for peer in over:
-            pause_s = self._failed[peer].pause_s
-            self._failed[peer] = failure = LinkFailure(self._failed[peer].at_s, now, pause_s, is_over=True)
-            self._ends_at(now + pause_s, peer, failure)
-        return over
+        over = [(peer, failure) for peer, failure in self._failed.items() if not failure.is_over]
+        for peer, failure in over:
+            self._failed[peer] = known = LinkFailure(failure.at_s, now, failure.pause_s, is_over=True)
+            self._ends_at(now + failure.pause_s, peer, known)
+        return [peer for peer, _ in over]
 
     def _ends_at(self, end_s: float, peer: NodeId, failure: LinkFailure) -> None:
         heappush(self._ends, (end_s, next(self._number), peer, failure))

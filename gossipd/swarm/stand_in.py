@@ -10,8 +10,7 @@ the other, each after twice as long: few are too many where storage itself fails
 progress records say that a seed takes no part, because a seed that lies says that it does.
 
 A stand-in owns what nobody has begun to read. So does one that reads for hosts that want one part, in the lists of
-others. A source reader that is heard to read comes before it in every list, and
-so does an earlier stand-in.
+others. A source reader that is heard to read comes before it in every list, and so does an earlier stand-in.
 """
 
 from __future__ import annotations

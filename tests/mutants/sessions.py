@@ -25,8 +25,8 @@ MUTANTS = (
         "a-try-forgets-how-often-a-peer-had-failed",
         "Each model that comes has a host that none can reach dialed at the shortest pause again.",
         "gossipd/sessions/failed_peers.py",
-        "LinkFailure(self._failed[peer].at_s, now, pause_s, is_over=True)",
-        "LinkFailure(self._failed[peer].at_s, now, 0.0, is_over=True)",
+        "LinkFailure(failure.at_s, now, failure.pause_s, is_over=True)",
+        "LinkFailure(failure.at_s, now, 0.0, is_over=True)",
         (_TABLE,),
     ),
     Mutant(
