@@ -35,7 +35,8 @@ _JUDGED_AGAIN = (
     HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
     HostReason.STORE_DAMAGED,
 )  # fmt: skip
-_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, *DELETED)
+_OVER = (HostState.CANCELLED, HostState.EXPIRED, *DELETED)
+_BEGINS_AGAIN = (HostState.FAILED, *_OVER)
 
 
 class DeploymentTable:
@@ -172,12 +173,12 @@ class DeploymentTable:
 
     def trust_changed(self, wall_s: float) -> None:
         """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
-        it again: begin again.
+        it again: begin again. What is over stays so: it is neither used nor served.
         """
         statements = self._context.statements
         for life in list(self._lives.values()):
             record = life.record
-            if record.manifest is None:
+            if record.manifest is None or record.state in _OVER:
                 continue
             is_refused = record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR
             if statements.is_untrusted(record.manifest):

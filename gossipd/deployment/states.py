@@ -76,7 +76,7 @@ STATES: dict[HostState, frozenset[HostState]] = {
     HostState.FAILED: DELETED | {HostState.INIT, HostState.CANCELLED},
     HostState.CANCELLED: DELETED | {HostState.INIT},
     HostState.EXPIRED: DELETED | {HostState.INIT, HostState.CANCELLED},
-    HostState.REMOVED: frozenset({HostState.INIT}),
+    HostState.REMOVED: frozenset({HostState.INIT, HostState.EVICTED}),  # deployed again: what was evicted stays so
     HostState.EVICTED: frozenset({HostState.INIT, HostState.REMOVED}),
     HostState.PAUSED: frozenset(),
 }

@@ -423,3 +423,22 @@ def test_trouble_with_a_file_is_told_with_its_index_while_nothing_comes() -> Non
     host.tell(events.SourceTroubled(ONE.id, error))
     host.tell(ReportStall(ONE.id, StallReason.STORAGE))
     assert host.record().progress(WALL_S).subject == b""
+
+
+@pytest.mark.parametrize("state", [HostState.REMOVED, HostState.CANCELLED, HostState.EXPIRED])
+def test_untrusting_a_key_leaves_what_is_over_as_it_is(state: HostState) -> None:
+    host = ScriptedHost()
+    match state:
+        case HostState.REMOVED:
+            host.drop()
+            host.request(events.RemoveOrdered, ONE.name, 1)
+        case HostState.CANCELLED:
+            host.drop()
+            host.hear(said(epoch=2, verb=Verb.CANCEL))
+        case _:
+            host.drop(manifest(version=2))
+            host.hear(said())
+    assert host.record().state is state
+    host.request(events.UntrustOrdered, key_id(ONE.signer))
+    host.request(events.UntrustOrdered, key_id(ONE.signer), "", 0, True)
+    assert host.record().state is state

@@ -30,6 +30,19 @@ def test_a_word_that_stops_meets_any_end(state: HostState, verb: Verb) -> None:
         assert host.record().state is HostState.REMOVED, "what is deleted holds nothing that could be cancelled"
 
 
+def test_what_was_evicted_stays_so_when_it_is_removed_and_deployed_again() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said(epoch=5))
+    host.ask(events.EvictionBegun, ONE.id)
+    host.published.discard(ONE.id)
+    host.tell(events.VersionEvicted(ONE.id, ONE.name, 1, "watermark"))
+    removed = epoch_after(5, Verb.REMOVE)
+    host.hear(said(epoch=removed, verb=Verb.REMOVE))
+    assert host.record().state is HostState.REMOVED
+    host.hear(said(epoch=epoch_after(removed, Verb.DEPLOY)))
+    assert host.record().state is HostState.EVICTED
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_random_words_orders_and_restarts_are_followed(seed: int) -> None:
     random, host, epoch = Random(seed), ScriptedHost(), 0
