@@ -23,6 +23,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.current_versions import CurrentVersions
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_steps import DeploymentSteps
+from gossipd.deployment.ended_manifests import EndedManifests
 from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import STOPS, Statement, Verb
@@ -48,6 +49,7 @@ class DeploymentTable:
         self._lives: dict[DeploymentId, DeploymentSteps] = {}
         self._by_key: dict[bytes, DeploymentSteps] = {}  # under which progress is told
         self.currents = CurrentVersions(context, self.find)
+        self._ended = EndedManifests(context)
         self._disk_trouble = HostReason.NONE
         self._probe_s = -math.inf
 
@@ -79,6 +81,8 @@ class DeploymentTable:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+        if is_new and life.record.state in FINAL:
+            self._ended.add(life.record)
         life.follow_pause()
         if statement.verb is Verb.ROLL_BACK or statement.verb is not was_said:
             life.current_may_move()

@@ -13,6 +13,38 @@ _RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 
 MUTANTS = (
     Mutant(
+        "untrusting-what-was-removed-kills-the-daemon",
+        "`untrust` after `rm`, or after a cancel, ends the daemon.",
+        "gossipd/deployment/deployment_table.py",
+        "            if record.manifest is None or record.state in _OVER:\n",
+        "            if record.manifest is None:\n",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
+        "deploying-again-kills-a-daemon-that-has-evicted",
+        "`rm --everywhere` and a deploy after it end each host that had evicted the version.",
+        "gossipd/deployment/states.py",
+        "    HostState.REMOVED: frozenset({HostState.INIT, HostState.EVICTED}),",
+        "    HostState.REMOVED: frozenset({HostState.INIT}),",
+        ("tests/gossipd/deployment/test_words_in_any_order.py",),
+    ),
+    Mutant(
+        "a-restart-forgets-what-was-removed",
+        "After a restart a host does not know the versions that it has removed or evicted.",
+        "gossipd/deployment/ended_manifests.py",
+        "            record.manifest = event.manifest\n",
+        "            record.manifest = None\n",
+        ("tests/gossipd/deployment/test_ended_manifests.py",),
+    ),
+    Mutant(
+        "names-of-what-ended-fill-the-memory",
+        "The manifests of a thousand removed versions are all kept in memory after a restart.",
+        "gossipd/deployment/ended_manifests.py",
+        "            if size <= self._bytes_left:\n",
+        "            if True:\n",
+        ("tests/gossipd/deployment/test_ended_manifests.py",),
+    ),
+    Mutant(
         "a-roll-back-after-a-removal-kills-the-daemon",
         "`rm --everywhere` and `rollback --everywhere` cross, and each host that has removed it ends.",
         "gossipd/deployment/deployment_table.py",
