@@ -57,6 +57,8 @@ class DeploymentRecord(Struct):
     """What the disk refuses at present; it explains a stall for the disk."""
     started_s: int = 0
     elapsed_s: int = 0
+    lost_count: int = 0
+    """Chunks that were lost since it was last whole."""
     changed: bool = True
     """Something worth telling at once, not only at the next refresh."""
     is_open: bool = False

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
-from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, ChunkIndex, DeploymentId, Origin
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
@@ -36,6 +36,7 @@ _JUDGED_AGAIN = (
     HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
     HostReason.STORE_DAMAGED,
 )  # fmt: skip
+LOST_TOLD_MAX = 100  # each is a record of the audit log, and as many when they are repaired
 _OVER = (HostState.CANCELLED, HostState.EXPIRED, *DELETED)
 _BEGINS_AGAIN = (HostState.FAILED, *_OVER)
 
@@ -296,7 +297,10 @@ class DeploymentTable:
         record.chunks_verified += 1
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
-            self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
+            if record.lost_count <= LOST_TOLD_MAX:
+                self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
+            if not record.is_refilling:
+                record.lost_count = 0
         if event.supplier is COPIED:
             return
         record.rate_in.add(event.length)
@@ -311,8 +315,16 @@ class DeploymentTable:
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
                 record.changed = True
-                self._context.audit("chunk lost", subject=record.label, chunk=event.chunk)
-                self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=event.chunk)
+                self._tell_lost(record, event.chunk)
+
+    def _tell_lost(self, record: DeploymentRecord, chunk: ChunkIndex) -> None:
+        """Somebody may have deleted the model, which loses all its chunks: no more than some are told by themselves."""
+        record.lost_count += 1
+        if record.lost_count <= LOST_TOLD_MAX:
+            self._context.audit("chunk lost", subject=record.label, chunk=chunk)
+            self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=chunk)
+        if record.lost_count == LOST_TOLD_MAX:
+            self._context.warning("more chunks may be lost, and are fetched again", deployment=record.label)
 
     def _stalled(self, report: ReportStall) -> None:
         record = self.get(report.deployment)

@@ -132,6 +132,12 @@ class ChunkStore:
         with self._looking():
             return list_models(self._disk)
 
+    def mend_removed(self) -> list[str]:
+        """Look whether somebody removed or moved files of published models, and make them again: their chunks count as
+        lost. Returns the labels of these models. For a daemon to call every some seconds, from one thread at a time.
+        """
+        return [replica.manifest.label for replica in self._models.mend_removed()]
+
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
         here, also those that are wanted no longer.

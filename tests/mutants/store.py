@@ -10,6 +10,22 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "a-model-deleted-by-hand-stays-complete",
+        "A published model whose files somebody removed counts as complete until its chunks are read.",
+        "gossipd/store/models/removed_files.py",
+        "                if _mark_of(self._context.disk, seen.paths) != seen.mark:\n",
+        "                if not seen.paths:\n",
+        ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
+        "a-look-never-reaches-the-last-models",
+        "With many directories each look begins with the same models.",
+        "gossipd/store/models/removed_files.py",
+        "            first = ids.index(self._last) + 1 if self._last in self._seen else 0\n",
+        "            first = 0\n",
+        ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
         "takes-a-model-without-its-manifest-for-another",
         "A tree is not known as the model's where only the copy of its manifest is gone.",
         "gossipd/store/journal/recovery.py",

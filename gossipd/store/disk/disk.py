@@ -132,6 +132,9 @@ class Disk(Protocol):
     def kind(self, path: str) -> FileKind | None:
         """None when the path does not exist, as where a file stands for one of its directories."""
 
+    def names_mark(self, path: str) -> int | None:
+        """A number that changes when a name in the directory comes or goes; None where no directory is."""
+
     def space(self) -> Space: ...
 
     def memory_file(self) -> int:

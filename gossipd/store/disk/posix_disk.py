@@ -278,19 +278,25 @@ class PosixDisk:
             os.close(descriptor)
 
     def kind(self, path: str) -> FileKind | None:
+        found = self._status(path)
+        return None if found is None else _kind_of(found.st_mode)
+
+    def names_mark(self, path: str) -> int | None:
+        found = self._status(path)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            return None
+        return hash((found.st_ino, found.st_mtime_ns))
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """Of the path itself, not of what a link leads to; None where nothing is."""
         try:
             with self._parent(path) as (at, name):
-                mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+                return os.stat(name, dir_fd=at, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             error.filename = path  # the kernel was given the last component alone
             raise
-        if stat.S_ISREG(mode):
-            return FileKind.FILE
-        if stat.S_ISDIR(mode):
-            return FileKind.DIRECTORY
-        return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
     def space(self) -> Space:
         status = os.fstatvfs(self._root)
@@ -310,6 +316,14 @@ class PosixDisk:
             yield descriptor, path.rpartition("/")[2]
         finally:
             os.close(descriptor)
+
+
+def _kind_of(mode: int) -> FileKind:
+    if stat.S_ISREG(mode):
+        return FileKind.FILE
+    if stat.S_ISDIR(mode):
+        return FileKind.DIRECTORY
+    return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
 
 def _not_a_file(is_directory: bool, path: str) -> NotAFileError:

@@ -5,5 +5,6 @@
 * Where bytes lie: ``placement``, ``reading``, ``reuse`` (copies of other versions), ``part_note`` and ``showing`` (a
   part)
 * The life of a copy: ``catalogue`` (what is found), ``publishing``, ``name_syncs``, ``repair``, ``eviction``, ``pins``
-* In the background: ``background`` (the threads), ``upkeep`` (what is due), ``scrub``, ``warming``
+* In the background: ``background`` (the threads), ``upkeep`` (what is due), ``scrub``,
+  ``removed_files``, ``warming``
 """

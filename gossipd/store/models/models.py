@@ -10,7 +10,7 @@ users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -39,6 +39,7 @@ from gossipd.store.models.context import Context
 from gossipd.store.models.eviction import Evictions
 from gossipd.store.models.part_note import settle_part, tree_place
 from gossipd.store.models.pins import Pins
+from gossipd.store.models.removed_files import RemovedFiles
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_from_files, copy_shared
@@ -60,6 +61,7 @@ class Models:
         self._replicas: dict[DeploymentId, ModelReplica] = {}
         self._unready: dict[DeploymentId, bool] = {}  # opened but not ready: whether the disk has refused once
         self.scrubber = Scrubber(context, self.published)
+        self.removed_files = RemovedFiles(context, self.published)
 
     def get(self, deployment: DeploymentId) -> ModelReplica:
         """Raises NotHeldError when the deployment is not open."""
@@ -184,16 +186,24 @@ class Models:
             publishing.settle_current(self._disk, name, durably=durably)
             publishing.settle_current_part(self._disk, name)
             self.scrubber.add(replica)
-            if self._is_kept_as_signed(name):
+            self.removed_files.add(replica)
+            if _is_kept_as_signed(name, self.published()):
                 return []
             return publishing.surplus_versions(
                 self._disk, name, keep=self._context.settings.keep_versions, before=before
             )
 
-    def _is_kept_as_signed(self, name: str) -> bool:
-        """Whether the newest complete manifest says which versions stay; then the deployment brain orders evictions."""
-        manifests = [one.manifest for one in self.published() if one.manifest.name == name]
-        return bool(manifests) and max(manifests, key=lambda one: one.version).keep is not None
+    def mend_removed(self) -> list[ModelReplica]:
+        """Make files that others removed again, and the links of their names, which may have gone with them."""
+        mended = self.removed_files.look()
+        for replica in mended:
+            try:
+                self._show(replica)
+            except NotHeldError:  # removed by order meanwhile
+                continue
+            except OSError as error:
+                self._context.tracker.refused(error, self._context.clock.monotonic(), need_bytes=0)
+        return mended
 
     def remove_evicted(self, model: StoredModel) -> bool:
         """See ModelRemover."""
@@ -319,6 +329,12 @@ def _is_enough(replica: ModelReplica, want: Want, *, frees: bool) -> bool:
         return True
     wanted = choose_part(replica.manifest, want).wanted
     return replica.is_published and not frees and not wanted.bits & ~replica.part.wanted.bits
+
+
+def _is_kept_as_signed(name: str, published: Iterable[ModelReplica]) -> bool:
+    """Whether the newest complete manifest says which versions stay; then the deployment brain orders evictions."""
+    manifests = [one.manifest for one in published if one.manifest.name == name]
+    return bool(manifests) and max(manifests, key=lambda one: one.version).keep is not None
 
 
 def is_version(replica: ModelReplica, name: str, version: int) -> bool:

@@ -8,7 +8,7 @@ from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
-from gossipd.deployment import commands, events
+from gossipd.deployment import commands, deployment_table, events
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
@@ -96,6 +96,23 @@ def test_a_lost_and_repaired_chunk_leaves_a_trace(host: ScriptedHost) -> None:
     host.tell(ChunkStored(ONE.id, 3, SOURCE, 100, 0.1))
     assert host.audited() == ["published", "chunk lost", "chunk repaired"]
     assert host.record().chunks_verified == ONE.chunk_count
+
+
+def test_a_model_that_lost_everything_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment_table, "LOST_TOLD_MAX", 2)
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    for _ in range(2):
+        before = len(host.audited())
+        for chunk in range(ONE.chunk_count):
+            host.tell(ChunkLost(ONE.id, chunk))
+        assert host.audited()[before:] == ["chunk lost"] * 2
+        for chunk in range(ONE.chunk_count):
+            host.tell(ChunkStored(ONE.id, chunk, PEER, 10, 0.1))
+        assert host.audited()[before:] == ["chunk lost"] * 2
+    host.tell(ChunkLost(ONE.id, 0))
+    host.tell(ChunkStored(ONE.id, 0, PEER, 10, 0.1))
+    assert host.audited()[-2:] == ["chunk lost", "chunk repaired"], "it was whole meanwhile"
 
 
 def test_a_troubled_source_is_probed_until_it_delivers(host: ScriptedHost) -> None:

@@ -310,6 +310,13 @@ class MemoryDisk:
         kinds: dict[type[object], FileKind] = {File: FileKind.FILE, Directory: FileKind.DIRECTORY, Link: FileKind.LINK}
         return kinds[type(node)] if node is not None else None
 
+    def names_mark(self, path: str) -> int | None:
+        try:
+            directory = self._directory(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return hash(tuple(sorted((name, id(node)) for name, node in directory.names.items())))
+
     def space(self) -> Space:
         used = sum(len(file.data) for file in _files(self.root))
         return Space(max(0, self.total_bytes - self.used_bytes - used), self.total_bytes)

@@ -306,3 +306,18 @@ def test_a_root_that_cannot_be_made_ends_with_the_code_of_its_cure(
     with pytest.raises(GossipdError, match=rf"^{tmp_path}/new cannot be made: ") as caught:
         make_root(tmp_path / "new", mode=0o700)
     assert (caught.value.code, getattr(caught.value, "code_of_exit", caught.value.exit_code)) == (code, exit_code)
+
+
+def test_names_that_come_and_go_change_a_directory_s_mark(disk: PosixDisk, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "tree" / "inner").mkdir(parents=True)
+    (root / "tree" / "file").write_text("one")
+    os.utime(root / "tree", ns=(1, 1))
+    before = disk.names_mark("tree")
+    (root / "tree" / "file").write_text("other bytes")
+    (root / "tree" / "inner" / "deeper").touch()
+    assert disk.names_mark("tree") == before, "its own names are the same"
+    (root / "tree" / "file").rename(root / "tree" / "renamed")
+    assert disk.names_mark("tree") != before
+    assert disk.names_mark("missing") is None
+    assert disk.names_mark("tree/renamed") is None
