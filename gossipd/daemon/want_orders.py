@@ -158,4 +158,4 @@ def _sentence(
         words += (
             f": {show_bytes(bytes_wanted)} of the {show_bytes(newest.bytes_total)} of version {newest.version_label}"
         )
-    return words + ("; what is wanted no longer is deleted" if free else "")
+    return words + ("; what is wanted no longer is deleted, but no bytes that a process may still read" if free else "")

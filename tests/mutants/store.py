@@ -10,6 +10,22 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "freeing-a-part-frees-nothing-of-its-files",
+        "`want --clear --free` says that it deletes, and files that are wanted in part keep their blocks.",
+        "gossipd/store/models/models.py",
+        "            is_freed = frees or not replica.is_published\n",
+        "            is_freed = False\n",
+        ("tests/gossipd/store/models/test_holes.py",),
+    ),
+    Mutant(
+        "freeing-a-part-zeroes-what-a-job-reads",
+        "A job that has a file open finds zeros where it read tensors, when a part is freed.",
+        "gossipd/store/models/holes.py",
+        "                if not disk.is_open_elsewhere(descriptor):\n",
+        "                if disk.kind(path) is FileKind.FILE:\n",
+        ("tests/gossipd/store/models/test_holes.py",),
+    ),
+    Mutant(
         "a-model-deleted-by-hand-stays-complete",
         "A published model whose files somebody removed counts as complete until its chunks are read.",
         "gossipd/store/models/removed_files.py",

@@ -77,6 +77,9 @@ class Disk(Protocol):
     def allocate(self, descriptor: int, length: int) -> bool:
         """Reserve blocks and set the size without writing; False where the file system cannot."""
 
+    def punch(self, descriptor: int, offset: int, length: int) -> bool:
+        """Give the blocks of a range back, which reads as zeros then; False where the file system cannot."""
+
     def truncate(self, descriptor: int, length: int) -> None: ...
     def set_mode(self, descriptor: int, mode: int) -> None: ...
     def size(self, descriptor: int) -> int: ...

@@ -181,6 +181,9 @@ class PosixDisk:
     def allocate(self, descriptor: int, length: int) -> bool:
         return syscalls.allocate(descriptor, length)
 
+    def punch(self, descriptor: int, offset: int, length: int) -> bool:
+        return syscalls.punch(descriptor, offset, length)
+
     def truncate(self, descriptor: int, length: int) -> None:
         os.ftruncate(descriptor, length)
 

@@ -30,6 +30,7 @@ _MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter or a forbidden
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _MINCORE_BYTES = 1 << 30  # mapped at a time
 
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # FALLOC_FL_..., linux/falloc.h
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
@@ -145,7 +146,16 @@ def start_write_back(descriptor: int) -> None:
 
 def allocate(descriptor: int, length: int) -> bool:
     """Reserve blocks for ``length`` bytes without writing; False where the file system cannot."""
-    while _libc.fallocate(descriptor, 0, 0, length):
+    return _fallocate(descriptor, 0, 0, length)
+
+
+def punch(descriptor: int, offset: int, length: int) -> bool:
+    """Give the blocks of a range back, without a change of size; False where the file system cannot."""
+    return _fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, offset, length)
+
+
+def _fallocate(descriptor: int, mode: int, offset: int, length: int) -> bool:
+    while _libc.fallocate(descriptor, mode, offset, length):
         number = ctypes.get_errno()
         if number in _UNSUPPORTED:
             return False

@@ -2,8 +2,8 @@
 
 * What all parts share: ``context``, ``layout`` (all paths), ``replica`` (one model in memory), ``models`` (the open
   ones)
-* Where bytes lie: ``placement``, ``reading``, ``reuse`` (copies of other versions), ``part_note`` and ``showing`` (a
-  part)
+* Where bytes lie: ``placement``, ``reading``, ``reuse`` (copies of other versions); of a part ``part_note``,
+  ``showing``, ``holes``
 * The life of a copy: ``catalogue`` (what is found), ``publishing``, ``name_syncs``, ``repair``, ``eviction``, ``pins``
 * In the background: ``background`` (the threads), ``upkeep`` (what is due), ``scrub``,
   ``removed_files``, ``warming``

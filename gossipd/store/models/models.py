@@ -37,6 +37,7 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.eviction import Evictions
+from gossipd.store.models.holes import free_holes
 from gossipd.store.models.part_note import settle_part, tree_place
 from gossipd.store.models.pins import Pins
 from gossipd.store.models.removed_files import RemovedFiles
@@ -89,7 +90,7 @@ class Models:
                 replica = None
             replica = replica or self._open(manifest, want, frees=frees)
             if manifest.id in self._unready:
-                self._make_ready(replica)
+                self._make_ready(replica, frees=frees)
             with replica.lock:
                 return replica.held.snapshot()
 
@@ -126,11 +127,15 @@ class Models:
         self._unready[manifest.id] = False
         return replica
 
-    def _make_ready(self, replica: ModelReplica) -> None:
-        """Finish an opening: copy chunks of other versions, point users to a published tree. Each opening tries again.
+    def _make_ready(self, replica: ModelReplica, *, frees: bool) -> None:
+        """Finish an opening: free what a part leaves out, copy chunks of other versions, point users to a published
+        tree. Each opening tries again.
         Raises StoreWriteError at the first refusal only: later ones must not keep us from serving what is here.
         """
         try:
+            is_freed = frees or not replica.is_published
+            if is_freed and not replica.part.is_everything and not replica.ledger.broken:
+                free_holes(self._context, replica)
             if not replica.is_whole and not replica.ledger.broken:
                 self._copy_shared(replica)
             if replica.is_published:
@@ -326,7 +331,7 @@ class Models:
 def _is_enough(replica: ModelReplica, want: Want, *, frees: bool) -> bool:
     """Whether what lies here may stay as it is."""
     if replica.part.want == want:
-        return True
+        return want.is_everything or not frees
     wanted = choose_part(replica.manifest, want).wanted
     return replica.is_published and not frees and not wanted.bits & ~replica.part.wanted.bits
 

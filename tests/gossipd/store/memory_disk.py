@@ -182,6 +182,11 @@ class MemoryDisk:
             self._file(descriptor, write=True).put(length, None)
         return self.can_allocate
 
+    def punch(self, descriptor: int, offset: int, length: int) -> bool:
+        self._call("punch", "")
+        self._file(descriptor, write=True).put(offset, bytes(length))
+        return True
+
     def truncate(self, descriptor: int, length: int) -> None:
         self._call("truncate", "")
         self._file(descriptor, write=True).put(length, None)

@@ -321,3 +321,18 @@ def test_names_that_come_and_go_change_a_directory_s_mark(disk: PosixDisk, tmp_p
     assert disk.names_mark("tree") != before
     assert disk.names_mark("missing") is None
     assert disk.names_mark("tree/renamed") is None
+
+
+def test_a_hole_gives_its_blocks_back_and_reads_as_zeros(disk: PosixDisk) -> None:
+    descriptor = disk.open("file", write=True, create=True)
+    disk.write_some(descriptor, memoryview(bytes([1]) * (64 << 10)), 0)
+    before = disk.allocated(descriptor)
+    if disk.punch(descriptor, 8 << 10, 32 << 10):
+        assert disk.allocated(descriptor) == before - (32 << 10)
+        body = bytearray(64 << 10)
+        disk.read_some(descriptor, memoryview(body), 0)
+        assert bytes(body) == bytes([1]) * (8 << 10) + bytes(32 << 10) + bytes([1]) * (24 << 10)
+    else:
+        assert disk.allocated(descriptor) == before
+    assert disk.size(descriptor) == 64 << 10
+    disk.close(descriptor)
