@@ -78,12 +78,14 @@ class WantInForce(Done, frozen=True, kw_only=True):
 
 class VerifyStep(Row, frozen=True, kw_only=True):
     """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
-    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people; ``version_label``: ``300.2`` for the
+    ``done`` true. ``chunks_total`` are wanted here; ``missing_count`` of them have not come yet, and are neither
+    checked nor bad. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people; ``version_label``: ``300.2`` for the
     step of a run."""
 
     chunks_checked: int
     chunks_total: int
     bad_count: int
+    missing_count: int = 0
     bad_chunks: list[str] = msgspec.field(default_factory=list)
     version_label: str = ""
     done: bool = False

@@ -23,7 +23,8 @@ BAD_SHOWN = 10  # enough to show a pattern, with the count
 def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
     """Hash every chunk of a model on this host against its signed manifest.
 
-    Exits with 6 when a chunk is bad, and names the first ten. The daemon fetches bad chunks again by itself.
+    Exits with 6 when a chunk is bad, and names the first ten; the daemon fetches bad chunks again by itself. With 9
+    when what is here is good, and chunks have not come yet.
     """
     name, version = model
     bad: list[str] = []
@@ -34,21 +35,26 @@ def verify(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
         label = label_words({"name": name, "version": version, **step})
         bad = (bad + step["bad_chunks"])[:BAD_SHOWN]
         if live:
-            told = f"  {percent_words(step['chunks_checked'], step['chunks_total'])}  {step['bad_count']} bad "
+            looked_at = step["chunks_checked"] + step.get("missing_count", 0)
+            told = f"  {percent_words(looked_at, step['chunks_total'])}  {step['bad_count']} bad "
             room = max(1, (columns_of_terminal(err=True) or 0) - len(told) - 1)
             click.echo(f"\r{cut_in_the_middle(label, room)}{told}", nl=False, err=True)
     if live:
         click.echo(err=True)
     if last is None or not last["done"]:
         raise DaemonUnreachableError("the daemon ended the verification before it was done")
-    count = last["bad_count"]
+    count, missing = last["bad_count"], last.get("missing_count", 0)  # an older daemon checks all
+    is_verified = not count and not missing
     if as_json:
-        result = {"name": name, "version": version, "chunks_checked": last["chunks_checked"]}
-        echo_json({"schema_version": 1, **result, "bad_count": count, "bad_chunks": bad, "verified": count == 0})
-    elif not count:
+        result = {"name": name, "version": version, "chunks_checked": last["chunks_checked"], "missing_count": missing}
+        echo_json({"schema_version": 1, **result, "bad_count": count, "bad_chunks": bad, "verified": is_verified})
+    elif is_verified:
         show_lines([f"{label}: all {last['chunks_checked']} chunks are good"])
+    elif not count:
+        words = f"{last['chunks_checked']} chunks are good, {missing} have not come yet"
+        show_lines([f"{label} is not complete here: {words}"], err=True)
     if not count:
-        return int(ExitCode.DONE)
+        return int(ExitCode.DONE if is_verified else ExitCode.PARTIAL)
     told = f"E_VERIFICATION: {count} of {last['chunks_total']} chunks of {label} are bad"
     show_lines([*(f"bad: {words}" for words in bad), told], err=True)
     return int(ExitCode.VERIFICATION)

@@ -166,15 +166,16 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         if manifest is None or not found[0].is_open:
             raise NotFoundError(f"{self.lifecycle.label(name, version)} is not on this host")
         checks = self.store.verify(name, version)
-        checked = bad = 0
+        checked = bad = missing = 0
         while True:
             batch = await run_blocking(_some, checks)
-            checked += len(batch)
-            wrong = [_words(manifest, one.chunk) for one in batch if not one.is_good]
+            here = [one for one in batch if one.is_here]
+            checked, missing = checked + len(here), missing + len(batch) - len(here)
+            wrong = [_words(manifest, one.chunk) for one in here if not one.is_good]
             bad += len(wrong)
             yield VerifyStep(
-                chunks_checked=checked, chunks_total=manifest.chunk_count, bad_count=bad, bad_chunks=wrong,
-                version_label=manifest.version_label, done=not batch,
+                chunks_checked=checked, chunks_total=found[0].chunks_wanted(manifest), bad_count=bad,
+                missing_count=missing, bad_chunks=wrong, version_label=manifest.version_label, done=not batch,
             )  # fmt: skip
             if not batch:
                 return

@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "verify-calls-missing-chunks-bad",
+        "`verify` of an incomplete model says that its disk is damaged.",
+        "gossipd/store/models/scrub.py",
+        "            if chunk not in held:\n",
+        "            if chunk > replica.manifest.chunk_count:\n",
+        ("tests/gossipd/store/models/test_scrub.py",),
+    ),
+    Mutant(
         "freeing-a-part-frees-nothing-of-its-files",
         "`want --clear --free` says that it deletes, and files that are wanted in part keep their blocks.",
         "gossipd/store/models/models.py",

@@ -54,10 +54,11 @@ class Filled(Enum):
 
 
 class Checked(Struct, frozen=True):
-    """The result for one chunk."""
+    """The result for one chunk. One that has not come yet is neither here nor good."""
 
     chunk: int
     is_good: bool
+    is_here: bool = True
 
 
 class CheckTimes:
@@ -242,9 +243,15 @@ class Scrubber:
         return 0 <= int(self._context.clock.wall()) - times.times[chunk] < PASS_S_MIN
 
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
-        """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""
+        """Check every wanted chunk that is here; wrong ones are dropped. Raises NotFoundError when the model is removed
+        meanwhile."""
         times = self._times.get(replica.deployment)
+        with replica.lock:
+            held = replica.held.snapshot()
         for chunk in replica.part.wanted:
+            if chunk not in held:
+                yield Checked(chunk, is_good=False, is_here=False)
+                continue
             try:
                 is_good = recheck(self._context, replica, chunk, passing=True)
             except NotHeldError:

@@ -118,6 +118,7 @@ class FakeDaemon:
     newcomer_words: str = ""
     settling_words: str = ""
     bad_chunks: int = 0
+    missing_chunks: int = 0
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
     path: str = "/m/org/toy/2"
@@ -313,9 +314,10 @@ class FakeDaemon:
             yield VerifyStep(chunks_checked=512, chunks_total=1024, bad_count=0)
             bad = [f"weights.safetensors bytes {n}-{n + 9} (chunk {n})" for n in range(self.bad_chunks)]
             yield VerifyStep(
-                chunks_checked=1024,
+                chunks_checked=1024 - self.missing_chunks,
                 chunks_total=1024,
                 bad_count=self.bad_chunks,
+                missing_count=self.missing_chunks,
                 bad_chunks=bad,
                 version_label=show_step(version),
                 done=True,

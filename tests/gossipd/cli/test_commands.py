@@ -384,6 +384,17 @@ def test_verify_exits_with_6_and_names_the_first_ten(shell: Shell) -> None:
     assert shell("verify", "nothing@1").code == ExitCode.NOT_FOUND
 
 
+def test_verify_of_what_is_not_whole_is_neither_bad_nor_verified(shell: Shell) -> None:
+    shell.daemon.missing_chunks = 24
+    ended = shell("verify", "org/toy@3")
+    assert (ended.code, ended.out) == (ExitCode.PARTIAL, "")
+    assert ended.err == "org/toy@3 is not complete here: 1000 chunks are good, 24 have not come yet\n"
+    answer = shell("verify", "org/toy@3", "--json")
+    assert (answer.code, answer.object["missing_count"], answer.object["verified"]) == (9, 24, False)
+    shell.daemon.bad_chunks = 1
+    assert shell("verify", "org/toy@3").code == ExitCode.VERIFICATION
+
+
 def test_verify_and_latest_name_a_step_as_status_does(shell: Shell) -> None:
     shell.daemon.rows = [msgspec.structs.replace(toy_row(2), version=(2 << 32) + 300, version_label="300.2")]
     assert shell("verify", "org/toy@300.2").out == "org/toy@300.2: all 1024 chunks are good\n"

@@ -156,6 +156,18 @@ def test_verifying_names_every_bad_chunk_and_how_far_it_is(published: Published)
     assert published.lost == [3, 5]
 
 
+def test_verifying_calls_what_has_not_come_yet_not_bad(published: Published) -> None:
+    other = small(version=2, seed=2)
+    published.store.open(other.manifest)
+    for chunk in (0, 4):
+        published.store.put(other.manifest.id, chunk, other.chunks[chunk], SOURCE, 0.0)
+    checks = list(published.store.verify("m", 2))
+    assert [check.chunk for check in checks if check.is_here and check.is_good] == [0, 4]
+    assert not [check for check in checks if check.is_here and not check.is_good]
+    assert len(checks) == other.manifest.chunk_count
+    assert published.lost == []
+
+
 def test_the_scrub_walks_over_everything_and_says_how_long_ago_the_oldest_check_was(published: Published) -> None:
     published.wall += 500
     assert published.store.statistics().oldest_unchecked_age_s == 500
