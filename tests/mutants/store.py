@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "a-roll-back-leaves-parts-where-they-are",
+        "A host that holds parts goes on with the version that was rolled back.",
+        "gossipd/store/models/publishing.py",
+        "    for part in (False, True):\n",
+        "    for part in (False,):\n",
+        ("tests/gossipd/store/models/test_part_note.py",),
+    ),
+    Mutant(
         "verify-calls-missing-chunks-bad",
         "`verify` of an incomplete model says that its disk is damaged.",
         "gossipd/store/models/scrub.py",

@@ -96,6 +96,6 @@ def next_current(name: str) -> str:
     return f"{name}/.current.part"
 
 
-def rollback_note(name: str) -> str:
-    """The note of a rollback. Names contain no ``%``, so this is one to one."""
-    return f"{ROLLBACK_NOTES}/{name.replace('/', '%')}"
+def rollback_note(name: str, *, part: bool = False) -> str:
+    """The note of a rollback, of complete versions or of ``part`` s. Names contain no ``%``, so this is one to one."""
+    return f"{ROLLBACK_NOTES}/{name.replace('/', '%')}" + "%%part" * part

@@ -9,7 +9,7 @@ rename replaces the link ``current``. After a crash at any point the next start 
 The current version is the highest complete one, unless a rollback has left a note that names a lower one. The note is
 deleted when a version is complete that is higher than all versions complete at the rollback: a rollback judges only the
 versions that exist. The note of a rollback in the whole cluster says so in a line more, and is also deleted when that
-is taken back.
+is taken back. The same holds for parts of versions, ``current.part`` and a note of its own.
 
 Deleting begins with a rename into ``.trash``, where nobody sees the tree; removal may follow at the next start. The
 tree goes before the books, so that a crash leaves books without a tree, never a tree without books.
@@ -121,28 +121,43 @@ def part_versions(disk: Disk, name: str) -> dict[int, str]:
 
 def is_current(disk: Disk, name: str, version: int) -> bool:
     """Whether ``current`` leads to this version, or ``current.part`` to a part of it."""
-    return version in (current_version(disk, name), max(part_versions(disk, name), default=None))
+    return version in (current_version(disk, name), current_part_version(disk, name))
 
 
-def settle_current_part(disk: Disk, name: str, *, without: str = "") -> None:
-    """Make ``current.part`` lead to the newest part; without any it goes. ``without``: a tree that is about to go."""
-    trees = [tree for tree in part_versions(disk, name).values() if f"{name}/{tree}" != without]
+def settle_current_part(disk: Disk, name: str, *, without: str = "", durably: bool = False) -> int | None:
+    """``settle_current`` for ``current.part``. ``without``: a tree that is about to go."""
+    trees = {one: tree for one, tree in part_versions(disk, name).items() if f"{name}/{tree}" != without}
     link = layout.current_part(name)
-    is_there = disk.kind(name) is FileKind.DIRECTORY and disk.kind(link) is FileKind.LINK
-    if trees and not (is_there and disk.read_link(link) == trees[-1]):
-        _point(disk, name, trees[-1], link)
-    elif not trees and is_there:
-        disk.remove_file(link)
+    now = _target(disk, name, link)
+    if not trees:
+        if now is not None:
+            disk.remove_file(link)
+            disk.sync_directory(name)
+        return None
+    wanted = _chosen(disk, name, list(trees), part=True)
+    if now != trees[wanted]:
+        _point(disk, name, trees[wanted], link)
+    elif durably:
         disk.sync_directory(name)
+    return wanted
 
 
 def current_version(disk: Disk, name: str) -> int | None:
     """The target of ``current``, None when it is not a version."""
-    path = layout.current(name)
-    if disk.kind(name) is not FileKind.DIRECTORY or disk.kind(path) is not FileKind.LINK:
-        return None
-    text = disk.read_link(path)
+    text = _target(disk, name, layout.current(name)) or ""
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def current_part_version(disk: Disk, name: str) -> int | None:
+    """The version of which ``current.part`` leads to a part, None when it leads to none."""
+    number, mark, _ = (_target(disk, name, layout.current_part(name)) or "").partition(layout.PART)
+    return int(number) if mark and number.isascii() and number.isdigit() else None
+
+
+def _target(disk: Disk, name: str, link: str) -> str | None:
+    if disk.kind(name) is not FileKind.DIRECTORY or disk.kind(link) is not FileKind.LINK:
+        return None
+    return disk.read_link(link)
 
 
 def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
@@ -155,22 +170,23 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
             disk.remove_file(layout.current(name))
             disk.sync_directory(name)
         return None
-    wanted = complete[-1]
-    chosen = rolled_back_to(disk, name)
-    if chosen is not None and chosen[0] in complete and complete[-1] <= chosen[1]:
-        wanted = chosen[0]
-    elif chosen is not None:
-        disk.remove_file(layout.rollback_note(name))
-        disk.sync_directory(layout.ROLLBACK_NOTES)
+    wanted = _chosen(disk, name, complete)
     if current_version(disk, name) != wanted:
-        _point_current(disk, name, wanted)
+        _point(disk, name, str(wanted), layout.current(name))
     elif durably:
         disk.sync_directory(name)
     return wanted
 
 
-def _point_current(disk: Disk, name: str, version: int) -> None:
-    _point(disk, name, str(version), layout.current(name))
+def _chosen(disk: Disk, name: str, shown: list[int], *, part: bool = False) -> int:
+    """Which of these versions, ascending, is to be the current one. A note that says nothing of them goes."""
+    chosen = rolled_back_to(disk, name, part=part)
+    if chosen is not None and chosen[0] in shown and shown[-1] <= chosen[1]:
+        return chosen[0]
+    if chosen is not None:
+        disk.remove_file(layout.rollback_note(name, part=part))
+        disk.sync_directory(layout.ROLLBACK_NOTES)
+    return shown[-1]
 
 
 def _point(disk: Disk, name: str, text: str, path: str) -> None:
@@ -186,15 +202,16 @@ def _point(disk: Disk, name: str, text: str, path: str) -> None:
     disk.sync_directory(name)
 
 
-def rolled_back_to(disk: Disk, name: str) -> tuple[int, int] | None:
+def rolled_back_to(disk: Disk, name: str, *, part: bool = False) -> tuple[int, int] | None:
     """The version that a rollback chose, and the highest version that was complete then."""
-    lines = _note_lines(disk, name)
+    lines = _note_lines(disk, name, part=part)
     return None if lines is None else (int(lines[1]), int(lines[2]))
 
 
-def _note_lines(disk: Disk, name: str) -> list[str] | None:
+def _note_lines(disk: Disk, name: str, *, part: bool) -> list[str] | None:
     try:
-        lines = read_file(disk, layout.rollback_note(name), bytes_max=_NOTE_BYTES_MAX).decode().split("\n")
+        body = read_file(disk, layout.rollback_note(name, part=part), bytes_max=_NOTE_BYTES_MAX)
+        lines = body.decode().split("\n")
     except (FileNotFoundError, ValueError):
         return None
     if len(lines) < 3 or lines[0] != _NOTE_HEADER or not (lines[1].isdigit() and lines[2].isdigit()):
@@ -204,62 +221,76 @@ def _note_lines(disk: Disk, name: str) -> list[str] | None:
 
 def follow_roll_backs(disk: Disk, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
     """Have ``current`` lead to none of ``rolled_back`` where an older version is complete; and to ``restored`` again,
-    where a roll back in the whole cluster had led it away. A repetition syncs again: an earlier sync may have failed.
+    where a roll back in the whole cluster had led it away. The same of ``current.part``. A repetition syncs again: an
+    earlier sync may have failed.
     """
-    complete, lines = complete_versions(disk, name), _note_lines(disk, name)
-    if restored is not None and restored in complete:
+    for part in (False, True):
+        _follow(disk, name, rolled_back, restored, part=part)
+
+
+def _follow(disk: Disk, name: str, rolled_back: frozenset[int], restored: int | None, *, part: bool) -> None:
+    shown = list(part_versions(disk, name)) if part else complete_versions(disk, name)
+    settle = settle_current_part if part else settle_current
+    lines = _note_lines(disk, name, part=part)
+    if restored is not None and restored in shown:
         if lines is not None and _NOTE_OF_CLUSTER in lines[3:] and int(lines[1]) < restored:
-            disk.remove_file(layout.rollback_note(name))
+            disk.remove_file(layout.rollback_note(name, part=part))
         disk.sync_directory(layout.ROLLBACK_NOTES)
-        settle_current(disk, name, durably=True)
-    now = current_version(disk, name)
-    older = [version for version in complete if now is not None and version < now and version not in rolled_back]
+        settle(disk, name, durably=True)
+    now = current_part_version(disk, name) if part else current_version(disk, name)
+    older = [version for version in shown if now is not None and version < now and version not in rolled_back]
     if now in rolled_back and older:
-        _write_note(disk, name, older[-1], complete[-1], by_cluster=True)
+        _write_note(disk, name, older[-1], shown[-1], by_cluster=True, part=part)
     if now is not None and rolled_back:
-        settle_current(disk, name, durably=True)
+        settle(disk, name, durably=True)
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Point ``current`` at the complete version before it. Returns that one; raises NotFoundError when there is none.
-    If the disk refuses, the old note or none stays, and ``current`` too.
+    """Point ``current`` at the complete version before it; where only parts are, ``current.part`` at the part before.
+    Returns that version; raises NotFoundError when there is none. If the disk refuses, the old note or none stays, and
+    the link too.
     """
     complete = complete_versions(disk, name)
-    now = current_version(disk, name)
-    if now not in complete:
-        now = settle_current(disk, name)
-    lower = [version for version in complete if now is not None and version < now]
+    part = not complete
+    shown = list(part_versions(disk, name)) if part else complete
+    settle = settle_current_part if part else settle_current
+    now = current_part_version(disk, name) if part else current_version(disk, name)
+    if now not in shown:
+        now = settle(disk, name)
+    lower = [version for version in shown if now is not None and version < now]
     if not lower:
         raise NotFoundError(f"{name} has no complete version before its current one on this host")
-    before = rolled_back_to(disk, name)
+    link = layout.current_part(name) if part else layout.current(name)
+    before, led_to = rolled_back_to(disk, name, part=part), _target(disk, name, link)
     try:
-        _write_note(disk, name, lower[-1], complete[-1])
-        settle_current(disk, name, durably=True)
+        _write_note(disk, name, lower[-1], shown[-1], part=part)
+        settle(disk, name, durably=True)
     except OSError:
         with suppress(OSError):
             if before is None:
-                disk.remove_file(layout.rollback_note(name))
+                disk.remove_file(layout.rollback_note(name, part=part))
                 disk.sync_directory(layout.ROLLBACK_NOTES)
             else:
-                _write_note(disk, name, *before)
+                _write_note(disk, name, *before, part=part)
         with suppress(OSError):
-            if now is not None and current_version(disk, name) != now:
-                _point_current(disk, name, now)
+            if led_to is not None and _target(disk, name, link) != led_to:
+                _point(disk, name, led_to, link)
         raise
     return lower[-1]
 
 
-def _write_note(disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False) -> None:
+def _write_note(
+    disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False, part: bool = False
+) -> None:  # fmt: skip
     text = f"{_NOTE_HEADER}\n{version}\n{above}\n" + f"{_NOTE_OF_CLUSTER}\n" * by_cluster
-    write_new_file(disk, layout.rollback_note(name), text.encode())
+    write_new_file(disk, layout.rollback_note(name, part=part), text.encode())
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int, before: int | None = None) -> list[int]:
     """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one, and last the one that
     was current ``before``, to which a roll back leads."""
-    parts = part_versions(disk, name)
-    shown = sorted({*complete_versions(disk, name), *parts})
-    current = {current_version(disk, name), max(parts, default=None)}
+    shown = sorted({*complete_versions(disk, name), *part_versions(disk, name)})
+    current = {current_version(disk, name), current_part_version(disk, name)}
     spare = [version for version in shown if version not in current]
     spare.sort(key=lambda version: version == before)
     return spare[: max(0, len(shown) - keep)]

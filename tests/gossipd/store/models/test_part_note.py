@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -255,6 +256,60 @@ def test_bytes_of_a_plain_file_lie_under_a_name_of_their_own(root: Path) -> None
         store.put(manifest.id, chunk, chunk_of(manifest, chunk, files), SOURCE, 0.0)
     store.finish(manifest.id)
     assert (root / "acme/moe/1/rank0.distcp").read_bytes() == body
+    store.close()
+
+
+def version_of(root: Path) -> str:
+    return (root / "acme/moe/current.part").resolve().name.partition(".part")[0]
+
+
+@pytest.fixture
+def two_parts(root: Path) -> Iterator[ChunkStore]:
+    """Parts of versions 1 and 2, and nothing whole."""
+    store = opened(root)
+    for manifest in (MANIFEST, manifest_of(FILES, version=2)):
+        fill(store, FIRST, manifest)
+        store.finish(manifest.id)
+    yield store
+    store.close()
+
+
+def test_a_roll_back_leads_parts_back_until_it_is_taken_back(two_parts: ChunkStore, root: Path) -> None:
+    assert version_of(root) == "2"
+    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    assert version_of(root) == "1"
+    two_parts.follow_roll_backs("acme/moe", frozenset(), 2)
+    assert version_of(root) == "2"
+    two_parts.follow_roll_backs("acme/moe", frozenset({1, 2}), None)
+    assert version_of(root) == "2", "there is none that is not rolled back"
+
+
+def test_a_roll_back_of_parts_holds_until_a_newer_version(two_parts: ChunkStore, root: Path) -> None:
+    assert two_parts.rollback("acme/moe") == 1
+    assert version_of(root) == "1"
+    third = manifest_of(FILES, version=3)
+    fill(two_parts, FIRST, third)
+    two_parts.finish(third.id)
+    assert version_of(root) == "3"
+    assert not list((root / ".pins").iterdir())
+
+
+def test_the_part_that_a_roll_back_chose_is_not_evicted_as_old(two_parts: ChunkStore, root: Path) -> None:
+    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    third = manifest_of(FILES, version=3)
+    fill(two_parts, EVERYTHING, third)
+    two_parts.finish(third.id)
+    assert version_of(root) == "1" and (root / "acme/moe/current").resolve().name == "3"
+
+
+def test_without_an_older_part_there_is_no_roll_back(root: Path) -> None:
+    store = opened(root)
+    fill(store, FIRST)
+    store.finish(MANIFEST.id)
+    with pytest.raises(NotFoundError):
+        store.rollback("acme/moe")
+    store.follow_roll_backs("acme/moe", frozenset({1}), None)
+    assert version_of(root) == "1"
     store.close()
 
 
