@@ -1,8 +1,9 @@
 """Which version ``current`` of each name should lead to here, after statements such as a roll back.
 
-What lives here: when the store is asked to move ``current`` for a roll back, one work at a time for a name, and again
-after the disk has refused. What does not: the link itself, and an operator's roll back of this host alone (the store's
-``publishing``), and which versions are rolled back (``deployment_table``).
+What lives here: when the store is asked to move ``current`` for a roll back, or from a version that this host's
+operator trusts no longer; one work at a time for a name, and again after the disk has refused. What does not: the link
+itself, and an operator's roll back of this host alone (the store's ``publishing``), and which versions are rolled back
+(``deployment_table``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import events
 from gossipd.deployment.commands import PointCurrent, WorkNumber
 from gossipd.deployment.context import BrainContext
@@ -47,7 +49,12 @@ class CurrentVersions:
                 self._context.put(PointCurrent(work, name, rolled_back, restored))
 
     def _rolled_back(self, name: str) -> frozenset[int]:
-        found = [one for one in self._versions(name) if one.statement.verb is Verb.ROLL_BACK]
+        """The versions that jobs should not begin with."""
+        found = [
+            one
+            for one in self._versions(name)
+            if one.statement.verb is Verb.ROLL_BACK or one.reason is HostReason.REFUSED_OPERATOR
+        ]
         return frozenset(one.manifest.version for one in found if one.manifest is not None)
 
     def has_moved(self, name: str) -> None:

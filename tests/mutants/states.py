@@ -13,6 +13,14 @@ _RULES = "tests/gossipd/daemon/test_gossip_rules.py"
 
 MUTANTS = (
     Mutant(
+        "current-stays-on-what-is-not-trusted",
+        "After `untrust` jobs begin with the version that is trusted no longer.",
+        "gossipd/deployment/current_versions.py",
+        " or one.reason is HostReason.REFUSED_OPERATOR\n",
+        "\n",
+        ("tests/gossipd/deployment/test_current_versions.py",),
+    ),
+    Mutant(
         "untrusting-what-was-removed-kills-the-daemon",
         "`untrust` after `rm`, or after a cancel, ends the daemon.",
         "gossipd/deployment/deployment_table.py",

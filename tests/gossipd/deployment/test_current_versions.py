@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import FinishModel
-from gossipd.deployment import commands
+from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.deployment.statement import Verb
+from gossipd.identity.trust import key_id
 from tests.gossipd.deployment.scripted_host import ONE, ScriptedHost, said
+from tests.gossipd.manifest.making import manifest
 
 
 def complete() -> ScriptedHost:
@@ -45,3 +47,21 @@ def test_every_version_of_the_name_is_told_again_when_current_has_moved() -> Non
     host.record().changed = False
     host.hear(said(epoch=4, verb=Verb.ROLL_BACK))
     assert host.record().changed
+
+
+def test_current_leaves_what_the_operator_trusts_no_longer_and_comes_back() -> None:
+    host = complete()
+    host.request(events.UntrustOrdered, b"", ONE.name, 1)
+    assert asked(host) == [({1}, None)]
+    host.request(events.UntrustOrdered, b"", ONE.name, 1, True)
+    assert asked(host)[1:] == [(set(), 1)]
+
+
+def test_current_moves_back_once_for_all_versions_of_a_key() -> None:
+    host, two = complete(), manifest(version=2)
+    host.drop(two)
+    host.tell(FinishModel(two.id))
+    host.request(events.UntrustOrdered, key_id(ONE.signer))
+    assert asked(host) == [({1, 2}, None)]
+    host.request(events.UntrustOrdered, key_id(ONE.signer), "", 0, True)
+    assert asked(host)[1:] == [(set(), 2)]
