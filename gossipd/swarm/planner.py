@@ -75,7 +75,7 @@ from membership.member import NodeId
 _PeerEvent: TypeAlias = (
     events.PeerSeen | events.PeerLost | events.PeerReachable | events.MembersSeen | events.IsolationChanged
 )
-_TICK_S = 0.25  # before any deployment is open; then its chunk time decides
+_TICK_S = 0.25  # where no deployment is open; then its chunk time decides
 # While nothing is missing here and nobody has told or asked anything; at multiples of the clock, when others look too.
 _REST_AFTER_S, _REST_TICK_S = 5.0, 1.0
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at after ``_roles_kept_s``
@@ -299,7 +299,7 @@ class Planner:
         busy = self._deployments.busy
         self._tick_interval_s = min((swarm.times.tick_interval_s for swarm in busy), default=_TICK_S)
         wanting = [swarm for swarm in busy if swarm.replica.missing_count]
-        if self._deployments and not wanting and now >= self._heard_s + _REST_AFTER_S:
+        if not wanting and now >= self._heard_s + _REST_AFTER_S:
             self._is_resting, self._tick_interval_s = True, _REST_TICK_S - now % _REST_TICK_S
         self._peers.expire(now)
         # A slow host must not be a seed: every rack would wait for the chunks that it reads.

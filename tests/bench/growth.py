@@ -5,8 +5,9 @@
 deployments complete, but those ``waiting`` that nobody holds: only some may be under way at once. The members have
 no other ports, so whenever the daemon dials one, for a deployment that waits, the link fails.
 
-Prints the daemon's share of a core, wake-ups and memory, first alone with the members, then with the deployments, while
-as many records come as a cluster tells when nothing moves; how long ``status`` takes: the page of all hosts, the one of
+Prints the daemon's share of a core, wake-ups and memory: alone with the members, first while it asks them whether they
+are there, sixteen a second, and then at rest; then with the deployments, while as many records come as a cluster tells
+when nothing moves; how long ``status`` takes: the page of all hosts, the one of
 few, and the command; how long each large manifest takes from the drop until it is judged and kept, and which state it
 has; and the 99th percentile of the event loop's lag, over the daemon's whole life. ``slow_steps``: by task how many
 held up the loop, the longest, and the most CPU time of one. ``busy_share`` is the machine's.
@@ -30,6 +31,8 @@ from blake3 import blake3
 
 from gossipd.api.client import StatusClient
 from gossipd.cli.host_selection import HOSTS_SHOWN
+from gossipd.daemon.unheard_asks import ASKED_AT_ONCE
+from gossipd.daemon.unheard_asks import PATIENCE_S as ASKS_BEGIN_S
 from gossipd.identity.key_files import read_secret_key
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN
@@ -80,8 +83,10 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
             daemon.start()
             daemon.wait_ready()
             joined_s = took(lambda: until("all in view", lambda: sees(daemon, options.members), patience_s=PATIENCE_S))
-            time.sleep(options.seconds / 2)
-            row = {"members": options.members, "in_view_s": joined_s, **at_rest(daemon, options.seconds, "members")}
+            row = {"members": options.members, "in_view_s": joined_s}
+            row |= at_rest(daemon, options.seconds, "members_to_ask")
+            time.sleep(ASKS_BEGIN_S + options.members / ASKED_AT_ONCE)
+            row |= at_rest(daemon, options.seconds, "members")
             row |= deployed(daemon, secret, source, options)
             begun_s = time.monotonic()
             others.tell(options.records_per_s, [one["id"] for one in complete_here(daemon)])

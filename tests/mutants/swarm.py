@@ -10,6 +10,14 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "a-host-without-a-model-plans-four-times-a-second",
+        "A daemon at rest that has no deployment wakes for plans that find nothing.",
+        "gossipd/swarm/planner.py",
+        "        if not wanting and now >= self._heard_s + _REST_AFTER_S:",
+        "        if self._deployments and not wanting and now >= self._heard_s + _REST_AFTER_S:",
+        (_PLANNER,),
+    ),
+    Mutant(
         "a-stand-in-waits-for-who-does-not-want-the-chunk",
         "Of a part that a silent seed and one other host want, the other waits for all hosts: hours, or for ever.",
         "gossipd/swarm/stand_in.py",

@@ -1145,9 +1145,10 @@ def test_copies_that_the_store_does_not_make_are_wanted_after_a_while() -> None:
     assert 1 in asked(lost.wait(40.0)), "nobody has the first"
 
 
-def test_a_complete_host_that_hears_nothing_looks_once_a_second_until_it_hears() -> None:
+@pytest.mark.parametrize("opens", [(opened(4, (0, 1, 2, 3)),), ()], ids=["complete", "nothing open"])
+def test_a_host_that_lacks_nothing_and_hears_nothing_looks_once_a_second(opens: tuple[DeploymentOpened, ...]) -> None:
     driven = Driven()
-    driven.tell(opened(4, (0, 1, 2, 3)), PeerSeen(view(1)))
+    driven.tell(*opens, PeerSeen(view(1)))
     driven.wait(3.0)
     assert driven.planner.next_deadline(driven.now) <= driven.now + 0.5
     driven.wait(4.0)
