@@ -78,7 +78,7 @@ class WantInForce(Done, frozen=True, kw_only=True):
 
 class VerifyStep(Row, frozen=True, kw_only=True):
     """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
-    ``done`` true. ``chunks_total`` are wanted here; ``missing_count`` of them have not come yet, and are neither
+    ``done`` true. ``chunks_total`` belong to what is kept here; ``missing_count`` have not come yet, and are neither
     checked nor bad. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people; ``version_label``: ``300.2`` for the
     step of a run."""
 

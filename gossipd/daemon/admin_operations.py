@@ -174,7 +174,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
             wrong = [_words(manifest, one.chunk) for one in here if not one.is_good]
             bad += len(wrong)
             yield VerifyStep(
-                chunks_checked=checked, chunks_total=found[0].chunks_wanted(manifest), bad_count=bad,
+                chunks_checked=checked, chunks_total=self.store.chunks_kept(manifest.id), bad_count=bad,
                 missing_count=missing, bad_chunks=wrong, version_label=manifest.version_label, done=not batch,
             )  # fmt: skip
             if not batch:

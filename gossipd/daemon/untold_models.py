@@ -1,8 +1,8 @@
 """Looks whether the store has models of which no statement tells, and tells the operator.
 
 What lives here: the alarm ``E_REGISTER_LOST``, and ``E_STORE_READ``, which begins where the store cannot be looked into
-and ends with the first look that succeeds. The same look has the store make removed files again, as a look of its own
-would wake the daemon once more. What does not: what a start deletes (``leftovers``).
+and ends with the first look that succeeds. The same look tells the log of models whose files somebody removed, as a
+look of its own would wake the daemon once more. What does not: what a start deletes (``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -75,8 +75,9 @@ class UntoldModels:
             log.debug("the store's models cannot be listed", reason=str(error))
 
     def _listed(self) -> tuple[Sequence[StoredModel], Sequence[DeploymentId]]:
-        for label in self.store.mend_removed():
-            log.warning("files of a model were removed or moved by others", model=label, cure="they are fetched again")
+        for label in self.store.removed():
+            cure = f"put them back; or gossipd verify {label}: they are fetched again"
+            log.warning("files of a model were removed or moved by others", model=label, cure=cure)
         return self.store.models(), self.state.publications()
 
     def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> list[StoredModel]:

@@ -92,6 +92,8 @@ class DeploymentRecord(Struct):
         self.state, self.reason, self.sentence, self.subject = state, reason, sentence, b""
         if state in FINAL:
             self.stall = None
+        if state is HostState.INIT:
+            self.lost_count = 0
         self.changed = True
 
     def take_figures(self, duplicate_bytes: int, corrupt_chunks: int, corrupt_bytes: int) -> None:

@@ -192,7 +192,8 @@ class DeploymentTable:
                 self._context.names_moved.setdefault(record.manifest.name, None)
             elif is_refused:
                 moved, name = self._context.names_moved, record.manifest.name
-                moved[name] = max(moved.get(name) or 0, record.manifest.version)
+                if record.statement.verb is not Verb.ROLL_BACK:
+                    moved[name] = max(moved.get(name) or 0, record.manifest.version)
                 self.act(record.statement, wall_s)
 
     def wants_changed(self, event: events.WantsChanged, wall_s: float) -> None:

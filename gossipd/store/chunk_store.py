@@ -132,11 +132,11 @@ class ChunkStore:
         with self._looking():
             return list_models(self._disk)
 
-    def mend_removed(self) -> list[str]:
-        """Look whether somebody removed or moved files of published models, and make them again: their chunks count as
-        lost. Returns the labels of these models. For a daemon to call every some seconds, from one thread at a time.
+    def removed(self) -> list[str]:
+        """Look whether somebody removed or moved files of published models. Returns the labels of those that lack some
+        now and did not at the last look. For a daemon to call every some seconds, from one thread at a time.
         """
-        return [replica.manifest.label for replica in self._models.mend_removed()]
+        return [replica.manifest.label for replica in self._models.removed_files.look()]
 
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
@@ -363,6 +363,11 @@ class ChunkStore:
             return recheck(self._context, replica, chunk)
         except OSError as error:
             raise self._context.refused(error, 0) from error
+
+    def chunks_kept(self, deployment: DeploymentId) -> int:
+        """How many chunks belong to what is kept here of a model, come or not; 0 if it is not open."""
+        replica = self._models.find(deployment)
+        return 0 if replica is None else len(replica.part.wanted)
 
     def verify(self, name: str, version: int) -> Iterator[Checked]:
         """Read back a whole version, chunk by chunk; wrong chunks are dropped as they are found. Raises NotFoundError:

@@ -135,7 +135,7 @@ class Models:
         try:
             is_freed = frees or not replica.is_published
             if is_freed and not replica.part.is_everything and not replica.ledger.broken:
-                free_holes(self._context, replica)
+                self._free_holes(replica)
             if not replica.is_whole and not replica.ledger.broken:
                 self._copy_shared(replica)
             if replica.is_published:
@@ -150,6 +150,13 @@ class Models:
         else:
             if not replica.ledger.broken:
                 del self._unready[replica.deployment]
+
+    def _free_holes(self, replica: ModelReplica) -> None:
+        """A disk that refuses keeps the room, and nothing from being served."""
+        try:
+            free_holes(self._context, replica)
+        except OSError as error:
+            self._context.tracker.refused(error, self._context.clock.monotonic(), need_bytes=0)
 
     def _copy_shared(self, replica: ModelReplica) -> None:
         try:
@@ -191,24 +198,11 @@ class Models:
             publishing.settle_current(self._disk, name, durably=durably)
             publishing.settle_current_part(self._disk, name)
             self.scrubber.add(replica)
-            self.removed_files.add(replica)
             if _is_kept_as_signed(name, self.published()):
                 return []
             return publishing.surplus_versions(
                 self._disk, name, keep=self._context.settings.keep_versions, before=before
             )
-
-    def mend_removed(self) -> list[ModelReplica]:
-        """Make files that others removed again, and the links of their names, which may have gone with them."""
-        mended = self.removed_files.look()
-        for replica in mended:
-            try:
-                self._show(replica)
-            except NotHeldError:  # removed by order meanwhile
-                continue
-            except OSError as error:
-                self._context.tracker.refused(error, self._context.clock.monotonic(), need_bytes=0)
-        return mended
 
     def remove_evicted(self, model: StoredModel) -> bool:
         """See ModelRemover."""

@@ -51,13 +51,16 @@ def open_held_chunk(context: Context, replica: ModelReplica, chunk: ChunkIndex) 
         raise NotHeldError(f"chunk {chunk} is not held")
     segments = replica.placement.segments(chunk)
     try:
-        if len(segments) > context.settings.gather_pieces_max:
-            return _gather(context, replica, segments)
-        return _spans(context, replica, segments)
+        is_gathered = len(segments) > context.settings.gather_pieces_max
+        opened = (_gather if is_gathered else _spans)(context, replica, segments)
     except OSError as error:
         raise NotHeldError(
             f"chunk {chunk} cannot be read: {error.strerror or error}", code="E_CHUNK_UNAVAILABLE"
         ) from error
+    if replica.is_closed:  # what a part leaves out may be freed from now on; what was leased before is not
+        opened.close()
+        raise NotHeldError(f"chunk {chunk} is not held")
+    return opened
 
 
 def lease_for_reading(context: Context, replica: ModelReplica, file_index: int) -> Handle:

@@ -1,88 +1,95 @@
 """Looking for published models from which somebody removed, renamed or moved files.
 
-What lives here: the look, which costs one ``stat`` for each directory. What does not: making the files again
-(``repair``), and files whose bytes changed (``scrub``).
+What lives here: the look, which costs one ``stat`` for each directory. What does not: telling an operator (the daemon),
+making the files again (``repair``), and files whose bytes changed (``scrub``).
 
 A directory's time changes with each name in it. So a model whose directories all have the times of the look before is
-as it was; of another one each file is looked at. Without this, a model that somebody deleted by hand counts as complete
-until its next chunk is read: with many models that is hours later, and a job is told a path that is not there.
+as it was; of another one each file is looked at. Without this, nobody hears of a model that was deleted by hand until
+its next chunk is read: with many models that is hours later.
 
-A look goes over at most ``DIRECTORIES_MAX`` directories and goes on where the last one ended.
+Rejected: making the files again at once, because a reader of their directory would find zeros where it finds no file.
+
+A look goes over at most ``DIRECTORIES_MAX`` directories, at least one model, and goes on where the last one ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.disk import Disk
+from gossipd.store.journal.recovery import wrong_sizes
 from gossipd.store.models.context import Context
-from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 
 DIRECTORIES_MAX = 2_000
 
 
 class _Directories(Struct, frozen=True):
-    """Those of one model, and what they had in them when all its files were there."""
+    """Those of one model, and what they had in them when its files were last looked at; None before the first time."""
 
     paths: tuple[str, ...]
-    mark: int
+    mark: int | None
+    lacks: bool = False
 
 
 class RemovedFiles:
-    """One per store. Only one thread at a time calls ``look``."""
+    """One per store, used by one thread at a time."""
 
     def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
         self._published = published
-        self._lock = Lock()
-        self._seen: dict[DeploymentId, _Directories] = {}
+        self._seen: dict[ModelReplica, _Directories] = {}
         self._last: DeploymentId | None = None
 
-    def add(self, replica: ModelReplica) -> None:
-        """It is published, and all its files are there. Raises OSError."""
-        paths = tuple(sorted(one for one in replica.directories() if one.startswith(replica.tree)))
-        found = _Directories(paths, _mark_of(self._context.disk, paths))
-        with self._lock:
-            self._seen[replica.deployment] = found
-
     def look(self) -> list[ModelReplica]:
-        """Make removed files again, as far as the disk lets us. Returns the models that had lost some; their chunks are
-        told as lost.
-        """
-        mended = []
-        for replica, seen in self._turn():
-            try:
-                if _mark_of(self._context.disk, seen.paths) != seen.mark:
-                    if mend_tree(self._context, replica):
-                        mended.append(replica)
-                    self.add(replica)
-            except OSError as error:
-                self._context.tracker.refused(error, self._context.clock.monotonic(), need_bytes=0)
-        return mended
+        """The models that lack files now, and did not at the look before."""
+        found = []
+        published = self._published()
+        self._seen = {one: self._seen.get(one) or _Directories(_directories(one), None) for one in published}
+        for replica in self._turn():
+            seen = self._seen[replica]
+            mark = _mark_of(self._context.disk, seen.paths)
+            if mark is not None and mark == seen.mark and not seen.lacks:
+                continue
+            lacks = self._lacks(replica) and not replica.is_closed
+            if lacks and not seen.lacks:
+                found.append(replica)
+            self._seen[replica] = _Directories(seen.paths, mark, lacks)
+        return found
 
-    def _turn(self) -> list[tuple[ModelReplica, _Directories]]:
+    def _turn(self) -> list[ModelReplica]:
         """Those that this look is about, after those of the last one."""
-        published = {replica.deployment: replica for replica in self._published()}
-        with self._lock:
-            self._seen = {one: seen for one, seen in self._seen.items() if one in published}
-            ids = list(self._seen)
-            first = ids.index(self._last) + 1 if self._last in self._seen else 0
-            turn: list[tuple[ModelReplica, _Directories]] = []
-            count = 0
-            for one in ids[first:] + ids[:first]:
-                count += len(self._seen[one].paths)
-                if turn and count > DIRECTORIES_MAX:
-                    break
-                turn.append((published[one], self._seen[one]))
-                self._last = one
+        known = list(self._seen)
+        ids = [one.deployment for one in known]
+        first = ids.index(self._last) + 1 if self._last in ids else 0
+        turn: list[ModelReplica] = []
+        count = 0
+        for replica in known[first:] + known[:first]:
+            count += len(self._seen[replica].paths)
+            if turn and count > DIRECTORIES_MAX:
+                break
+            turn.append(replica)
+            self._last = replica.deployment
         return turn
 
+    def _lacks(self, replica: ModelReplica) -> bool:
+        """Whether a file is gone or cut short, or cannot be reached where it belongs, as behind a link."""
+        try:
+            return bool(wrong_sizes(self._context, replica))
+        except OSError:
+            return True
 
-def _mark_of(disk: Disk, paths: Sequence[str]) -> int:
-    """Another number when a name in one of the directories came or went. Raises OSError."""
-    return hash(tuple(disk.names_mark(path) for path in paths))
+
+def _directories(replica: ModelReplica) -> tuple[str, ...]:
+    return tuple(sorted(one for one in replica.directories() if one.startswith(replica.tree)))
+
+
+def _mark_of(disk: Disk, paths: Sequence[str]) -> int | None:
+    """Another number when a name in one of the directories came or went; None where that cannot be told."""
+    try:
+        return hash(tuple(disk.names_mark(path) for path in paths))
+    except OSError:
+        return None

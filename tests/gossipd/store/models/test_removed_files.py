@@ -1,4 +1,4 @@
-"""Files that somebody removes from a published model are missed at the next look, whichever way they went."""
+"""Files that somebody removes from a published model are told at the next look, whichever way they went."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.models import removed_files
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
@@ -64,55 +65,58 @@ def remove_what_is_in_it(tree: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def linked_elsewhere(tree: Path) -> None:
+    tree.rename(tree.parent.parent / "moved")
+    tree.symlink_to(tree.parent.parent / "moved")
+
+
 @pytest.mark.parametrize(
-    "act", [shutil.rmtree, remove_what_is_in_it, rename_file, lambda tree: tree.rename(tree.with_name("moved"))]
+    "act",
+    [shutil.rmtree, remove_what_is_in_it, rename_file, linked_elsewhere, lambda tree: tree.rename(tree.with_name("x"))],
 )
-def test_a_model_that_was_removed_or_moved_is_missed(host: Host, act: Callable[[Path], object]) -> None:
-    assert host.store.mend_removed() == []
+def test_a_model_that_was_removed_or_moved_is_told_once(host: Host, act: Callable[[Path], object]) -> None:
+    assert host.store.removed() == []
     act(host.tree())
-    assert host.store.mend_removed() == [ONE.manifest.label]
-    assert host.lost()
-    assert not host.lost() & set(host.store.held(ONE.manifest.id)), "what is lost counts as held no longer"
+    assert host.store.removed() == [ONE.manifest.label]
+    assert host.store.removed() == [] and not host.lost(), "nothing is made again under a reader's eyes"
+    assert host.store.condition().health is StoreHealth.OK
     assert host.store.held(TWO.manifest.id).is_full
-    host.fill(ONE)
-    assert {path: (host.tree() / path).read_bytes() for path in ONE.files} == ONE.files
-    assert host.store.mend_removed() == [], "it is told once"
 
 
-def test_the_links_of_a_name_come_back_with_its_versions(host: Host) -> None:
-    name = host.tree().parent
-    before = (name / "current").readlink()
-    name.rename(host.root / "moved")
-    assert len(host.store.mend_removed()) == 2
-    assert (name / "current").readlink() == before
+def test_verifying_brings_removed_files_back_and_a_later_loss_is_told_again(host: Host) -> None:
+    assert host.store.removed() == []
+    for _ in range(2):
+        shutil.rmtree(host.tree())
+        assert host.store.removed() == [ONE.manifest.label]
+        list(host.store.verify(ONE.manifest.name, 1))
+        host.fill(ONE)
+        assert {path: (host.tree() / path).read_bytes() for path in ONE.files} == ONE.files
+        assert host.store.removed() == []
 
 
-def test_files_of_others_beside_a_model_s_own_lose_nothing(host: Host) -> None:
+def test_files_of_others_beside_a_model_s_own_are_nothing(host: Host) -> None:
+    assert host.store.removed() == []
     (host.tree() / "cache.tmp").write_text("of a job")
-    assert host.store.mend_removed() == []
+    assert host.store.removed() == []
     (host.tree() / "cache.tmp").unlink()
-    assert host.store.mend_removed() == []
-    assert not host.lost()
+    assert host.store.removed() == []
 
 
-def test_a_version_that_was_removed_by_order_is_not_made_again(host: Host) -> None:
+def test_a_version_that_was_removed_by_order_is_not_told(host: Host) -> None:
+    assert host.store.removed() == []
     host.store.remove(ONE.manifest.name, 1)
-    assert host.store.mend_removed() == []
-    assert not host.tree().exists()
+    assert host.store.removed() == []
 
 
-def test_what_is_opened_again_is_looked_at_too(host: Host) -> None:
-    host.store.close()
-    host.open_store()
-    host.store.open(TWO.manifest)
+def test_what_is_lacking_before_the_first_look_is_told(host: Host) -> None:
     shutil.rmtree(host.tree(TWO))
-    assert host.store.mend_removed() == [TWO.manifest.label]
+    assert host.store.removed() == [TWO.manifest.label]
 
 
 def test_a_look_has_a_bound_and_the_next_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", 1)
     for one in (ONE, TWO):
         shutil.rmtree(host.tree(one))
-    first, second, third = (host.store.mend_removed() for _ in range(3))
+    first, second, third = (host.store.removed() for _ in range(3))
     assert sorted(first + second) == [ONE.manifest.label, TWO.manifest.label]
     assert third == []
