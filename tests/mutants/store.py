@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "current-falls-back-on-what-was-rolled-back",
+        "When the version that a roll back chose goes, `current` leads to the one that was rolled back.",
+        "gossipd/store/models/publishing.py",
+        "    return (good or shown)[-1]\n",
+        "    return shown[-1]\n",
+        ("tests/gossipd/store/models/test_publishing.py",),
+    ),
+    Mutant(
         "a-roll-back-leaves-parts-where-they-are",
         "A host that holds parts goes on with the version that was rolled back.",
         "gossipd/store/models/publishing.py",

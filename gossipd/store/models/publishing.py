@@ -8,8 +8,9 @@ rename replaces the link ``current``. After a crash at any point the next start 
 
 The current version is the highest complete one, unless a rollback has left a note that names a lower one. The note is
 deleted when a version is complete that is higher than all versions complete at the rollback: a rollback judges only the
-versions that exist. The note of a rollback in the whole cluster says so in a line more, and is also deleted when that
-is taken back. The same holds for parts of versions, ``current.part`` and a note of its own.
+versions that exist. The note of a rollback in the whole cluster says so in a line more, and in another which versions
+here are rolled back: it stays while one of them is here, so that ``current`` leads to none of them when the chosen one
+goes, and until that is taken back. The same holds for parts of versions, ``current.part`` and a note of its own.
 
 Deleting begins with a rename into ``.trash``, where nobody sees the tree; removal may follow at the next start. The
 tree goes before the books, so that a crash leaves books without a tree, never a tree without books.
@@ -18,6 +19,7 @@ tree goes before the books, so that a crash leaves books without a tree, never a
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 from contextlib import suppress
 
 from gossipd.core.errors import NotFoundError
@@ -33,9 +35,11 @@ from gossipd.store.models.name_syncs import SINGLE_SYNCS_MAX, sync_names
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.showing import show_beginnings
 
-_NOTE_BYTES_MAX = 256
+_NOTE_BYTES_MAX = 16_384
+_NOTE_VERSIONS_MAX = 500  # of 20 digits each
 _NOTE_HEADER = "gossipd-pin 1"
 _NOTE_OF_CLUSTER = "cluster"
+_NOTE_WITHOUT = "without "
 
 
 def publish(context: Context, replica: ModelReplica) -> None:
@@ -180,13 +184,17 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
 
 def _chosen(disk: Disk, name: str, shown: list[int], *, part: bool = False) -> int:
     """Which of these versions, ascending, is to be the current one. A note that says nothing of them goes."""
-    chosen = rolled_back_to(disk, name, part=part)
-    if chosen is not None and chosen[0] in shown and shown[-1] <= chosen[1]:
-        return chosen[0]
-    if chosen is not None:
-        disk.remove_file(layout.rollback_note(name, part=part))
-        disk.sync_directory(layout.ROLLBACK_NOTES)
-    return shown[-1]
+    lines = _note_lines(disk, name, part=part)
+    if lines is None:
+        return shown[-1]
+    without = _without(lines)
+    good = [version for version in shown if version not in without]
+    chosen = int(lines[1])
+    if chosen in shown and shown[-1] <= int(lines[2]) and (chosen in good or not good):
+        return chosen
+    if without.isdisjoint(shown):
+        _remove_note(disk, name, part=part)
+    return (good or shown)[-1]
 
 
 def _point(disk: Disk, name: str, text: str, path: str) -> None:
@@ -219,6 +227,17 @@ def _note_lines(disk: Disk, name: str, *, part: bool) -> list[str] | None:
     return lines
 
 
+def _without(lines: list[str]) -> frozenset[int]:
+    """The versions that were rolled back in the whole cluster, by a note."""
+    found = next((line for line in lines[3:] if line.startswith(_NOTE_WITHOUT)), "")
+    return frozenset(int(word) for word in found.removeprefix(_NOTE_WITHOUT).split() if word.isdigit())
+
+
+def _remove_note(disk: Disk, name: str, *, part: bool) -> None:
+    disk.remove_file(layout.rollback_note(name, part=part))
+    disk.sync_directory(layout.ROLLBACK_NOTES)
+
+
 def follow_roll_backs(disk: Disk, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
     """Have ``current`` lead to none of ``rolled_back`` where an older version is complete; and to ``restored`` again,
     where a roll back in the whole cluster had led it away. The same of ``current.part``. A repetition syncs again: an
@@ -233,14 +252,23 @@ def _follow(disk: Disk, name: str, rolled_back: frozenset[int], restored: int | 
     settle = settle_current_part if part else settle_current
     lines = _note_lines(disk, name, part=part)
     if restored is not None and restored in shown:
-        if lines is not None and _NOTE_OF_CLUSTER in lines[3:] and int(lines[1]) < restored:
+        is_meant = lines is not None and (int(lines[1]) < restored or restored in _without(lines))
+        if lines is not None and is_meant and _NOTE_OF_CLUSTER in lines[3:]:
             disk.remove_file(layout.rollback_note(name, part=part))
+            lines = None
         disk.sync_directory(layout.ROLLBACK_NOTES)
         settle(disk, name, durably=True)
     now = current_part_version(disk, name) if part else current_version(disk, name)
-    older = [version for version in shown if now is not None and version < now and version not in rolled_back]
-    if now in rolled_back and older:
-        _write_note(disk, name, older[-1], shown[-1], by_cluster=True, part=part)
+    good = [version for version in shown if version not in rolled_back]
+    older = [version for version in good if now is not None and version < now]
+    without = rolled_back.intersection(shown)
+    is_of_cluster = lines is not None and _NOTE_OF_CLUSTER in lines[3:]
+    if now in rolled_back and good:
+        _write_note(disk, name, (older or good)[-1], shown[-1], without=without, part=part)
+    elif lines is not None and is_of_cluster and without and without != _without(lines):
+        _write_note(disk, name, int(lines[1]), int(lines[2]), without=without, part=part)
+    elif lines is None and without and now == shown[-1] and now not in without:
+        _write_note(disk, name, now, now, without=without, part=part)
     if now is not None and rolled_back:
         settle(disk, name, durably=True)
 
@@ -280,9 +308,13 @@ def roll_back(disk: Disk, name: str) -> int:
 
 
 def _write_note(
-    disk: Disk, name: str, version: int, above: int, *, by_cluster: bool = False, part: bool = False
+    disk: Disk, name: str, version: int, above: int, *, part: bool, without: Collection[int] = ()
 ) -> None:  # fmt: skip
-    text = f"{_NOTE_HEADER}\n{version}\n{above}\n" + f"{_NOTE_OF_CLUSTER}\n" * by_cluster
+    """``without``: the versions that are rolled back in the whole cluster; of many the highest are kept."""
+    text = f"{_NOTE_HEADER}\n{version}\n{above}\n"
+    if without:
+        named = sorted(without)[-_NOTE_VERSIONS_MAX:]
+        text += f"{_NOTE_OF_CLUSTER}\n{_NOTE_WITHOUT}{' '.join(map(str, named))}\n"
     write_new_file(disk, layout.rollback_note(name, part=part), text.encode())
 
 

@@ -302,6 +302,15 @@ def test_the_part_that_a_roll_back_chose_is_not_evicted_as_old(two_parts: ChunkS
     assert version_of(root) == "1" and (root / "acme/moe/current").resolve().name == "3"
 
 
+def test_a_chosen_part_that_grows_is_chosen_again_when_it_is_whole(two_parts: ChunkStore, root: Path) -> None:
+    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    assert version_of(root) == "1"
+    fill(two_parts, SECOND)
+    assert version_of(root) == "2", "there is no other while it is out of sight"
+    two_parts.finish(MANIFEST.id)
+    assert version_of(root) == "1"
+
+
 def test_without_an_older_part_there_is_no_roll_back(root: Path) -> None:
     store = opened(root)
     fill(store, FIRST)

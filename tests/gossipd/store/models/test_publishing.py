@@ -1,0 +1,114 @@
+"""Where ``current`` leads after roll backs in the whole cluster, whichever versions come and go: never to one that is
+rolled back while another is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.core.ids import SOURCE
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
+from tests.gossipd.store.small_models import small
+
+MODELS = {version: small(version=version, seed=version) for version in range(1, 6)}
+
+
+class Versions:
+    """A store in memory, its versions and what is rolled back of them."""
+
+    def __init__(self) -> None:
+        self.rolled_back: frozenset[int] = frozenset()
+        self.store = ChunkStore(
+            Path("unused"), settings=StoreSettings(reserve_bytes=0, keep_versions=9), on_event=lambda event: None,
+            disk=MemoryDisk(), clock=SetClock(), background=False,
+        )  # fmt: skip
+
+    def complete(self, *versions: int) -> None:
+        for version in versions:
+            model = MODELS[version]
+            self.store.open(model.manifest)
+            for chunk, body in enumerate(model.chunks):
+                self.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
+            self.store.finish(model.manifest.id)
+            self.store.follow_roll_backs("m", self.rolled_back, None)  # as the brain asks when a version is complete
+
+    def roll_back(self, *versions: int) -> None:
+        self.rolled_back |= frozenset(versions)
+        self.store.follow_roll_backs("m", self.rolled_back, None)
+
+    def deploy_again(self, version: int) -> None:
+        self.rolled_back -= {version}
+        self.store.follow_roll_backs("m", self.rolled_back, version)
+
+    def remove(self, version: int) -> None:
+        self.store.remove("m", version)
+
+    @property
+    def current(self) -> int | None:
+        return self.store.current("m")
+
+
+@pytest.fixture
+def versions() -> Iterator[Versions]:
+    made = Versions()
+    yield made
+    made.store.close()
+
+
+def test_the_chosen_version_goes_and_the_next_best_is_current(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back(3)
+    assert versions.current == 2
+    versions.remove(2)
+    assert versions.current == 1
+    versions.remove(1)
+    assert versions.current == 3, "there is no other"
+
+
+def test_a_version_above_comes_and_goes(versions: Versions) -> None:
+    versions.complete(1, 2)
+    versions.roll_back(2)
+    versions.complete(3)
+    assert versions.current == 3
+    versions.remove(3)
+    assert versions.current == 1
+
+
+def test_one_is_rolled_back_that_is_not_current_until_the_current_one_goes(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back(2)
+    assert versions.current == 3
+    versions.remove(3)
+    assert versions.current == 1
+    versions.deploy_again(2)
+    assert versions.current == 2
+
+
+def test_what_is_deployed_again_is_as_if_it_never_had_been_rolled_back(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back(2)
+    versions.deploy_again(2)
+    versions.remove(3)
+    assert versions.current == 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_current_is_never_rolled_back_while_another_is_here(versions: Versions, seed: int) -> None:
+    random, here = Random(seed), set[int]()
+    steps: list[Callable[[int], None]] = [
+        versions.complete, versions.complete, versions.roll_back, versions.deploy_again, versions.remove,
+    ]  # fmt: skip
+    for _ in range(30):
+        step, version = random.choice(steps), random.randint(1, 5)
+        if (step == versions.complete) is (version in here):
+            continue
+        step(version)
+        here = set(versions.store.versions("m"))
+        allowed = here - versions.rolled_back or here
+        assert versions.current in allowed if allowed else versions.current is None
