@@ -65,8 +65,7 @@ class DeploymentSteps:
         self._begins_next = self._deletes_next = False
         self._is_held_up = False
         """The planner was told to pause."""
-        self._may_hold_chunks = False
-        """Of a life that was cancelled, in this run or an earlier one."""
+        self._may_hold_chunks = False  # of a life that was cancelled, in this run or an earlier one
         self._given: Manifest | None = None
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
@@ -158,6 +157,8 @@ class DeploymentSteps:
             record.chunks_verified = 0
         record.enter(state, reason, sentence)
         self._look_for_superseded()
+        if reason is HostReason.REFUSED_OPERATOR and record.manifest is not None:
+            self._context.names_moved.setdefault(record.manifest.name, None)
         why = {"why": sentence} if state is HostState.FAILED and sentence else {}
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value, **why)
         self._go_on()
@@ -177,9 +178,8 @@ class DeploymentSteps:
         return True
 
     def _stop(self, *, is_forgotten: bool = False) -> None:
-        """End what is under way. A manifest that was verified is kept all the same, for hosts that ask for it. Of a
-        life that is forgotten all ends by itself: a pull that is given up would free its share while its thread still
-        waits for the peer, and a signer about nothing could hold all threads."""
+        """End what is under way. A verified manifest is kept all the same, for hosts that ask for it. A forgotten life
+        ends by itself: giving up its pull frees a share though its thread waits, and liars could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -416,9 +416,8 @@ class DeploymentSteps:
         self.current_may_move()
 
     def want_again(self) -> bool:
-        """This host wants another part: open it in the store, which may have to fetch the difference. False while the
-        store is at work, whose end asks again; where nothing is open, because the next life asks anyway; and of one
-        that was cancelled, which nobody fetches."""
+        """This host wants another part: open it in the store. False while the store is at work, whose end asks again;
+        where nothing is open, because the next life asks anyway; and of one that was cancelled: nobody fetches it."""
         record, manifest = self.record, self._manifest
         if manifest is None or not record.is_target or record.statement.verb in STOPS:
             return False
@@ -467,6 +466,7 @@ class DeploymentSteps:
     def _audit_published(self) -> None:
         assert self._manifest is not None
         self._context.audit_manifest("published", self._manifest)
+        self._context.names_moved.setdefault(self._manifest.name, None)  # it may have been refused meanwhile
 
     def _failed(self, event: events.WorkFailed, now: float) -> None:
         record, error = self.record, event.error

@@ -189,7 +189,6 @@ class DeploymentTable:
             if statements.is_untrusted(record.manifest):
                 sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
                 life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
-                self._context.names_moved.setdefault(record.manifest.name, None)
             elif is_refused:
                 moved, name = self._context.names_moved, record.manifest.name
                 if record.statement.verb is not Verb.ROLL_BACK:

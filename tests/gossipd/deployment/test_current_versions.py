@@ -65,3 +65,23 @@ def test_current_moves_back_once_for_all_versions_of_a_key() -> None:
     assert asked(host) == [({1, 2}, None)]
     host.request(events.UntrustOrdered, key_id(ONE.signer), "", 0, True)
     assert asked(host)[1:] == [(set(), 2)]
+
+
+def test_what_is_refused_while_it_is_published_is_not_current_in_the_end() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.PublishModel)
+    host.hear(said())
+    host.tell(FinishModel(ONE.id))
+    host.request(events.UntrustOrdered, b"", ONE.name, 1)
+    before = len(asked(host))
+    host.release(commands.PublishModel)
+    assert asked(host)[before:] == [({1}, None)], "its tree has just come to be there"
+
+
+def test_current_leaves_what_is_refused_when_the_daemon_starts() -> None:
+    old = complete()
+    old.request(events.UntrustOrdered, b"", ONE.name, 1)
+    host = ScriptedHost(statements=old.statements, published=[ONE])
+    host.files = dict(old.files)
+    host.tell(events.DaemonStarted())
+    assert asked(host) == [({1}, None)], "the move may not have been made before the restart"
