@@ -126,13 +126,12 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         return await self.watermarks.prune(dry_run=dry_run)
 
     async def rollback(self, name: str) -> Done:
-        if not self.store.versions(name):
-            raise NotFoundError(f"no complete version of {name} is on this host")
         version = await run_blocking(self.store.rollback, name)
+        link = "current" if self.store.versions(name) else "current.part"
         label = self.lifecycle.version_label(name, version)
         self.audit.record("rolled back", label=f"{name}@{label}", name=name, version=version)
         self.lifecycle.currents.has_moved(name)
-        return Done(changed=True, sentence=f"{name}/current leads to version {label} until a newer one is complete")
+        return Done(changed=True, sentence=f"{name}/{link} leads to version {label} until a newer one is complete")
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
         return _done(

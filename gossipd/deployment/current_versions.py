@@ -41,14 +41,14 @@ class CurrentVersions:
         for name in [one for one in self._context.names_moved if one not in busy]:
             restored = self._context.names_moved.pop(name)
             self.has_moved(name)
-            rolled_back = self._rolled_back(name)
-            restored = None if restored in rolled_back else restored
-            if rolled_back or restored is not None:
+            avoided = self._avoided(name)
+            restored = None if restored in avoided else restored
+            if avoided or restored is not None:
                 work = self._context.next_work(self)
                 self._asked[work] = name, restored
-                self._context.put(PointCurrent(work, name, rolled_back, restored))
+                self._context.put(PointCurrent(work, name, avoided, restored))
 
-    def _rolled_back(self, name: str) -> frozenset[int]:
+    def _avoided(self, name: str) -> frozenset[int]:
         """The versions that jobs should not begin with."""
         found = [
             one

@@ -273,7 +273,7 @@ class DeploymentSteps:
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
-                self._audit_published()  # removed meanwhile
+                self._note_published()  # removed meanwhile
             if isinstance(event, events.SpaceReserved) and self.keeps_chunks:
                 self.record.chunks_verified = len(event.held)
                 self._deletes_next = not event.held
@@ -446,7 +446,7 @@ class DeploymentSteps:
                 assert self._manifest is not None
                 self._accepted(self._manifest)
             case Step.PUBLISH:
-                self._audit_published()
+                self._note_published()
                 assert self._manifest is not None
                 self.record.chunks_verified = self.record.chunks_wanted(self._manifest)
                 self.record.enter(HostState.COMPLETE)
@@ -463,7 +463,7 @@ class DeploymentSteps:
                 self._enter(Step.IDLE)
                 self._go_on()
 
-    def _audit_published(self) -> None:
+    def _note_published(self) -> None:
         assert self._manifest is not None
         self._context.audit_manifest("published", self._manifest)
         self._context.names_moved.setdefault(self._manifest.name, None)  # it may have been refused meanwhile

@@ -281,6 +281,8 @@ def roll_back(disk: Disk, name: str) -> int:
     complete = complete_versions(disk, name)
     part = not complete
     shown = list(part_versions(disk, name)) if part else complete
+    if not shown:
+        raise NotFoundError(f"no complete version of {name} is on this host")
     settle = settle_current_part if part else settle_current
     now = current_part_version(disk, name) if part else current_version(disk, name)
     if now not in shown:
