@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gossipd.cli.options import chunks_wanted
@@ -43,10 +44,15 @@ class RackCounts:
 
 def rank_of_problem(host: dict[str, Any]) -> int | None:
     """How pressing: 0 failed or refused, 1 stalled, 2 dead; None without a problem, as when nobody need do anything."""
-    if host["state"] == "complete":
+    return _rank_of_problem(host["state"], host["reason"])
+
+
+@lru_cache(maxsize=256)  # of all hosts of a page, which have few states and reasons
+def _rank_of_problem(state: str, word: str) -> int | None:
+    if state == "complete":
         return None
-    reason = reason_of_word(host["reason"])
-    if host["state"] in _ENDED or reason.value.startswith("refused"):
+    reason = reason_of_word(word)
+    if state in _ENDED or reason.value.startswith("refused"):
         return 0
     if reason in _GONE:
         return 2

@@ -9,8 +9,9 @@ itself sends and answers is by its own settings. For the same reason they pass o
 gossip would bring, each tells the daemon itself.
 
 Each line of stdin is an order: ``RECORDS_PER_S ID ...``. Every member then tells the daemon, signed, that it is
-complete with each of these deployments; ``told`` is printed when all have. Then they tell it again, at the rate of the
-whole cluster, until the next order.
+complete with each of these deployments; ``told`` is printed when all have. Of a few deployments all tell before any
+tells of the next few, as a host refuses what one member tells at once of many. Then they tell it again, at the rate of
+the whole cluster, until the next order.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ class Speakers:
         daemon = next(one.record for one in self._runtimes[0][0].members() if one.record.node not in self._own)
         for turn in count():
             records_per_s = float(rate) if turn == 0 else REFRESH_HOSTS_PER_S
-            for number, (brain, runtime) in enumerate(self._runtimes):
-                for begin in range(0, len(deployments), RECORDS_PER_DATAGRAM):
-                    some = deployments[begin : begin + RECORDS_PER_DATAGRAM]
+            for begin in range(0, len(deployments), RECORDS_PER_DATAGRAM):
+                some = deployments[begin : begin + RECORDS_PER_DATAGRAM]
+                for number, (brain, runtime) in enumerate(self._runtimes):
                     body = bytes((wire.GOSSIP,)) + b"".join(_record(number, brain, one) for one in some)
                     brain._node.send_to_address(daemon.address, body, daemon.node)
                     runtime.wake()
