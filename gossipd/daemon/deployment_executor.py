@@ -143,8 +143,8 @@ class DeploymentExecutor:
             case commands.DeleteModel(_, deployment, even_published):
                 delete = partial(self.store.abandon, deployment, even_published=even_published)
                 await run_blocking(delete, limiter=self._deleting)
-            case commands.PointCurrent(_, name, rolled_back, restored):
-                await run_blocking(self.store.follow_roll_backs, name, rolled_back, restored)
+            case commands.PointCurrent(_, name, avoided):
+                await run_blocking(self.store.avoid_versions, name, avoided)
             case commands.RemoveModel(_, name, version):
                 await run_blocking(self.store.remove, name, version)
             case commands.EvictModel(_, deployment):

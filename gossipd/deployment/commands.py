@@ -132,13 +132,12 @@ class ForgetManifests(Struct, frozen=True):
 
 
 class PointCurrent(Struct, frozen=True):
-    """Have ``current`` of a name lead to none of the versions ``rolled_back``, where there is an older one; and to
-    ``restored`` again, if a roll back of it led away. Ends in WorkDone or WorkFailed."""
+    """Have ``current`` of a name lead to none of the versions ``avoided`` where another is complete, and to any other.
+    Ends in WorkDone or WorkFailed."""
 
     work: WorkNumber
     name: str
-    rolled_back: frozenset[int]
-    restored: int | None
+    avoided: frozenset[int]
 
 
 class AbandonWork(Struct, frozen=True):

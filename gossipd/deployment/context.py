@@ -161,8 +161,8 @@ class BrainContext:
     """A model does not fit; taken back when something was deleted for it."""
     is_look_wanted: bool = field(default=False, init=False)
     """A version of a name with a ``keep`` has come, or has changed its state (``supersession``)."""
-    names_moved: dict[str, int | None] = field(default_factory=dict, init=False)
-    """Names whose ``current`` may have to lead elsewhere, each with a version that is no longer rolled back, or None.
+    names_moved: dict[str, bool] = field(default_factory=dict, init=False)
+    """Names whose ``current`` may have to lead elsewhere, and whether it may lead again to a version that it avoided.
     At most as many as there are deployments."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)

@@ -2,8 +2,8 @@
 
 What lives here: when the store is asked to move ``current`` for a roll back, or from a version that this host's
 operator trusts no longer; one work at a time for a name, and again after the disk has refused. What does not: the link
-itself, and an operator's roll back of this host alone (the store's ``publishing``), and which versions are rolled back
-(``deployment_table``).
+itself, and an operator's roll back of this host alone (the store's ``current_link``), and which versions are rolled
+back (``deployment_table``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CurrentVersions:
     def __init__(self, context: BrainContext, versions: Versions) -> None:
         self._context = context
         self._versions = versions
-        self._asked: dict[WorkNumber, tuple[str, int | None]] = {}  # at most one for a name
+        self._asked: dict[WorkNumber, tuple[str, bool]] = {}  # at most one for a name
         self._retry_s = math.inf
 
     def settle(self) -> None:
@@ -39,14 +39,12 @@ class CurrentVersions:
         if math.isfinite(self._retry_s):
             return
         for name in [one for one in self._context.names_moved if one not in busy]:
-            restored = self._context.names_moved.pop(name)
+            may_return = self._context.names_moved.pop(name)
             self.has_moved(name)
-            avoided = self._avoided(name)
-            restored = None if restored in avoided else restored
-            if avoided or restored is not None:
+            if (avoided := self._avoided(name)) or may_return:
                 work = self._context.next_work(self)
-                self._asked[work] = name, restored
-                self._context.put(PointCurrent(work, name, avoided, restored))
+                self._asked[work] = name, may_return
+                self._context.put(PointCurrent(work, name, avoided))
 
     def _avoided(self, name: str) -> frozenset[int]:
         """The versions that jobs should not begin with."""
@@ -64,11 +62,11 @@ class CurrentVersions:
 
     def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
         """See WorkOwner."""
-        name, restored = self._asked.pop(event.work)
+        name, may_return = self._asked.pop(event.work)
         self.has_moved(name)
         if isinstance(event, events.WorkFailed) and event.failure is Failure.DISK:
             self._context.warning("current is not moved yet", name=name, reason=event.error.sentence)
-            self._context.names_moved.setdefault(name, restored)
+            self._context.names_moved[name] = may_return or self._context.names_moved.get(name, False)
             self._retry_s = now + self._context.settings.space_retry_s
 
     def tick(self, now: float) -> None:

@@ -125,9 +125,9 @@ class DeploymentSteps:
         record, moved = self.record, self._context.names_moved
         if record.manifest is None or record.state is not HostState.COMPLETE:
             return
-        manifest, verb = record.manifest, record.statement.verb
-        restored = manifest.version if verb in (Verb.DEPLOY, Verb.PAUSE) and record.statement.epoch > 1 else None
-        moved[manifest.name] = moved.get(manifest.name) if restored is None else restored
+        name, verb = record.manifest.name, record.statement.verb
+        is_again = verb in (Verb.DEPLOY, Verb.PAUSE) and record.statement.epoch > 1
+        moved[name] = is_again or moved.get(name, False)
 
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
@@ -158,7 +158,7 @@ class DeploymentSteps:
         record.enter(state, reason, sentence)
         self._look_for_superseded()
         if reason is HostReason.REFUSED_OPERATOR and record.manifest is not None:
-            self._context.names_moved.setdefault(record.manifest.name, None)
+            self._context.names_moved.setdefault(record.manifest.name, False)
         why = {"why": sentence} if state is HostState.FAILED and sentence else {}
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value, **why)
         self._go_on()
@@ -466,7 +466,7 @@ class DeploymentSteps:
     def _note_published(self) -> None:
         assert self._manifest is not None
         self._context.audit_manifest("published", self._manifest)
-        self._context.names_moved.setdefault(self._manifest.name, None)  # it may have been refused meanwhile
+        self._context.names_moved.setdefault(self._manifest.name, False)  # it may have been refused meanwhile
 
     def _failed(self, event: events.WorkFailed, now: float) -> None:
         record, error = self.record, event.error

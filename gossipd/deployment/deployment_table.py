@@ -190,9 +190,7 @@ class DeploymentTable:
                 sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
                 life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
             elif is_refused:
-                moved, name = self._context.names_moved, record.manifest.name
-                if record.statement.verb is not Verb.ROLL_BACK:
-                    moved[name] = max(moved.get(name) or 0, record.manifest.version)
+                self._context.names_moved[record.manifest.name] = True
                 self.act(record.statement, wall_s)
 
     def wants_changed(self, event: events.WantsChanged, wall_s: float) -> None:

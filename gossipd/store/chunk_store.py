@@ -38,6 +38,7 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
+from gossipd.store.models.current_link import CurrentLink
 from gossipd.store.models.eviction import ModelUse
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
@@ -210,24 +211,25 @@ class ChunkStore:
     def versions(self, name: str) -> list[int]:
         """Complete versions on this host, ascending. Raises StoreUnreadableError."""
         with self._looking():
-            return publishing.complete_versions(self._disk, name)
+            return list(CurrentLink(self._disk, name).shown())
 
     def current(self, name: str) -> int | None:
         """The version that ``current`` points to. Raises StoreUnreadableError."""
         with self._looking():
-            return publishing.current_version(self._disk, name)
+            return CurrentLink(self._disk, name).version()
 
     def rollback(self, name: str) -> int:
-        """Point ``current`` to the version before it, until a version newer than all present ones is complete. Returns
-        the version that is current now. Raises NotFoundError: there is none; StoreWriteError: the disk refused.
+        """Point ``current`` to the version before it, of those that are not avoided, until a version newer than all
+        present ones is complete. Returns the version that is current now. Raises NotFoundError: there is none;
+        StoreWriteError: the disk refused, and nothing has changed.
         """
         return self._models.roll_back(name)
 
-    def follow_roll_backs(self, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
-        """Have ``current`` lead to none of these versions where an older one is complete; and to ``restored`` again, if
-        this led it away. May be repeated. Raises StoreWriteError: the disk refused.
+    def avoid_versions(self, name: str, versions: frozenset[int]) -> None:
+        """Have ``current`` lead to none of these versions where another is complete, and to no others be kept from
+        leading. An operator's roll back stays. May be repeated. Raises StoreWriteError: the disk refused.
         """
-        self._models.follow_roll_backs(name, rolled_back, restored)
+        self._models.avoid_versions(name, versions)
 
     # ---- making room ------------------------------------------------------------------------------
 

@@ -131,8 +131,8 @@ MUTANTS = (
         "orders-an-eviction-of-what-is-current",
         "A rollback's version is deleted under the link that points to it.",
         "gossipd/store/models/eviction.py",
-        "        if publishing.is_current(self._disk, model.name, model.version):\n",
-        "        if publishing.is_current(self._disk, model.name, -1):\n",
+        "        if current_link.is_current(self._disk, model.name, model.version):\n",
+        "        if current_link.is_current(self._disk, model.name, -1):\n",
         ("tests/gossipd/store/test_removal.py",),
     ),
     Mutant(

@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "what-was-current-goes-before-what-was-rolled-back",
         "After a roll back a newer version deletes the good one, and keeps the bad one.",
-        "gossipd/store/models/publishing.py",
+        "gossipd/store/models/current_link.py",
         "    spare.sort(key=lambda version: version == before)",
         "    spare.sort()",
         ("tests/gossipd/store/test_chunk_store.py",),
@@ -240,8 +240,8 @@ MUTANTS = (
         "a-rollback-everywhere-is-lost-with-one-refusal",
         "A disk that refuses once leaves users on the version that was taken back.",
         "gossipd/deployment/current_versions.py",
-        "            self._context.names_moved.setdefault(name, restored)\n",
-        "            self._context.names_moved.pop(name, restored)\n",
+        "            self._context.names_moved[name] = may_return or",
+        "            may_return = may_return or",
         ("tests/gossipd/deployment/test_current_versions.py",),
     ),
     Mutant(

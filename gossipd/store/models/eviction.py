@@ -1,7 +1,7 @@
 """Deleting versions to make room, and what keeps one from it.
 
 What lives here: how lately each version was used, what keeps it, and one eviction. What does not: which are evicted and
-when (``deployment.eviction_plan``; for ``keep_versions``, ``publishing``; for signed keeps,
+when (``deployment.eviction_plan``; for ``keep_versions``, ``current_link``; for signed keeps,
 ``deployment.supersession``), and how a tree is deleted.
 
 A version is kept while it is pinned, while a process holds its directory (``client.holding``), or while a file of it is
@@ -21,7 +21,7 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.store.disk.disk import opened
 from gossipd.store.errors import StoreClosingError, VersionHeldError
-from gossipd.store.models import publishing
+from gossipd.store.models import current_link
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.pins import Pins
@@ -79,7 +79,7 @@ class Evictions:
                 last_used_s = max(last_used_s, self._disk.last_read_s(descriptor))
         return ModelUse(
             replica.deployment, manifest.name, manifest.version, manifest.bytes_total, last_used_s,
-            publishing.is_current(self._disk, manifest.name, manifest.version), self._what_keeps(replica),
+            current_link.is_current(self._disk, manifest.name, manifest.version), self._what_keeps(replica),
         )  # fmt: skip
 
     def _what_keeps(self, replica: ModelReplica) -> str:
@@ -87,7 +87,7 @@ class Evictions:
             return kept or (OPEN if self._is_open(replica) else "")
 
     def _is_pinned(self, name: str, version: int) -> bool:
-        is_current = publishing.is_current(self._disk, name, version)
+        is_current = current_link.is_current(self._disk, name, version)
         return self._pins.is_pinned(name, version, is_current=is_current)
 
     @contextmanager
@@ -140,7 +140,7 @@ class Evictions:
             raise NotFoundError(f"{deployment.hex()} is not complete in this store")
         [model] = found
         label = f"{model.name}@{model.version}"
-        if publishing.is_current(self._disk, model.name, model.version):
+        if current_link.is_current(self._disk, model.name, model.version):
             raise VersionHeldError(f"{label} is the current version")
         with self._unheld(model) as kept:
             if kept == GONE:

@@ -33,7 +33,7 @@ from gossipd.store.errors import (
 )
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
-from gossipd.store.models import layout, publishing
+from gossipd.store.models import current_link, layout, publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.eviction import Evictions
@@ -194,13 +194,15 @@ class Models:
         with self._showing:
             if replica.is_closed:
                 raise NotHeldError("the deployment is not open here")
-            before = publishing.current_version(self._disk, name)
-            publishing.settle_current(self._disk, name, durably=durably)
-            publishing.settle_current_part(self._disk, name)
+            unfit = self._unfit(name)
+            whole, parts = current_link.links(self._disk, name)
+            before = whole.version()
+            whole.settle(unfit=unfit, durably=durably)
+            parts.settle(unfit=unfit)
             self.scrubber.add(replica)
             if _is_kept_as_signed(name, self.published()):
                 return []
-            return publishing.surplus_versions(
+            return current_link.surplus_versions(
                 self._disk, name, keep=self._context.settings.keep_versions, before=before
             )
 
@@ -296,16 +298,22 @@ class Models:
     def roll_back(self, name: str) -> int:
         try:
             with self._showing:
-                return publishing.roll_back(self._disk, name)
+                return current_link.roll_back(self._disk, name, self._unfit(name))
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
-    def follow_roll_backs(self, name: str, rolled_back: frozenset[int], restored: int | None) -> None:
+    def avoid_versions(self, name: str, versions: frozenset[int]) -> None:
         try:
             with self._showing:
-                publishing.follow_roll_backs(self._disk, name, rolled_back, restored)
+                for link in current_link.links(self._disk, name):
+                    link.avoid(versions, self._unfit(name))
         except OSError as error:
             raise self._context.refused(error, 0) from error
+
+    def _unfit(self, name: str) -> frozenset[int]:
+        """Versions in place of which something is missing: files were removed or damaged, and come again."""
+        published = [one for one in self.published() if one.manifest.name == name]
+        return frozenset(one.manifest.version for one in published if not one.is_whole)
 
     def close(self) -> None:
         """Make everything durable and record that in the journals. A window that would take too long to sync stays in

@@ -23,7 +23,7 @@ from gossipd.parts.part import Part, choose_part, everything
 from gossipd.parts.want import EVERYTHING, WANT_BYTES_MAX, Want, both, read_want
 from gossipd.store.disk.disk import Disk, FileKind, opened, parent, read_all, read_file, write_all, write_new_file
 from gossipd.store.errors import StoreFormatError
-from gossipd.store.models import layout, publishing
+from gossipd.store.models import current_link, layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.placement import Placement
 
@@ -78,8 +78,8 @@ def settle_part(context: Context, manifest: Manifest, want: Want, *, frees: bool
     if wanted.want == here.want:
         return here
     if is_shown:
-        publishing.settle_current(disk, manifest.name, without=manifest.version if here.want.is_everything else None)
-        publishing.settle_current_part(disk, manifest.name, without=layout.place(manifest, here.want))
+        for link in current_link.links(disk, manifest.name):
+            link.settle(without=layout.place(manifest, here.want))
         disk.rename(layout.place(manifest, here.want), layout.incoming(manifest.id))
         disk.sync_directory(parent(layout.place(manifest, here.want)))
         disk.sync_directory(layout.INCOMING)

@@ -29,7 +29,7 @@ from msgspec import Struct
 from gossipd.core.errors import NotFoundError
 from gossipd.runtime.memory_room import MemoryRoom
 from gossipd.store.disk.disk import opened
-from gossipd.store.models import publishing
+from gossipd.store.models import current_link
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
 
@@ -98,7 +98,7 @@ class Warmer:
         for replica in self._published():
             found = replica.manifest
             if found.name == name and version in (found.version, None):
-                if version is None and not publishing.is_current(self._context.disk, name, found.version):
+                if version is None and not current_link.is_current(self._context.disk, name, found.version):
                     continue
                 self._orders.put(replica)
                 self.woken.set()
@@ -150,7 +150,7 @@ class Warmer:
         }
         if not self._context.settings.warm:
             return list(self._until_s)
-        current = [one for one in published if publishing.is_current(disk, one.manifest.name, one.manifest.version)]
+        current = [one for one in published if current_link.is_current(disk, one.manifest.name, one.manifest.version)]
         current.sort(key=lambda one: one.published_s or 0, reverse=True)
         return list(dict.fromkeys((*self._until_s, *current)))
 

@@ -550,7 +550,7 @@ def test_a_rollback_stops_what_is_not_whole_and_moves_current_of_what_is_publish
     other.hear(said(epoch=4, verb=Verb.ROLL_BACK))
     other.release(commands.PublishModel)
     assert states(other)[0] is HostState.COMPLETE
-    assert [one.rolled_back for one in other.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
+    assert [one.avoided for one in other.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
 
 
 def test_a_rollback_is_followed_again_after_a_restart() -> None:
@@ -560,7 +560,7 @@ def test_a_rollback_is_followed_again_after_a_restart() -> None:
     host.files[ONE.id] = ONE.envelope
     host.tell(events.DaemonStarted())
     assert states(host)[0] is HostState.COMPLETE
-    assert [one.rolled_back for one in host.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
+    assert [one.avoided for one in host.all_of(commands.PointCurrent)] == [frozenset({ONE.version})]
 
 
 def opening_again() -> ScriptedHost:

@@ -352,6 +352,19 @@ def test_a_rollback_that_was_refused_is_not_done_and_a_repeat_goes_back_one(call
     assert daemon.store.rollback("m") == 2
 
 
+@pytest.mark.parametrize(("call", "after"), [("make_link", 0), ("sync_directory", 0), ("sync_directory", 1)])
+def test_a_rollback_that_was_refused_leaves_what_the_cluster_avoids(call: str, after: int) -> None:
+    daemon = with_versions(1, 2, 3)
+    daemon.store.avoid_versions("m", frozenset({3}))
+    daemon.disk.before = once(call, errno.EIO, after=after)
+    with pytest.raises(StoreWriteError):
+        daemon.store.rollback("m")
+    heal(daemon)
+    daemon.store.open(small(version=3, seed=3).manifest)
+    daemon.store.finish(small(version=3, seed=3).manifest.id)
+    assert daemon.store.current("m") == 2
+
+
 def with_versions(*versions: int) -> Daemon:
     daemon = Daemon(MemoryDisk(), keep_versions=5)
     for version in versions:
@@ -362,15 +375,15 @@ def with_versions(*versions: int) -> Daemon:
 def test_a_rollback_everywhere_leads_to_the_highest_version_that_is_not_taken_back() -> None:
     daemon = with_versions(1, 2, 3)
     store = daemon.store
-    store.follow_roll_backs("m", frozenset({2}), None)
+    store.avoid_versions("m", frozenset({2}))
     assert store.current("m") == 3, "users are on a newer one"
-    store.follow_roll_backs("m", frozenset({2, 3}), None)
+    store.avoid_versions("m", frozenset({2, 3}))
     assert store.current("m") == 1
-    store.follow_roll_backs("m", frozenset({1, 2, 3}), None)
+    store.avoid_versions("m", frozenset({1, 2, 3}))
     assert store.current("m") == 1, "there is nothing older to lead to"
-    store.follow_roll_backs("m", frozenset({2}), 3)
+    store.avoid_versions("m", frozenset({2}))
     assert store.current("m") == 3
-    store.follow_roll_backs("m", frozenset({3}), None)
+    store.avoid_versions("m", frozenset({3}))
     daemon.deliver(small(version=4, seed=4))
     assert store.current("m") == 4, "a newer version is none that was taken back"
 
@@ -378,9 +391,9 @@ def test_a_rollback_everywhere_leads_to_the_highest_version_that_is_not_taken_ba
 def test_what_the_cluster_brings_back_ends_no_rollback_of_this_hosts_operator() -> None:
     store = with_versions(1, 2, 3).store
     store.rollback("m")
-    store.follow_roll_backs("m", frozenset(), 3)
+    store.avoid_versions("m", frozenset())
     assert store.current("m") == 2
-    store.follow_roll_backs("m", frozenset({2}), None)
+    store.avoid_versions("m", frozenset({2}))
     assert store.current("m") == 1
 
 
@@ -391,13 +404,13 @@ def test_a_rollback_everywhere_that_was_refused_is_followed_by_its_repetition(
 ) -> None:
     daemon = with_versions(1, 2, 3)
     if restored:
-        daemon.store.follow_roll_backs("m", frozenset({3}), None)
-    wanted = (frozenset(), 3) if restored else (frozenset({3}), None)
+        daemon.store.avoid_versions("m", frozenset({3}))
+    avoided = frozenset[int]() if restored else frozenset({3})
     daemon.disk.before = once(call, errno.EIO, after=after)
     with pytest.raises(StoreWriteError):
-        daemon.store.follow_roll_backs("m", *wanted)
+        daemon.store.avoid_versions("m", avoided)
     heal(daemon)
-    daemon.store.follow_roll_backs("m", *wanted)
+    daemon.store.avoid_versions("m", avoided)
     current = str(restored or 2)
     assert daemon.disk.cut(lambda: False, Random(0)).read_link("m/current") == current, "after a power cut too"
 

@@ -255,8 +255,8 @@ class DeploymentRunner:
             case commands.PublishModel(_, deployment):
                 store.finish(deployment)
                 oracle.published(self._daemon, deployment)
-            case commands.PointCurrent(_, name, rolled_back, restored):
-                store.follow_roll_backs(name, rolled_back, restored)
+            case commands.PointCurrent(_, name, avoided):
+                store.avoid_versions(name, avoided)
             case commands.DeleteModel(_, deployment, even_published):
                 store.abandon(deployment, even_published=even_published)
                 oracle.deleted(self._daemon, deployment)

@@ -276,11 +276,11 @@ def two_parts(root: Path) -> Iterator[ChunkStore]:
 
 def test_a_roll_back_leads_parts_back_until_it_is_taken_back(two_parts: ChunkStore, root: Path) -> None:
     assert version_of(root) == "2"
-    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    two_parts.avoid_versions("acme/moe", frozenset({2}))
     assert version_of(root) == "1"
-    two_parts.follow_roll_backs("acme/moe", frozenset(), 2)
+    two_parts.avoid_versions("acme/moe", frozenset())
     assert version_of(root) == "2"
-    two_parts.follow_roll_backs("acme/moe", frozenset({1, 2}), None)
+    two_parts.avoid_versions("acme/moe", frozenset({1, 2}))
     assert version_of(root) == "2", "there is none that is not rolled back"
 
 
@@ -295,7 +295,7 @@ def test_a_roll_back_of_parts_holds_until_a_newer_version(two_parts: ChunkStore,
 
 
 def test_the_part_that_a_roll_back_chose_is_not_evicted_as_old(two_parts: ChunkStore, root: Path) -> None:
-    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    two_parts.avoid_versions("acme/moe", frozenset({2}))
     third = manifest_of(FILES, version=3)
     fill(two_parts, EVERYTHING, third)
     two_parts.finish(third.id)
@@ -303,7 +303,7 @@ def test_the_part_that_a_roll_back_chose_is_not_evicted_as_old(two_parts: ChunkS
 
 
 def test_a_chosen_part_that_grows_is_chosen_again_when_it_is_whole(two_parts: ChunkStore, root: Path) -> None:
-    two_parts.follow_roll_backs("acme/moe", frozenset({2}), None)
+    two_parts.avoid_versions("acme/moe", frozenset({2}))
     assert version_of(root) == "1"
     fill(two_parts, SECOND)
     assert version_of(root) == "2", "there is no other while it is out of sight"
@@ -317,7 +317,7 @@ def test_without_an_older_part_there_is_no_roll_back(root: Path) -> None:
     store.finish(MANIFEST.id)
     with pytest.raises(NotFoundError):
         store.rollback("acme/moe")
-    store.follow_roll_backs("acme/moe", frozenset({1}), None)
+    store.avoid_versions("acme/moe", frozenset({1}))
     assert version_of(root) == "1"
     store.close()
 

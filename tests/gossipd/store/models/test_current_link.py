@@ -1,5 +1,4 @@
-"""Where ``current`` leads after roll backs in the whole cluster, whichever versions come and go: never to one that is
-rolled back while another is here."""
+"""Where ``current`` leads after roll backs of this host and in the whole cluster, whichever versions come and go."""
 
 from __future__ import annotations
 
@@ -9,8 +8,10 @@ from random import Random
 
 import pytest
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.disk import write_new_file
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
@@ -24,9 +25,10 @@ class Versions:
 
     def __init__(self) -> None:
         self.rolled_back: frozenset[int] = frozenset()
+        self.disk = MemoryDisk()
         self.store = ChunkStore(
             Path("unused"), settings=StoreSettings(reserve_bytes=0, keep_versions=9), on_event=lambda event: None,
-            disk=MemoryDisk(), clock=SetClock(), background=False,
+            disk=self.disk, clock=SetClock(), background=False,
         )  # fmt: skip
 
     def complete(self, *versions: int) -> None:
@@ -36,15 +38,18 @@ class Versions:
             for chunk, body in enumerate(model.chunks):
                 self.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
             self.store.finish(model.manifest.id)
-            self.store.follow_roll_backs("m", self.rolled_back, None)  # as the brain asks when a version is complete
+            self.store.avoid_versions("m", self.rolled_back)  # as the brain asks when a version is complete
 
     def roll_back(self, *versions: int) -> None:
         self.rolled_back |= frozenset(versions)
-        self.store.follow_roll_backs("m", self.rolled_back, None)
+        self.store.avoid_versions("m", self.rolled_back)
 
     def deploy_again(self, version: int) -> None:
         self.rolled_back -= {version}
-        self.store.follow_roll_backs("m", self.rolled_back, version)
+        self.store.avoid_versions("m", self.rolled_back)
+
+    def roll_back_here(self) -> int:
+        return self.store.rollback("m")
 
     def remove(self, version: int) -> None:
         self.store.remove("m", version)
@@ -96,6 +101,74 @@ def test_what_is_deployed_again_is_as_if_it_never_had_been_rolled_back(versions:
     versions.deploy_again(2)
     versions.remove(3)
     assert versions.current == 2
+
+
+def test_an_operators_roll_back_outlives_what_is_avoided_and_no_longer(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    assert versions.roll_back_here() == 2
+    versions.roll_back(3)
+    versions.roll_back(2)
+    assert versions.current == 1
+    versions.deploy_again(2)
+    versions.deploy_again(3)
+    assert versions.current == 2, "the operator has said no other word"
+
+
+def test_an_operators_roll_back_goes_past_what_is_avoided(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back(2)
+    assert (versions.roll_back_here(), versions.current) == (1, 1)
+    versions.deploy_again(2)
+    assert versions.current == 1
+    versions.roll_back(1)
+    assert versions.current == 3, "of those that are not avoided none is older"
+
+
+def test_an_operators_roll_back_to_what_is_avoided_is_refused(versions: Versions) -> None:
+    versions.complete(1, 2)
+    versions.roll_back(1)
+    with pytest.raises(NotFoundError, match="all versions of m before its current one are rolled back, trusted no"):
+        versions.roll_back_here()
+    assert versions.current == 2
+
+
+def test_the_version_that_an_operator_chose_goes_and_the_one_before_is_current(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back_here()
+    versions.remove(2)
+    assert versions.current == 1, "not the one that the operator left"
+
+
+def test_a_name_that_was_gone_is_as_if_nothing_had_been_said(versions: Versions) -> None:
+    versions.complete(1, 2)
+    versions.roll_back_here()
+    versions.remove(1)
+    versions.remove(2)
+    versions.complete(2, 1)
+    assert versions.current == 2
+
+
+def test_nobody_is_led_to_a_version_whose_files_come_again(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    disk = versions.disk
+    disk.remove_file(next(f"m/2/{path}" for path in MODELS[2].files))
+    assert any(not one.is_good for one in versions.store.verify("m", 2))
+    assert versions.roll_back_here() == 1, "the second is full of zeros"
+    for chunk, body in enumerate(MODELS[2].chunks):
+        versions.store.put(MODELS[2].manifest.id, chunk, body, SOURCE, 0.0)
+    versions.store.commit(MODELS[2].manifest.id)
+    versions.complete(4)
+    versions.remove(3)
+    assert versions.roll_back_here() == 2
+
+
+def test_a_note_of_an_older_release_is_read(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    write_new_file(versions.disk, ".pins/m", b"gossipd-pin 1\n2\n3\ncluster\nwithout 3\n")
+    versions.store.avoid_versions("m", frozenset({3}))
+    assert versions.current == 2
+    versions.store.avoid_versions("m", frozenset())
+    assert versions.current == 3, "it was no choice of an operator"
 
 
 @pytest.mark.parametrize("seed", range(40))
