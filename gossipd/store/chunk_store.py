@@ -42,7 +42,7 @@ from gossipd.store.models.current_link import CurrentLink
 from gossipd.store.models.eviction import ModelUse
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
-from gossipd.store.models.repair import mend_tree
+from gossipd.store.models.repair import mend_beginnings, mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import PieceSource, copy_equal
 from gossipd.store.models.scrub import PASS_S_MIN, Checked, recheck
@@ -315,6 +315,7 @@ class ChunkStore:
             with replica.lock:
                 replica.counters.duplicate_bytes += len(body)
             return False
+        mend_beginnings(self._context, replica, chunk)
         self._emit(ChunkStored(deployment, chunk, supplier, len(body), elapsed_s))
         copy_equal(self._context, replica, chunk)
         return True

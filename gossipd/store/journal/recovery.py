@@ -35,6 +35,7 @@ from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica, Window
+from gossipd.store.models.showing import show_again
 
 _OPEN_MAX = 64  # a chunk of packed files may touch thousands
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
@@ -95,6 +96,8 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
     if not is_new:
         replica.held.update(_hash_suspects(context, replica, suspects))
         replica.is_sparse |= not wrong and lacks_bytes > 0
+    if replica.is_published and (wrong or suspects):  # a file, or a chunk, came again just before the last end
+        show_again(context, replica, replica.part.kept_bytes)
     replica.is_sparse |= not replica.part.is_everything and not replica.is_whole
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)

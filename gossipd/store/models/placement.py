@@ -52,9 +52,11 @@ class Placement:
         """The file whose beginning a kept one is."""
         return file_index - self._kept_from
 
-    def ends_beginning(self, segment: Segment) -> bool:
-        """Whether a kept file ends with this segment."""
-        return segment.offset + segment.length == self.size(segment.file_index)
+    def beginnings_in(self, chunk: int) -> list[int]:
+        """The files of which a kept beginning, or some of it, lies in this chunk."""
+        if not self._part.kept_bytes:
+            return []
+        return [self.shown(one.file_index) for one in self.segments(chunk) if self.is_kept(one.file_index)]
 
     def size(self, file_index: int) -> int:
         if file_index >= self._kept_from:

@@ -3,8 +3,9 @@
 What lives here: the repair of a tree. What does not: detection (``scrub``, ``publishing``, ``chunk_store``), fetching.
 
 First the claims on the lost chunks are taken back durably: the new files have the old lengths and are full of zeros, so
-the next start would believe a journal that still claims them. Then the files are made in place, and only then is
-ChunkLost emitted, so that an arriving chunk has a file to go to. Until then a reader of a published model finds zeros.
+the next start would believe a journal that still claims them. Then the files are made in place, with the headers that
+users see of a part, and only then is ChunkLost emitted, so that an arriving chunk has a file to go to. Until then a
+reader of a published model finds zeros.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gossipd.store.journal.recovery import beyond_the_end, make_directories, mak
 from gossipd.store.models.context import Context
 from gossipd.store.models.name_syncs import sync_names
 from gossipd.store.models.replica import ModelReplica
+from gossipd.store.models.showing import show_again, show_beginnings_in
 
 
 def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
@@ -37,8 +39,23 @@ def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
     return gone
 
 
+def mend_beginnings(context: Context, replica: ModelReplica, chunk: int) -> None:
+    """This chunk is right: have users see its beginnings, and make files again that were removed since. Where the disk
+    refuses, the chunk is here all the same, and a later look at it tries again.
+    """
+    try:
+        try:
+            show_beginnings_in(context, replica, chunk)
+        except FileNotFoundError:
+            mend_tree(context, replica)
+    except OSError as error:
+        context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)
+
+
 def _make_again(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> None:
     replica.has_durable_names = False
     make_directories(context, replica)
     make_files(context, replica, wrong)
     sync_names(context, replica)
+    if replica.is_published:
+        show_again(context, replica, [one for one in wrong if one in replica.part.kept_bytes])

@@ -28,15 +28,13 @@ from msgspec import Struct
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.manifest.errors import ManifestError
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.disk.disk import read_all, read_file, write_new_file
 from gossipd.store.journal.claims import take_claims_back
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.repair import mend_tree
+from gossipd.store.models.repair import mend_beginnings, mend_tree
 from gossipd.store.models.replica import ModelReplica
-from gossipd.store.models.showing import show_beginning
 
 _MAGIC = b"gossipdC\x01"
 SAVE_INTERVAL_S = 600
@@ -123,7 +121,7 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
         with replica.committing:  # the tree may just have moved; with this lock it stays
             filled = _read_back(context, replica, chunk, body, passing=passing)
     if filled is Filled.WHOLE and blake3(body).digest() == replica.manifest.digest(chunk):
-        _show_again(context, replica, chunk)
+        mend_beginnings(context, replica, chunk)
         return True
     mended: list[int] = []
     if filled is Filled.SHORT:  # before ChunkLost: a new copy would hide the short file
@@ -136,17 +134,6 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
     if replica.is_closed:
         raise NotHeldError("the deployment is not open here")
     return False
-
-
-def _show_again(context: Context, replica: ModelReplica, chunk: int) -> None:
-    """The signed beginnings in this chunk are right: what is shown instead of each must be, too."""
-    if not replica.part.kept_bytes or not replica.is_published:
-        return
-    for segment in replica.placement.segments(chunk):
-        if replica.placement.is_kept(segment.file_index):
-            with replica.committing, suppress(FileNotFoundError, ManifestError):
-                if not replica.is_closed and replica.placement.ends_beginning(segment):
-                    show_beginning(context, replica, replica.placement.shown(segment.file_index))
 
 
 def _read_back(context: Context, replica: ModelReplica, chunk: int, body: memoryview, *, passing: bool) -> Filled:

@@ -4,18 +4,34 @@ What lives here: reading the signed beginnings and writing the shown ones. What 
 (``parts.masked_header``), and when a tree is put in its place (``publishing``).
 
 The signed beginnings are whole when a tree is published, because a part wants each that it shows. A shown beginning is
-no part of a chunk, so no digest covers it: it is made again from the signed one whenever its chunk is read back.
+no part of a chunk, so no digest covers it: it is made again from the signed one whenever its file is, or its chunk has
+come again or is read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import errno
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
+from gossipd.manifest.errors import ManifestError
 from gossipd.parts.masked_header import masked_header, masked_weight_map
 from gossipd.parts.part import Presence
 from gossipd.store.disk.disk import opened, read_all, write_all
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
+
+
+def show_again(context: Context, replica: ModelReplica, files: Iterable[int]) -> None:
+    """As ``show_beginnings``, of those of these files that are there and whose signed beginnings are all here; what the
+    index makes impossible was so when the tree was published, and is left. The caller holds ``committing``, or nobody
+    knows the replica yet. Raises OSError.
+    """
+    for file_index in files:
+        chunks = replica.placement.chunks_of(replica.placement.kept(file_index))
+        if all(chunk in replica.held for chunk in chunks):
+            with suppress(FileNotFoundError, ManifestError):
+                show_beginning(context, replica, file_index)
 
 
 def show_beginnings(context: Context, replica: ModelReplica) -> None:
@@ -24,6 +40,21 @@ def show_beginnings(context: Context, replica: ModelReplica) -> None:
     Raises OSError; ManifestError ``E_INDEX``: a header is not what the index says, and nothing may be shown."""
     for file_index in replica.part.kept_bytes:
         show_beginning(context, replica, file_index)
+
+
+def show_beginnings_in(context: Context, replica: ModelReplica, chunk: int) -> None:
+    """The signed beginnings in this chunk of a published tree are right: what is shown instead of each must be, too.
+    Takes ``committing``. Raises OSError; FileNotFoundError: a file was removed (see ``repair``)."""
+    files = replica.placement.beginnings_in(chunk) if replica.is_published else []
+    if not files:
+        return
+    with replica.committing:
+        if replica.is_closed:
+            return
+        show_again(context, replica, files)
+        for file_index in files:
+            if context.disk.kind(path := replica.path(file_index)) is None:
+                raise FileNotFoundError(errno.ENOENT, "removed", path)
 
 
 def show_beginning(context: Context, replica: ModelReplica, file_index: int) -> None:

@@ -196,6 +196,46 @@ def test_a_header_that_rots_is_made_again_when_its_chunk_is_read_back(root: Path
     store.close()
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("file", ["model-1.safetensors", "model.safetensors.index.json"])
+def test_a_removed_file_of_a_part_has_its_header_when_its_chunks_have_come_again(
+    root: Path, file: str, is_restarted: bool
+) -> None:
+    store = opened(root)
+    fill(store, FIRST)
+    store.finish(MANIFEST.id)
+    shown = tree_of(root, FIRST) / file
+    before = shown.read_bytes()
+    shown.unlink()
+    if is_restarted:
+        store.close()
+        store = opened(root)
+    else:
+        list(store.verify("acme/moe", 1))
+    fill(store, FIRST)
+    assert shown.read_bytes() == before and readable(tree_of(root, FIRST)) == of_rank(0)
+    store.close()
+
+
+def test_a_start_in_the_midst_of_a_repair_goes_on_with_the_header(root: Path) -> None:
+    store = opened(root)
+    fill(store, FIRST)
+    store.finish(MANIFEST.id)
+    shown = tree_of(root, FIRST) / "model-1.safetensors"
+    before = shown.read_bytes()
+    shown.unlink()
+    list(store.verify("acme/moe", 1))
+    lacking = choose_part(MANIFEST, FIRST).wanted - store.open(MANIFEST, FIRST)
+    for chunk in sorted(lacking, reverse=True)[1:]:
+        store.put(MANIFEST.id, chunk, chunk_of(MANIFEST, chunk), SOURCE, 0.0)
+    store.commit(MANIFEST.id)
+    store.close()
+    store = opened(root)
+    fill(store, FIRST)
+    assert shown.read_bytes() == before
+    store.close()
+
+
 def test_a_removed_part_leaves_nothing_and_old_parts_are_evicted(root: Path) -> None:
     store = opened(root)
     fill(store, FIRST)
