@@ -13,6 +13,7 @@ from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
+from gossipd.deployment.lost_chunks import LostChunks
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.states import FINAL, STATES
@@ -57,8 +58,7 @@ class DeploymentRecord(Struct):
     """What the disk refuses at present; it explains a stall for the disk."""
     started_s: int = 0
     elapsed_s: int = 0
-    lost_count: int = 0
-    """Chunks that were lost since it was last whole."""
+    lost_chunks: LostChunks = field(default_factory=LostChunks)
     changed: bool = True
     """Something worth telling at once, not only at the next refresh."""
     is_open: bool = False
@@ -93,7 +93,7 @@ class DeploymentRecord(Struct):
         if state in FINAL:
             self.stall = None
         if state is HostState.INIT:
-            self.lost_count = 0
+            self.lost_chunks.all_are_back()
         self.changed = True
 
     def take_figures(self, duplicate_bytes: int, corrupt_chunks: int, corrupt_bytes: int) -> None:

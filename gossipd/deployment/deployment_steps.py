@@ -126,8 +126,7 @@ class DeploymentSteps:
         if record.manifest is None or record.state is not HostState.COMPLETE:
             return
         name, verb = record.manifest.name, record.statement.verb
-        is_again = verb in (Verb.DEPLOY, Verb.PAUSE) and record.statement.epoch > 1
-        moved[name] = is_again or moved.get(name, False)
+        moved[name] = moved.get(name, False) or (verb in (Verb.DEPLOY, Verb.PAUSE) and record.statement.epoch > 1)
 
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
@@ -388,6 +387,7 @@ class DeploymentSteps:
 
     def _reserve(self, manifest: Manifest, *, frees: bool = False) -> None:
         frees, self.frees_next = frees or self.frees_next, False
+        self.record.lost_chunks.opening()
         self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name), frees)
 
     def _reserved(self, event: events.SpaceReserved) -> None:
@@ -395,8 +395,8 @@ class DeploymentSteps:
         assert manifest is not None
         record.wanted, record.want = event.wanted, self._context.want_of(manifest.name)
         record.bytes_wanted = event.bytes_wanted
-        held = event.held if event.wanted is None else event.held & event.wanted
-        record.chunks_verified = len(held)
+        here = record.lost_chunks.without_early(event.held)
+        record.chunks_verified = len(here if event.wanted is None else here & event.wanted)
         is_complete = not record.is_lacking and event.is_published
         if record.statement.verb in STOPS and not event.is_published:  # it was here whole once, and is no longer
             self._enter(Step.IDLE)
@@ -410,7 +410,7 @@ class DeploymentSteps:
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._look_for_superseded()
         self._enter(Step.IDLE if is_complete else Step.FETCH)
-        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies, event.wanted))
+        self._context.put(commands.OpenSwarm(manifest, here, event.copies, event.wanted))
         self._is_held_up = False
         self.follow_pause()
         self.current_may_move()

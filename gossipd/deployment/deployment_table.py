@@ -36,7 +36,6 @@ _JUDGED_AGAIN = (
     HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED, HostReason.REFUSED_SCHEMA, HostReason.VERSION_TAKEN,
     HostReason.STORE_DAMAGED,
 )  # fmt: skip
-LOST_TOLD_MAX = 100  # each is a record of the audit log, and as many when they are repaired
 _OVER = (HostState.CANCELLED, HostState.EXPIRED, *DELETED)
 _BEGINS_AGAIN = (HostState.FAILED, *_OVER)
 
@@ -298,10 +297,10 @@ class DeploymentTable:
         record.chunks_verified += 1
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
-            if record.lost_count <= LOST_TOLD_MAX:
+            if record.lost_chunks.is_back(event.chunk):
                 self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
-            if not record.is_refilling:
-                record.lost_count = 0
+            if not record.is_refilling and (untold := record.lost_chunks.all_are_back()):
+                self._context.info("all lost chunks are here again", deployment=record.label, untold=untold)
         if event.supplier is COPIED:
             return
         record.rate_in.add(event.length)
@@ -312,19 +311,20 @@ class DeploymentTable:
 
     def _lost(self, event: ChunkLost) -> None:
         record = self.get(event.deployment)
-        if record is not None and record.is_open and (record.wanted is None or event.chunk in record.wanted):
+        if record is not None and not record.is_open:
+            record.lost_chunks.lost_before(event.chunk)
+        elif record is not None and (record.wanted is None or event.chunk in record.wanted):
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
                 record.changed = True
                 self._tell_lost(record, event.chunk)
 
     def _tell_lost(self, record: DeploymentRecord, chunk: ChunkIndex) -> None:
-        """Somebody may have deleted the model, which loses all its chunks: no more than some are told by themselves."""
-        record.lost_count += 1
-        if record.lost_count <= LOST_TOLD_MAX:
-            self._context.audit("chunk lost", subject=record.label, chunk=chunk)
-            self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=chunk)
-        if record.lost_count == LOST_TOLD_MAX:
+        if not record.lost_chunks.lost(chunk):
+            return
+        self._context.audit("chunk lost", subject=record.label, chunk=chunk)
+        self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=chunk)
+        if record.lost_chunks.is_last_told:
             self._context.warning("more chunks may be lost, and are fetched again", deployment=record.label)
 
     def _stalled(self, report: ReportStall) -> None:

@@ -21,6 +21,14 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_current_versions.py",),
     ),
     Mutant(
+        "a-chunk-lost-before-the-opening-is-believed",
+        "A chunk that is lost while the store opens its model is fetched at the next start only.",
+        "gossipd/deployment/deployment_steps.py",
+        "        here = record.lost_chunks.without_early(event.held)\n",
+        "        here = event.held\n",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
         "untrusting-what-was-removed-kills-the-daemon",
         "`untrust` after `rm`, or after a cancel, ends the daemon.",
         "gossipd/deployment/deployment_table.py",

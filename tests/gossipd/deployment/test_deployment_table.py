@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
-from gossipd.deployment import commands, deployment_table, events
+from gossipd.deployment import commands, events, lost_chunks
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
@@ -99,7 +100,7 @@ def test_a_lost_and_repaired_chunk_leaves_a_trace(host: ScriptedHost) -> None:
 
 
 def test_a_model_that_lost_everything_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployment_table, "LOST_TOLD_MAX", 2)
+    monkeypatch.setattr(lost_chunks, "TOLD_MAX", 2)
     host = ScriptedHost(published=[ONE])
     host.hear(said())
     for _ in range(2):
@@ -109,10 +110,22 @@ def test_a_model_that_lost_everything_fills_no_log(monkeypatch: pytest.MonkeyPat
         assert host.audited()[before:] == ["chunk lost"] * 2
         for chunk in range(ONE.chunk_count):
             host.tell(ChunkStored(ONE.id, chunk, PEER, 10, 0.1))
-        assert host.audited()[before:] == ["chunk lost"] * 2
+        assert host.audited()[before:] == ["chunk lost"] * 2 + ["chunk repaired"] * 2, "those whose loss was told"
     host.tell(ChunkLost(ONE.id, 0))
     host.tell(ChunkStored(ONE.id, 0, PEER, 10, 0.1))
     assert host.audited()[-2:] == ["chunk lost", "chunk repaired"], "it was whole meanwhile"
+
+
+def test_a_chunk_that_is_lost_while_the_model_opens_is_fetched() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.held_back.add(commands.ReserveSpace)
+    host.hear(said())
+    (work,) = host.waiting
+    host.tell(ChunkLost(ONE.id, 1))
+    host.tell(events.SpaceReserved(work.work, ChunkSet.full(ONE.chunk_count), True))
+    assert 1 not in host.all_of(commands.OpenSwarm)[-1].held
+    assert host.record().chunks_verified == ONE.chunk_count - 1
+    assert host.record().told_state is HostState.DOWNLOADING
 
 
 def test_a_troubled_source_is_probed_until_it_delivers(host: ScriptedHost) -> None:

@@ -1,0 +1,26 @@
+"""Which lost chunks are told, by values."""
+
+from __future__ import annotations
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.deployment.lost_chunks import TOLD_MAX, LostChunks
+
+
+def test_no_more_than_some_are_told_until_the_model_is_whole() -> None:
+    lost = LostChunks()
+    told = [lost.lost(chunk) for chunk in range(TOLD_MAX + 5)]
+    assert told == [True] * TOLD_MAX + [False] * 5
+    assert lost.is_back(TOLD_MAX - 1) and not lost.is_back(TOLD_MAX - 1), "once"
+    assert not lost.is_back(TOLD_MAX + 1)
+    assert not lost.lost(3), "as many have been told already"
+    assert lost.all_are_back() == 6
+    assert lost.lost(7) and lost.is_back(7) and lost.all_are_back() == 0
+
+
+def test_only_what_is_lost_while_the_store_opens_the_model_is_taken_off() -> None:
+    lost = LostChunks()
+    lost.lost_before(1)
+    lost.opening()
+    lost.lost_before(2)
+    lost.lost_before(5)
+    assert list(lost.without_early(ChunkSet.of(6, [1, 2, 3]))) == [1, 3]
