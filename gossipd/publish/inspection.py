@@ -161,6 +161,7 @@ class _Tree:
         self._reads = 0
         self._sizes = {file.path: file.size for file in files}
         self._tensors: dict[str, frozenset[str]] = {}
+        self._stand_ins: set[str] = set()  # paths of pointers and pages, of which nothing else is told
 
     def contents(self) -> Iterator[Finding]:
         """What the first bytes of files say."""
@@ -183,8 +184,10 @@ class _Tree:
         head = self._read(index, 0, file.size if is_small and is_json else min(file.size, 64))
         if is_small and (found := next((row for row in _POINTERS if head.startswith(row[0])), None)):
             _, kind, what, cure = found
+            self._stand_ins.add(path)
             yield Finding(kind, path, f"is {what}, not the file itself; {cure}")
         elif (weights and _PAGE.match(head)) or (is_small and is_json and _is_message(head)):
+            self._stand_ins.add(path)
             yield Finding("error_page", path, "is a web page or an error message, not the file; download it again")
         elif path.endswith(".safetensors"):
             yield from self._safetensors(index, file)
@@ -257,11 +260,11 @@ class _Tree:
     def indexes(self) -> Iterator[Finding]:
         """An index that names what is not there."""
         for index, file in enumerate(self._files):
-            if not _INDEX.fullmatch(file.path) or not 0 < file.size <= INDEX_BYTES_MAX:
+            if not _INDEX.fullmatch(file.path) or file.size > INDEX_BYTES_MAX:
                 continue
-            shards = _weight_map(self._read(index, 0, file.size))
+            shards = _weight_map(self._read(index, 0, file.size)) if file.size else None
             if shards is None:
-                if file.size > POINTER_BYTES_MAX:  # else it was told as a pointer
+                if file.path not in self._stand_ins:
                     yield Finding("index_broken", file.path, "is no index of shards: its weight_map cannot be read")
                 continue
             base = file.path[: file.path.rfind("/") + 1]

@@ -6,6 +6,7 @@ The temporary file has a hidden name in the same directory, which an inbox ignor
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from gossipd.manifest.errors import shown
@@ -13,14 +14,25 @@ from gossipd.publish.errors import PublishError
 
 
 def check_writable(out: Path, option: str = "--out") -> None:
-    """Refuse an unsuitable output before hours of hashing. Raises PublishError ``E_OUTPUT``."""
+    """Refuse an unsuitable output before hours of hashing: a rename would put a file in the place of a device, of a
+    pipe, or of a link whose target somebody reads. Raises PublishError ``E_OUTPUT``.
+    """
     directory = out.parent
-    if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise PublishError(f"{option} {shown(str(out))} must be a file in a writable directory", code="E_OUTPUT")
+    try:
+        is_file = stat.S_ISREG(out.lstat().st_mode)
+    except FileNotFoundError:
+        is_file = True
+    except OSError:
+        is_file = False
+    if not is_file or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise PublishError(
+            f"{option} {shown(str(out))} must be a file, no link or device, in a writable directory", code="E_OUTPUT"
+        )
 
 
 def write_whole(out: Path, content: bytes, option: str = "--out") -> None:
     """Replace ``out``. Raises PublishError ``E_OUTPUT``; then ``out`` is unchanged."""
+    check_writable(out, option)
     temporary = out.parent / f".{out.name}.{os.getpid()}.part"
     try:
         try:

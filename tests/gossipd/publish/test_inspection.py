@@ -157,7 +157,9 @@ def test_a_shard_that_the_index_names_and_nobody_has_is_found() -> None:
 def test_an_index_that_disagrees_with_its_shards_is_found() -> None:
     files = GOOD | {"model.safetensors.index.json": index(a="model-00002-of-00002.safetensors")}
     assert kinds(files) == [("shard_differs", "model-00002-of-00002.safetensors")]
-    for broken in (b"not json" * 200, b"[]" + b" " * 2000, b'{"weight_map": {"a": 1}}' + b" " * 2000, b"[" * 100_000):
+    whole = b"not json" * 200, b"[]" + b" " * 2000, b'{"weight_map": {"a": 1}}' + b" " * 2000, b"[" * 100_000
+    small = b"", b"{}", b"[]", b"null", b'{"weight_map":', b'{"weight_map":[]}', b'{"weight_map":{"a":5}}', b"\xff\xfe"
+    for broken in (*whole, *small):
         assert kinds({"model.safetensors.index.json": broken}) == [("index_broken", "model.safetensors.index.json")]
 
 

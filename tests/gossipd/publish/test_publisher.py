@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from gossipd.core.errors import GossipdError
 from gossipd.core.targets import Targets
 from gossipd.publish import publisher
+from gossipd.publish.errors import PublishError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.file_reading import LocalFiles
+from gossipd.publish.output import write_whole
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
 
@@ -143,6 +146,17 @@ def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
 
     monkeypatch.setattr(LocalFiles, "hash_extent", meddling)
     assert code_of(tree, out) == "E_SOURCE_CHANGED"
+
+
+def test_nothing_but_a_file_gives_way_to_a_manifest(tree: Path, out: Path) -> None:
+    os.mkfifo(out.parent / "pipe")
+    (out.parent / "link").symlink_to("nowhere")
+    for name in ("pipe", "link"):
+        with pytest.raises(PublishError):
+            write_whole(out.parent / name, b"")
+        assert code_of(tree, out.parent / name) == "E_OUTPUT"
+    assert (out.parent / "pipe").is_fifo() and (out.parent / "link").is_symlink()
+    assert sorted(path.name for path in out.parent.iterdir() if path != tree) == ["link", "pipe"]
 
 
 def test_an_older_manifest_of_that_name_is_replaced_whole_or_not_at_all(
