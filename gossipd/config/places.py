@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
-from gossipd.runtime.directory_safety import why_exchangeable
+from gossipd.runtime.directory_safety import why_exchangeable, why_foreign, why_unusable
 from gossipd.runtime.file_access import group_number, user_number
 from gossipd.store.disk.file_system import why_unfit
 
+STATE = "state"  # beside the configuration
 _CURE = "; move it to a local disk, or set store.any_file_system = true"
 
 
 def check_places(config: Config) -> None:
     """No other user may exchange what the daemon writes; models, their journals and the trust records must survive a
-    power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system."""
-    problems = _exchangeable(config) + _accounts(config)
+    power cut. Raises ConfigError with every place that is taken, unsafe, or on an unfit file system."""
+    problems = _taken(config) + _exchangeable(config) + _accounts(config)
     if config.store.any_file_system:
         _refuse(problems)
         return
@@ -44,6 +45,29 @@ def _accounts(config: Config) -> list[Problem]:
         if one.user and user_number(one.user) is None:
             reason = f"names user {one.user!r}, which this host does not have"
             problems.append(Problem(str(config.file), "publish.watch", reason))
+    return problems
+
+
+def _taken(config: Config) -> list[Problem]:
+    """Problems of places where something else stands, or into which others could put files."""
+    problems = []
+    store, status = config.store, config.status
+    state = config.file.parent / STATE
+    for key, path in (("store.models", store.models), ("store.inbox", store.inbox), ("", state)):
+        try:
+            reason = why_unusable(path)
+            if reason is None and key == "store.inbox":
+                is_link = path.is_symlink()
+                reason = "is a link, which is not followed; name the directory itself" if is_link else why_foreign(path)
+        except FileNotFoundError:
+            reason = "is not there; make it (mode 0750), or change store.inbox"
+        except OSError as error:
+            reason = f"cannot be opened: {error.strerror}"
+        if reason is not None:
+            problems.append(Problem(str(config.file), key, f"{path} {reason}"))
+    for key, path in (("status.socket", status.socket), ("status.read_socket", status.read_socket)):
+        if path.is_dir():
+            problems.append(Problem(str(config.file), key, f"{path} is a directory; move it away"))
     return problems
 
 

@@ -29,6 +29,7 @@ from gossipd.api.local_server import LocalServers
 from gossipd.api.local_socket import bind_metrics, bind_unix
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys, key_changes
+from gossipd.config.places import STATE
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
@@ -121,7 +122,7 @@ class App:
         self._nursery = nursery
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        self._state, self._lag = StateDirectory(home / "state"), LoopLag()
+        self._state, self._lag = StateDirectory(home / STATE), LoopLag()
         self.live = LiveSettings(config, keys, self._state.wants())
         boot = self._state.next_boot(wall_s)
         self._feed = EventFeed(EventRing(boot))

@@ -36,6 +36,32 @@ def open_directory(name: str | Path, *, within: int | None = None) -> int:
     return descriptor
 
 
+def why_unusable(path: Path) -> str | None:
+    """Why what stands at ``path`` is no directory for the daemon to work in; None when it is, or when it is absent and
+    can be made. Raises OSError.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(status.st_mode) and not path.exists():
+        return "is a link that leads nowhere; make what it leads to, or remove it"
+    return None if path.is_dir() else "is no directory; move it away"
+
+
+def why_foreign(path: Path) -> str | None:
+    """Why others could put files into the directory at ``path``; None when they cannot. Raises OSError;
+    FileNotFoundError where it is absent, ENOTDIR for a link.
+    """
+    try:
+        os.close(open_directory(path))
+    except PermissionError as error:
+        if error.errno:
+            raise
+        return error.strerror
+    return None
+
+
 def why_exchangeable(path: Path) -> str | None:
     """How other users could put something else at ``path``; None when they cannot.
 

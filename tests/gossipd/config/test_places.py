@@ -23,6 +23,9 @@ def memory() -> Iterator[Path]:
 
 
 def config(home: Path, text: str = "") -> Config:
+    inbox = home / "inbox"
+    if not inbox.exists():
+        inbox.mkdir(mode=0o750)
     return parse_config(LEAST + text, home / "gossipd.toml", {})
 
 
@@ -92,3 +95,50 @@ def test_a_watched_directory_of_an_unknown_user_is_refused(tmp_path: Path) -> No
         places.check_places(config(tmp_path, text))
     assert [str(problem.key) for problem in caught.value.problems] == ["publish.watch"]
     assert "names user 'no-such-user', which this host does not have" in str(caught.value)
+
+
+INSISTS = "[store]\nany_file_system = true\n"
+
+
+def told(home: Path) -> list[str]:
+    """The problems, each with its key and what follows the path."""
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(config(home, INSISTS))
+    return [f"{problem.key}: {problem.reason.partition(' ')[2]}" for problem in caught.value.problems]
+
+
+def test_what_stands_in_the_place_of_a_directory_or_socket_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    for name in ("models", "state", "inbox"):
+        (tmp_path / name).write_text("")
+    for name in ("gossipd.sock", "gossipd-read.sock"):
+        (tmp_path / name).mkdir()
+    assert told(tmp_path) == [
+        "store.models: is no directory; move it away",
+        "store.inbox: is no directory; move it away",
+        ": is no directory; move it away",
+        "status.socket: is a directory; move it away",
+        "status.read_socket: is a directory; move it away",
+    ]
+
+
+def test_an_inbox_of_others_and_links_are_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    (tmp_path / "models").symlink_to("nowhere")
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox").chmod(0o777)
+    assert told(tmp_path) == [
+        "store.models: is a link that leads nowhere; make what it leads to, or remove it",
+        "store.inbox: is writable by other users (mode 777); use 0750",
+    ]
+    (tmp_path / "inbox").rename(tmp_path / "elsewhere")
+    (tmp_path / "inbox").symlink_to("elsewhere")
+    assert told(tmp_path)[1] == "store.inbox: is a link, which is not followed; name the directory itself"
+
+
+def test_an_inbox_that_is_not_there_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    made = config(tmp_path, INSISTS)
+    made.store.inbox.rmdir()
+    with pytest.raises(ConfigError, match=r"store\.inbox .*/inbox is not there; make it"):
+        places.check_places(made)
