@@ -142,11 +142,11 @@ def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
             code = "E_GONE" if own[0].reason in ("removed", "evicted") else "E_PARTIAL"
             raise DeploymentEndedError(f"{label} has ended on this host: {_words(own[0], row)}", code=code)
         if all(host.reason == _FORBIDDEN for host in row.hosts):
-            raise DeploymentEndedError(f"no host may read the source of {label}; add it to sources.allow")
+            raise ended(row, row.hosts)
     elif row.state in _OVER:
         raise ended(row, [host for host in row.hosts if host.state != "complete"])
     elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
-        raise ended(row, _lost(row))
+        raise ended(row, row.hosts)
 
 
 def ended(row: DeploymentRow, hosts: Sequence[HostRow] | None = None) -> DeploymentEndedError:
@@ -197,9 +197,13 @@ def _label(row: DeploymentRow) -> str:
 
 
 def _lost(row: DeploymentRow) -> list[HostRow]:
-    """Hosts that no waiting brings any further."""
+    """Hosts that no waiting brings any further; of what has changed in storage somebody has to act, too."""
     behind = [host for host in row.hosts if host.state != "complete"]
-    return [host for host in behind if host.state in _OVER or reason_of_word(host.reason).heals is Heals.NEVER]
+    return [host for host in behind if host.state in _OVER or _is_over(reason_of_word(host.reason))]
+
+
+def _is_over(reason: HostReason) -> bool:
+    return reason.heals is Heals.NEVER or reason is HostReason.SOURCE_CHANGED
 
 
 def _reason(host: HostRow) -> str:
@@ -209,7 +213,7 @@ def _reason(host: HostRow) -> str:
 def _told(hosts: Iterable[HostRow]) -> str:
     """Each with its state, its reason, and what its users see."""
     words = [
-        f"{host.name} {host.state} {_reason(host)}".rstrip()
+        f"{host.name} {host.state} {_reason(host) if host.reason != host.state else ''}".rstrip()
         + ("" if host.current is None else f" (current: {host.current})")
         for host in hosts
     ]

@@ -72,6 +72,11 @@ class HostReason(Enum):
         """Whether only a host that reads storage can say it, and all that wait for that host show it."""
         return self in READERS
 
+    @property
+    def is_of_storage(self) -> bool:
+        """Whether it says why storage cannot be read, or not by this host."""
+        return self.exit_code in (ExitCode.SOURCE_AUTH, ExitCode.SOURCE_UNREACHABLE)
+
     NONE = "", 0, CuredBy.NOBODY, Heals.BY_ITSELF, ExitCode.PARTIAL, "nothing is wrong", "nothing"
     OTHER = (
         "other", 1, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
@@ -91,7 +96,8 @@ class HostReason(Enum):
     )  # fmt: skip
     STORAGE = (
         "storage", 5, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
-        "reads of storage fail or hang, or no host may read it", "look at storage, `sources.enabled`, `sources.allow`",
+        "reads of storage fail, hang, or are limited to less than a chunk in some seconds, or no host may read it",
+        "look at storage, `sources.enabled`, `sources.allow`, `limits.source_bytes_per_s`",
     )  # fmt: skip
     VERIFICATION = (
         "verification", 6, CuredBy.NOBODY, Heals.BY_ITSELF, ExitCode.VERIFICATION,
@@ -122,7 +128,7 @@ class HostReason(Enum):
         "the object is not in storage", "put it back, or publish under a new version",
     )  # fmt: skip
     SOURCE_CHANGED = (
-        "source_changed", 13, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "source_changed", 13, CuredBy.PUBLISHER, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
         "the object in storage is no longer what was published",
         "put it back, then `gossipd reload` on the host that reads it; or publish under a new version",
     )  # fmt: skip

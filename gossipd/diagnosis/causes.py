@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossipd.core.errors import ExitCode
-from gossipd.core.reasons import CuredBy, Heals, HostReason, reason_of_word
+from gossipd.core.reasons import TAKEN_BACK, CuredBy, Heals, HostReason, reason_of_word
 from gossipd.core.units import show_count
 from gossipd.core.versions import label_words
 
@@ -40,9 +40,10 @@ _NEXT = {
 }
 _NEXT_BY_HEALING = {
     Heals.BY_ITSELF: "it is tried again every few seconds, and later every minute",
-    Heals.ON_RELOAD: "nothing, until that host's daemon is reloaded",
+    Heals.ON_RELOAD: "nothing, until that is done there",
     Heals.NEVER: "nothing: another deployment must be begun",
 }
+_UNDER_WAY = ("init", "downloading")
 _NO_SEED = "no living host is a seed, so nobody reads storage"
 
 
@@ -94,6 +95,8 @@ def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None =
         groups.setdefault(_key(each), []).append(each)
     causes = [_of_group(key, hosts, row, members) for key, hosts in groups.items()]
     causes += _of_nobody_reading(page, row, behind)
+    if row["state"] == "cancelled":
+        causes.append(_of_a_word(row))
     causes.sort(key=_order)
     if behind or host in (None, page["node"]["name"]):
         causes = _of_alarms(page, has_work=bool(behind)) + causes
@@ -184,9 +187,11 @@ def _order(cause: Cause) -> tuple[bool, bool, bool, int]:
 def _of_nobody_reading(
     page: Mapping[str, Any], row: Mapping[str, Any], behind: Sequence[Mapping[str, Any]]
 ) -> list[Cause]:
-    """No seed among the living, and no full copy yet."""
+    """No seed among the living, and no full copy yet. A host that is told why it cannot read storage is none any more,
+    and that is the cause; and nobody reads what has ended."""
     has_seed = any(each["seed"] and each["state"] == "alive" for each in page["members"])
-    if not behind or has_seed or row["hosts_complete"]:
+    reasons = {reason_of_word(each["reason"]) for each in behind if each["state"] in _UNDER_WAY}
+    if not reasons or has_seed or row["hosts_complete"] or any(one.is_of_storage for one in reasons):
         return []
     reason = HostReason.STORAGE
     return [
@@ -197,6 +202,16 @@ def _of_nobody_reading(
             next="a seed is chosen as soon as a host may read storage",
         )
     ]  # fmt: skip
+
+
+def _of_a_word(row: Mapping[str, Any]) -> Cause:
+    """Somebody has said that it shall not go on."""
+    return Cause(
+        code="cancelled", sentence=f"it was {TAKEN_BACK.get(row.get('word', ''), 'cancelled')}", hosts=(), since_s=None,
+        evidence=(f"{row['hosts_complete']} of {row['hosts_total']} hosts have it complete",),
+        cured_by=CuredBy.HOST.value, cure="deploy it again, if it shall go on",
+        next="nothing: no host fetches it", exit_code=ExitCode.OTHER,
+    )  # fmt: skip
 
 
 def _of_alarms(page: Mapping[str, Any], *, has_work: bool) -> list[Cause]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gossipd.core.reasons import HostReason, reason_of_code
+from gossipd.core.reasons import HostReason, reason_of_code, reason_of_word
 from gossipd.core.timing import CREDENTIAL_LEAST_S
 from gossipd.core.units import percent_words, show_bytes, show_count
 from gossipd.core.versions import label_words
@@ -249,10 +249,14 @@ def _seeds(readings: HostReadings) -> CheckFinding | None:
         return None
     alive = [each for each in readings.status["members"] if each["state"] == "alive"]
     seeds = [each["name"] for each in alive if each["seed"]]
-    is_moving = any(row["state"] in ("init", "downloading") for row in readings.status["deployments"])
-    return CheckFinding(
-        CheckVerdict.OK if seeds or not is_moving else CheckVerdict.FAIL, f"{len(seeds)} seeds, {len(alive)} alive"
-    )
+    moving = [row for row in readings.status["deployments"] if row["state"] in ("init", "downloading")]
+    words = f"{len(seeds)} seeds, {len(alive)} alive"
+    if seeds or not moving:
+        return CheckFinding(CheckVerdict.OK, words)
+    told = {host["reason"] for row in moving for host in row["hosts"] if reason_of_word(host["reason"]).is_of_storage}
+    if told:  # they have given up, each with its reason
+        return CheckFinding(CheckVerdict.FAIL, f"{words}; those that could read say {', '.join(sorted(told))}")
+    return CheckFinding(CheckVerdict.FAIL, words)
 
 
 def _clock(readings: HostReadings) -> CheckFinding | None:
@@ -442,7 +446,8 @@ CHECKS = (
     Check("name", _name, "name and address are this host's alone", "rename one: `node.name`, `net.advertise`"),
     Check("versions", _versions, "all hosts run one version", "finish the upgrade"),
     Check("agreement", _agreement, "hosts have the same keys and settings", "`gossipd members --drift` names them"),
-    Check("seeds", _seeds, "somebody reads storage", "`sources.enabled` on a host that is alive"),
+    Check("seeds", _seeds, "somebody reads storage",
+          "`gossipd why NAME@VERSION` where a reason is told; else `sources.enabled` on a host that is alive"),
     Check("storage", _storage, "storage gives a part of a file to this host", "as found, for each source"),
     Check("credentials", _credentials, "credentials for storage last", "renew them where they were found"),
     Check("handshakes", _handshakes, "nobody knocks here with another cluster's key",

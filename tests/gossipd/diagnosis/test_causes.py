@@ -86,6 +86,30 @@ def test_nobody_who_reads_storage_is_a_cause_of_its_own() -> None:
     assert diagnosis.exit_code == ExitCode.SOURCE_UNREACHABLE or diagnosis.causes[0].code == "no_holder"
 
 
+@pytest.mark.parametrize("reason", ["source_forbidden", "source_gone", "source_auth"])
+def test_seeds_that_gave_up_are_no_cause_beside_their_own(reason: str) -> None:
+    what = page(members=2)
+    for member in what["members"]:
+        member["seed"] = False
+    diagnosis = diagnose(what, deployment([host(n, state="init", chunks=0, reason=reason) for n in range(2)]))
+    assert [cause.code for cause in diagnosis.causes] == [reason]
+
+
+def test_what_has_ended_is_read_by_nobody_and_that_is_no_cause() -> None:
+    what = page(members=1)
+    what["members"][0]["seed"] = False
+    diagnosis = diagnose(what, deployment([host(0, state="removed", chunks=0, reason="removed")]))
+    assert [cause.code for cause in diagnosis.causes] == ["removed"]
+
+
+@pytest.mark.parametrize(("word", "told"), [("cancel", "cancelled"), ("roll_back", "rolled back everywhere")])
+def test_a_cancelled_deployment_says_so_and_exits_as_wait_does(word: str, told: str) -> None:
+    row = deployment([host(0, state="cancelled", chunks=5)], state="cancelled", word=word)
+    diagnosis = diagnose(page(), row)
+    assert [cause.sentence for cause in diagnosis.causes] == [f"it was {told}"]
+    assert (diagnosis.exit_code, diagnosis.causes[0].cure) == (ExitCode.OTHER, "deploy it again, if it shall go on")
+
+
 def test_an_answering_host_that_is_alone_says_first_that_it_is_a_poor_witness() -> None:
     alarms = [{"code": "E_ALONE", "sentence": "this host hears no other", "since": "now"}]
     diagnosis = found([host(0, state="downloading", reason="not_heard")], alarms=alarms)

@@ -204,3 +204,10 @@ def test_figures_have_the_units_that_people_read() -> None:
     told = {check.code: finding.evidence for check, finding in examine(WELL)}
     assert told["free_space"] == "1 TiB free, 50.0 %"
     assert told["inodes"] == "1,000,000 inodes free"
+
+
+def test_seeds_that_gave_up_are_told_with_their_reasons() -> None:
+    hosts = [host(n, state="downloading", reason="source_forbidden") for n in range(2)]
+    told = of_members(seed=lambda n: False) | {"deployments": [deployment(hosts, state="downloading")]}
+    [finding] = [one for check, one in examine(replace(WELL, status=told)) if check.code == "seeds"]
+    assert finding.evidence.endswith("; those that could read say source_forbidden")
