@@ -131,6 +131,17 @@ class StatusClient:
         row: dict[str, Any] = answer["manifest"]
         return row
 
+    def _why_unused(self, name: str, version: int | None) -> str:
+        """Why a version that may lie here is not used; empty where nothing is known."""
+        from gossipd.core.reasons import reason_of_word  # of an error only
+
+        try:
+            rows = self.status(name, version)["deployments"] if version is not None else []
+        except RefusedByDaemonError:  # it knows no such deployment
+            rows = []
+        reasons = [reason_of_word(host["reason"]) for row in rows[:1] for host in row["hosts"] if host.get("here")]
+        return "".join(f", or is not used: {one.sentence} ({one.cure})" for one in reasons if one.value)
+
     def complete_model(
         self, name: str, version: int | None = None, *, part: bool = False, prefix: str | None = None
     ) -> dict[str, Any]:
@@ -146,7 +157,7 @@ class StatusClient:
         models = [each for each in known if (each["current"] if version is None else each["version"] == version)]
         label = name if version is None else f"{name}@{_as_others(version, known)}"
         if not models:
-            raise NotFoundError(f"{label} is not on this host; see: gossipd ls")
+            raise NotFoundError(f"{label} is not on this host{self._why_unused(name, version)}; see: gossipd ls")
         found: dict[str, Any] = models[0]
         if found["path"] is not None and found.get("want") and not part:
             raise NotFoundError(f"of {label} only a part is on this host; ask for it: gossipd path --part {label}")

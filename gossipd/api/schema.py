@@ -284,7 +284,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
 class ModelRow(Row, frozen=True, kw_only=True):
     """One version of one model on this host. ``path`` is null until it is published. ``version_label``: ``300.2`` for
     the step of a run; ``lineage``: run and step, in a few words. ``want``: the terms of a part, a line each; then
-    ``path`` is that of the part."""
+    ``path`` is that of the part, and ``bytes_wanted`` its size, null for a whole model."""
 
     name: str
     version: int
@@ -297,6 +297,7 @@ class ModelRow(Row, frozen=True, kw_only=True):
     version_label: str = ""
     lineage: str = ""
     want: str = ""
+    bytes_wanted: int | None = None
 
 
 class WantRow(Row, frozen=True, kw_only=True):

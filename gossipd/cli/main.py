@@ -139,11 +139,13 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors that a user or the cluster can cause never raise."""
+    _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["--version"] and "--json" in given:
         given[0] = "version"
     try:
         result = cli.main(args=given, prog_name="gossipd", standalone_mode=False)
+        sys.stdout.flush()
     except (click.ClickException, GossipdError, OSError) as error:
         return _end(error, given)
     except (KeyboardInterrupt, click.Abort):
@@ -151,14 +153,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(result) if isinstance(result, int) else int(ExitCode.DONE)
 
 
+def _open_closed_streams() -> None:
+    """`gossipd status >&-`: lead closed streams nowhere, also so that no file of ours gets their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8")  # noqa: SIM115 - for the rest of the process, as those below
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
+
+
 def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[str]) -> int:
     exit_code: int = ExitCode.OTHER
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return int(ExitCode.USAGE)
-    if isinstance(error, BrokenPipeError):
-        # `gossipd status | head`: nobody reads further. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # `gossipd status | head`: nobody reads further
+        _lead_output_nowhere()
         return int(exit_code)
     if isinstance(error, GossipdError):
         code, message, exit_code = error.code, str(error), error.code_of_exit
@@ -171,8 +182,17 @@ def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[s
     show_lines([f"{code}: {_harmless(message)}"], err=True)
     if "--json" in given:
         refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
-        click.echo(json.dumps({"schema_version": 1, "error": refusal}))
+        try:
+            click.echo(json.dumps({"schema_version": 1, "error": refusal}))
+            sys.stdout.flush()
+        except OSError:  # a full disk, which was the error too
+            _lead_output_nowhere()
     return int(exit_code)
+
+
+def _lead_output_nowhere() -> None:
+    """What could not be written stays in the buffer, and Python would complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _as_typed(message: str, given: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
         (
             f"{'*' if model['current'] else ' '} {label_words(model)}",
             model["state"],
-            show_bytes(model["bytes_total"]),
+            show_bytes(model["bytes_total"] if model.get("bytes_wanted") is None else model["bytes_wanted"]),
             model["completed_at"] or "-",
             *((model["lineage"] or "-",) if is_long else ()),
             model["path"] or "-",

@@ -66,7 +66,7 @@ def watch(
     made_s = _made_s(StatusClient(path, questions=questions), name, present)
     known = KnownSteps(last, made_s, time.time())
     steps = StepWatch(marker=marker, known=known, keep_last=keep_last, keep_every=keep_every)
-    begun = time.monotonic()
+    begun, refused = time.monotonic(), dict[str, int]()
     while True:
         steps.looked(looks.look(waits=not once), time.monotonic())
         while commands := steps.drain():
@@ -79,14 +79,16 @@ def watch(
                         )  # fmt: skip
                     except GossipdError as error:
                         steps.failed(command.directory, error.sentence, time.monotonic())
+                        refused[command.directory] = error.code_of_exit
                     else:
+                        refused.pop(command.directory, None)
                         show_lines([f"{made.name}@{show_step(made.version)}  {command.directory}  id {made.id[:12]}"])
                         sys.stdout.flush()
                         steps.published(command.directory, time.monotonic())
                 else:
                     show_lines([f"{command.directory}: {command.sentence}"], err=True)
         if once and time.monotonic() - begun > 2 * SETTLED_S:
-            return 0
+            return next(iter(refused.values()), 0)
         time.sleep(LOOK_S)
 
 

@@ -18,6 +18,7 @@ from gossipd.api.ports import Deployed, Done, Pruned, Reloaded, VerifyStep, Want
 from gossipd.audit.log import AuditLog
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import LocalError, NotFoundError
+from gossipd.core.reasons import HostReason
 from gossipd.core.units import show_bytes
 from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deploy_plan import deploy_costs
@@ -163,7 +164,9 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         found = self.lifecycle.find(name, version)
         manifest = found[0].manifest if found else None
         if manifest is None or not found[0].is_open:
-            raise NotFoundError(f"{self.lifecycle.label(name, version)} is not on this host")
+            reason = found[0].reason if found else HostReason.NONE
+            why = f": {reason.sentence}; {reason.cure}" if reason is not HostReason.NONE else ""
+            raise NotFoundError(f"{self.lifecycle.label(name, version)} is not in use on this host{why}")
         checks = self.store.verify(name, version)
         checked = bad = missing = 0
         while True:

@@ -216,6 +216,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                     version_label=manifest.version_label, lineage=manifest.lineage,
+                    bytes_wanted=None if place == whole else one.bytes_wanted,
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))

@@ -138,6 +138,14 @@ class DeploymentRecord(Struct):
         return manifest.chunk_count if self.wanted is None else len(self.wanted)
 
     @property
+    def bytes_here(self) -> int:
+        """About how many of its bytes are verified here."""
+        if self.manifest is None:
+            return 0
+        whole = self.manifest.bytes_total if self.wanted is None else self.bytes_wanted
+        return whole * self.chunks_verified // max(1, self.chunks_wanted(self.manifest))
+
+    @property
     def told_state(self) -> HostState:
         """The state for everybody's eyes: what lacks a chunk is called complete by nobody."""
         if self.is_paused:

@@ -234,7 +234,7 @@ class Orders:
         assert record.manifest is not None
         was_removed = statements.is_removed(record.id)
         if order.is_dry_run:
-            words = f"would remove {record.label}, {show_bytes(record.manifest.bytes_total)}, from this host"
+            words = f"would remove {record.label}, {show_bytes(record.bytes_here)}, from this host"
             return _REMOVED_BEFORE.format(record.label) if was_removed else words, False
         statements.mark_removed(record.id)
         is_marked = yield from running.try_to_keep_statements()

@@ -30,7 +30,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.tensor_index import Tensor
 from gossipd.parts.masked_header import HEADER_BYTES_MAX, fits
 from gossipd.parts.tensor_rules import admits, number_model
-from gossipd.parts.want import FilesWanted, RangesWanted, TensorsWanted, Want, WantError, joined
+from gossipd.parts.want import FilesWanted, RangesWanted, TensorsWanted, Want, WantError, joined, text_of
 
 _BESIDE_BYTES_MAX = 64 * 1024 * 1024  # tokenizers have some 10 MB, lists of shards less; weights more
 INDEX_SUFFIX = ".safetensors.index.json"  # names the file of each tensor, and is masked too
@@ -160,7 +160,7 @@ class _Choice:
                 is_found = True
                 self._names.setdefault(at, set()).update(names)
         if not is_found:
-            raise WantError(f"want {shown(self._want.text)} matches no tensor of {self._manifest.name}")
+            raise WantError(f"want {shown(text_of(term))} matches no tensor of {self._manifest.name}")
 
     # ---- what follows for each file --------------------------------------------------------------
 

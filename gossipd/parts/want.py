@@ -116,7 +116,7 @@ def parse_want(texts: Iterable[str]) -> Want:
     by_text: dict[str, Term] = {}
     for text in texts:
         one = _term(text.strip())
-        by_text[_text_of(one)] = one
+        by_text[text_of(one)] = one
         if len(by_text) > TERMS_MAX:
             raise WantError(f"a want has over {TERMS_MAX} terms; join them with a pattern")
     whole = "\n".join(sorted(by_text))
@@ -193,7 +193,8 @@ def joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _text_of(term: Term) -> str:
+def text_of(term: Term) -> str:
+    """The canonical text of one term."""
     match term:
         case FilesWanted(glob):
             return f"files:{glob}"

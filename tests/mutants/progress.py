@@ -219,8 +219,8 @@ MUTANTS = (
         "waits-for-what-cannot-come",
         "wait looks at states only.",
         "gossipd/api/readiness.py",
-        "reason_of_word(host.reason).heals is Heals.NEVER]\n",
-        "host.reason is Heals.NEVER]\n",
+        "    return reason.heals is Heals.NEVER or",
+        "    return reason is Heals.NEVER or",
         (_COMMANDS,),
     ),
     Mutant(

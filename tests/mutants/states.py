@@ -29,6 +29,26 @@ MUTANTS = (
         ("tests/gossipd/deployment/test_deployment_table.py",),
     ),
     Mutant(
+        "wait-ends-without-a-reason",
+        "Where no host may read the source, `wait` ends with nothing after its colon, and with 9.",
+        "gossipd/api/readiness.py",
+        """    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
+        raise ended(row, row.hosts)
+""",
+        """    elif row.hosts and all(host.reason == _FORBIDDEN for host in row.hosts):
+        raise ended(row, _lost(row))
+""",
+        ("tests/gossipd/api/test_readiness.py",),
+    ),
+    Mutant(
+        "why-calls-a-cancelled-deployment-right",
+        "`why` says of a cancelled deployment that nothing is wrong, and exits with 0.",
+        "gossipd/diagnosis/causes.py",
+        '    if row["state"] == "cancelled":\n',
+        '    if row["state"] == "gone":\n',
+        ("tests/gossipd/diagnosis/test_causes.py",),
+    ),
+    Mutant(
         "untrusting-what-was-removed-kills-the-daemon",
         "`untrust` after `rm`, or after a cancel, ends the daemon.",
         "gossipd/deployment/deployment_table.py",

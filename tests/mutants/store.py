@@ -42,6 +42,22 @@ MUTANTS = (
         ("tests/gossipd/store/models/test_current_link.py",),
     ),
     Mutant(
+        "a-manifest-takes-the-place-of-a-device",
+        "`publish --out /dev/null` puts a file there.",
+        "gossipd/publish/output.py",
+        "        is_file = stat.S_ISREG(out.lstat().st_mode)\n",
+        "        is_file = not out.is_dir()\n",
+        ("tests/gossipd/publish/test_publisher.py",),
+    ),
+    Mutant(
+        "config-check-passes-an-inbox-of-others",
+        "`config check` finds nothing, and the daemon refuses to start.",
+        "gossipd/config/places.py",
+        "    problems = _taken(config) + ",
+        "    problems = ",
+        ("tests/gossipd/config/test_places.py",),
+    ),
+    Mutant(
         "a-removed-part-comes-back-without-its-header",
         "A removed file of a part comes again with zeros in the place of its header.",
         "gossipd/store/chunk_store.py",

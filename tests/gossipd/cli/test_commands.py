@@ -362,6 +362,7 @@ def test_members_ls_and_path(shell: Shell) -> None:
     assert len(shell("members", "--json").object["members"]) == 4
     assert "* org/toy@2  complete" in shell("ls").out
     assert len(shell("ls", "--json").object["models"]) == 2
+    assert "200 MiB" in shell("ls").out
     assert shell("path", "org/toy").out == "/m/org/toy/2\n"
     assert shell("path", "org/toy@2", "--json").object["path"] == "/m/org/toy/2"
     assert shell("path", "org/toy", "--prefix", "/mnt/models").out == "/mnt/models/org/toy/2\n"
@@ -369,6 +370,16 @@ def test_members_ls_and_path(shell: Shell) -> None:
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == ("E_NOT_FOUND: org/toy@3 is not complete on this host, it is downloading; see: gossipd wait\n")
     assert shell("path", "other").err == "E_NOT_FOUND: other is not on this host; see: gossipd ls\n"
+
+
+def test_path_says_why_a_version_that_lies_here_is_not_used(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = toy_row()
+    host = msgspec.structs.replace(row.hosts[0], state="failed", reason="refused_operator", here=True)
+    shell.daemon.rows = [msgspec.structs.replace(row, hosts=[host])]
+    monkeypatch.setattr(shell.daemon, "models", list)
+    told = shell("path", "org/toy@3").err
+    assert "org/toy@3 is not on this host, or is not used: an operator of this host has said `gossipd untrust`" in told
+    assert "`gossipd untrust --undo`" in told
 
 
 def test_verify_exits_with_6_and_names_the_first_ten(shell: Shell) -> None:
@@ -678,6 +689,26 @@ def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
     )
     assert ended.stdout.splitlines()[0].startswith("node-1")
     assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("command", ["status", "status --json", "path org/toy@2", "keygen {}/key"])
+def test_closed_streams_change_no_exit_code(shell: Shell, tmp_path: Path, command: str, closed: str) -> None:
+    command = command.format(tmp_path)
+    named = "" if command.startswith("keygen") else f" --socket {shell.path}"
+    shell.daemon.rows = [toy_row(2, hosts=1)]
+    line = f"{sys.executable} -m gossipd {command}{named} {closed}; echo code $? >&7"
+    (tmp_path / "told").touch()
+    ended = subprocess.run(["bash", "-c", f"exec 7>{tmp_path}/told; {line}"], capture_output=True, text=True)
+    assert (tmp_path / "told").read_text() == "code 0\n", ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("option", ["", " --json"])
+def test_a_full_device_is_an_error_of_one_line(shell: Shell, option: str) -> None:
+    line = f"{sys.executable} -m gossipd version{option} > /dev/full"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "E_OS: No space left on device\n")
 
 
 def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,16 @@ def test_a_daemon_that_starts_later_is_told_of_and_waited_for(tmp_path: Path) ->
     assert once.returncode == 4, once.stderr
 
 
+def test_once_ends_with_the_code_of_a_step_that_was_refused(tmp_path: Path) -> None:
+    (tmp_path / "run" / "step-7").mkdir(parents=True)
+    (tmp_path / "run" / "step-7" / ".metadata").write_bytes(b"m")
+    command = [sys.executable, "-m", "gossipd", "watch", str(tmp_path / "run"), "--name", "nothing", "--once"]
+    with guarded(tmp_path / "s", FakeDaemon()):
+        ended = subprocess.run([*command, "--socket", str(tmp_path / "s")], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
+    assert "step-7: E_NOT_FOUND: nothing is not deployed here" in ended.stderr
+
+
 def test_a_directory_that_is_away_for_a_while_is_told_of_and_waited_for(tmp_path: Path) -> None:
     run = tmp_path / "run"
 

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from gossipd.core.errors import LocalError, QueueFullError
-from gossipd.core.events import FinishModel
+from gossipd.core.events import ChunkStored, FinishModel
+from gossipd.core.ids import SOURCE
 from gossipd.core.reasons import HostReason
 from gossipd.core.units import show_bytes
 from gossipd.deployment import commands, events
@@ -70,7 +71,7 @@ def test_orders_for_steps_name_them_as_status_does(host: ScriptedHost) -> None:
     back = host.request(events.RollbackOrdered, name, (3 << 32) + 500)
     assert "org/model@500.3 is not deployed; see: gossipd status" in str(back.error)
     dry = host.request(events.RemoveOrdered, name, steps[1].version, True).sentence
-    assert dry == f"would remove org/model@400.2, {show_bytes(steps[1].bytes_total)}, from this host"
+    assert dry == "would remove org/model@400.2, 0 B, from this host", "no chunk of it has come"
     assert host.brain.lifecycle.label(name, None) == name
     assert host.brain.lifecycle.label("other", 3 << 32) == f"other@{3 << 32}"
 
@@ -399,8 +400,10 @@ def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> Non
 
 def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: ScriptedHost) -> None:
     host.drop()
+    host.tell(ChunkStored(ONE.id, 0, SOURCE, ONE.chunk_bytes, 0.1))
     dry = host.request(events.RemoveOrdered, "org/model", 1, True)
-    assert dry.sentence.startswith("would remove org/model@1, ")
+    here = show_bytes(ONE.bytes_total // ONE.chunk_count)
+    assert dry.sentence == f"would remove org/model@1, {here}, from this host", "as much as is here"
     assert not dry.is_changed
     answer = host.request(events.RemoveOrdered, "org/model", 1)
     assert answer.sentence == "org/model@1 is removed from this host and stays removed"

@@ -95,6 +95,11 @@ def test_a_want_that_matches_nothing_is_refused(term: str) -> None:
     assert refused.value.code == "E_WANT"
 
 
+def test_a_refusal_names_the_term_that_matches_nothing_and_no_other() -> None:
+    with pytest.raises(WantError, match=r"^want 'tensors:nothing\*' matches no tensor"):
+        part("ep:0/2", "tensors:nothing*")
+
+
 def test_tensors_of_a_model_without_an_index_are_refused_with_the_cure() -> None:
     with pytest.raises(WantError, match="index") as refused:
         part("ep:0/2", manifest=manifest_of(FILES, rows=()))
