@@ -232,7 +232,7 @@ class StatusClient:
         """``deploy``, ``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``,
         ``pin``, ``unpin``, ``prune``, ``want`` or ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
-            return _object(answer.read())
+            return _whole(answer.read())
 
     def wants(self) -> dict[str, Any]:
         """What this host wants of models that it need not take whole."""
@@ -294,7 +294,7 @@ class StatusClient:
 
         target = f"{path}?{urlencode(query, safe=':')}" if query else path
         with self._answer("GET", target, None, timeout_s=timeout_s) as answer:
-            return _object(answer.read())
+            return _whole(answer.read())
 
     @contextlib.contextmanager
     def _answer(
@@ -346,6 +346,14 @@ def _object(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
+        raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")
+    return value
+
+
+def _whole(text: bytes) -> dict[str, Any]:
+    """An answer that is no stream: each says its schema."""
+    value = _object(text)
+    if "schema_version" not in value:
         raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")
     return value
 

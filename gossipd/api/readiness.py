@@ -275,8 +275,8 @@ def newest(
     if held[first.version] > 1:
         sentence = _two_contents(*(row for row in candidates if row.version == first.version and _is_held(row)))
         raise NotReadyError(sentence, code="E_EQUIVOCATION", code_of_exit=ExitCode.TRUST)
-    place = where if where != HERE else f"here, on {here}"
-    place = "or recoverable" if where == RECOVERABLE else place
+    places = {HERE: f"here, on {here}", RECOVERABLE: "or recoverable", ANYWHERE: ANYWHERE, EVERYWHERE: EVERYWHERE}
+    place = places.get(where, f"on {where}")
     missing = _missing(first, where, names, here)
     raise NotReadyError(f"no version of {name} is complete {place}: {_label(first)} lacks {missing}")
 

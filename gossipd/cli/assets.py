@@ -17,7 +17,7 @@ from gossipd.cli.options import examples
 
 _WHERE = (
     "gossipd assets unit > /etc/systemd/system/gossipd.service",
-    "gossipd assets completion bash > /usr/share/bash-completion/completions/gossipd",
+    "gossipd assets completion bash > /etc/bash_completion.d/gossipd",
     "gossipd assets man /usr/local/share/man/man1",
 )
 

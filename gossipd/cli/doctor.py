@@ -16,7 +16,7 @@ from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
 @click.command(
     epilog=examples(
         "gossipd doctor --config /var/lib/gossipd/gossipd.toml", "gossipd doctor --peers",
-        "gossipd doctor --as jobs --json | jq '.checks[] | select(.verdict == \"fail\")'",
+        "gossipd doctor --as jobs --json | jq '.checks[] | select(.verdict==\"fail\")'",
     )
 )  # fmt: skip
 @config_of_host

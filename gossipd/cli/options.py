@@ -20,6 +20,7 @@ from gossipd.core.reasons import told_reason
 from gossipd.core.units import parse_seconds, show_bytes
 from gossipd.core.versions import parse_version
 
+EXAMPLE_COLUMNS = 76  # of a help page on a terminal of 80
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -59,8 +60,21 @@ config_of_host = click.option(
 
 
 def examples(*lines: str) -> str:
-    """An epilog for ``--help``."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    """An epilog for ``--help``. A long command goes on, as a shell takes it, in a second line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {part}" for line in lines for part in _folded(line))
+
+
+def _folded(command: str) -> list[str]:
+    """Its lines: broken before an option where it would be wider than a terminal."""
+    lines = [""]
+    for word in command.split(" --"):
+        part = f" --{word}" if lines != [""] else word
+        if lines[-1] and len(lines[-1] + part) > EXAMPLE_COLUMNS:
+            lines[-1] += " \\"
+            part = f"   {part}"
+            lines.append("")
+        lines[-1] += part
+    return lines
 
 
 class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3

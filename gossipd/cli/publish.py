@@ -13,7 +13,7 @@ import click
 
 from gossipd.cli.completion import KnownTargets
 from gossipd.cli.layout import show_lines
-from gossipd.cli.options import GivenFile, NewFile, parsed
+from gossipd.cli.options import GivenFile, NewFile, examples, parsed
 from gossipd.cli.simulate_options import RateParam
 
 if TYPE_CHECKING:
@@ -38,7 +38,17 @@ class _Source(GivenFile):
         return value if "://" in value else super().convert(value, param, ctx)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "gossipd publish ./qwen --name qwen/qwen3 --version 3 --key publisher.key --out qwen3-3.manifest",
+        "gossipd publish ./qwen --source http://storage/qwen/ --exclude '*.bin' --name qwen3 --version 4 "
+        "--key publisher.key --out /var/lib/gossipd/inbox/qwen3-4.manifest",
+        "gossipd publish ./step-300 --name run-7 --version 300 --key publisher.key --out step-300.manifest --adopt",
+        "gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest "
+        "--targets rack=r1,rack=r2,name=gpu-*",
+        "gossipd publish ./step-300 --name run-7 --step 300 --about run.json --key p.key --out run.manifest",
+    )
+)
 @click.argument("source", type=_Source())
 @click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
 @click.option("--version", type=click.IntRange(0), help="Higher versions replace lower ones.")
@@ -107,16 +117,6 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     Left out by default: .git/, unfinished downloads, and what file systems, macOS, Windows and editors leave. What
     looks wrong is a warning, and refused with --strict: Git LFS pointers, missing shards, empty or cut weights, files
     that hold credentials.
-
-    \b
-    Examples:
-      gossipd publish ./qwen --name qwen/qwen3 --version 3 --key publisher.key --out qwen3-3.manifest
-      gossipd publish ./qwen --source http://storage/qwen/ --exclude '*.bin' \\
-          --name qwen3 --version 4 --key publisher.key --out /var/lib/gossipd/inbox/qwen3-4.manifest
-      gossipd publish ./step-300 --name run-7 --version 300 --key publisher.key --out step-300.manifest --adopt
-      gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest \\
-          --targets rack=r1,rack=r2,name=gpu-*
-      gossipd publish ./step-300 --name run-7 --step 300 --about run.json --key p.key --out run.manifest
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments, or names and files that no
     manifest can have; 3 nothing at that address, or nothing selected; 6 refused by --strict, or a model signature is

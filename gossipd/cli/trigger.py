@@ -26,8 +26,8 @@ _EXIT_CODES = """
 
 \b
 Exit codes:
-  0 accepted           3 no such model or file   5 no answer in time
-  1 refused            4 no node there           7 a key or signature is refused
+  0 accepted        3 no such model or file   5 no answer in time
+  1 refused         4 no node there           7 a key or signature is refused
   2 wrong usage"""
 
 

@@ -13,7 +13,7 @@ from gossipd.cli.options import GivenFile, examples, parsed
 LISTEN = "127.0.0.1:7980"
 _EXAMPLES = (
     "gossipd web --config /var/lib/gossipd/gossipd.toml",
-    "ssh -L 7980:127.0.0.1:7980 gpu-17     # and then http://127.0.0.1:7980/ in a browser here",
+    "ssh -L 7980:127.0.0.1:7980 gpu-17   # then http://127.0.0.1:7980/ here",
     "gossipd web --listen 10.0.3.17:7980 --tls-cert cert.pem --tls-key key.pem --token-file token",
 )
 

@@ -20,6 +20,7 @@ from gossipd.audit.chain_file import AuditFile
 from gossipd.cli import main as cli
 from gossipd.cli.layout import laid_out
 from gossipd.cli.main import VERBS, main
+from gossipd.cli.main import cli as group
 from gossipd.cli.status import page_lines
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
@@ -606,6 +607,24 @@ def test_every_client_command_has_json_and_help_with_examples(shell: Shell, name
     assert "--json" in ended.out
     assert "Examples:" in ended.out
     assert f"  gossipd {name}" in ended.out or f"$(gossipd {name}" in ended.out
+
+
+def _leaves(command: click.Command, name: str = "") -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for each in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), each)
+            assert found is not None
+            yield from _leaves(found, f"{name} {each}".strip())
+    yield name
+
+
+@pytest.mark.parametrize("name", list(_leaves(group)))
+def test_every_help_page_fits_a_terminal_of_80_columns(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    page = shell(*name.split(), "--help", socket=False).out
+    assert page and all(len(line) <= 80 for line in page.splitlines()), page
 
 
 def test_help_lists_every_command_and_every_exit_code(shell: Shell) -> None:
