@@ -111,7 +111,9 @@ def gather(config_file: Path, log: Path | None = None) -> dict[str, str]:
 def _try(read: Callable[[], str]) -> str:
     try:
         return read()
-    except (GossipdError, OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        return f"{_LACKING}{error.filename}: {error.strerror}\n" if error.filename else f"{_LACKING}{error}\n"
+    except (GossipdError, subprocess.SubprocessError) as error:
         return f"{_LACKING}{error}\n"
 
 

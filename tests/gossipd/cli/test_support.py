@@ -138,6 +138,9 @@ def test_what_could_not_be_had_is_told_with_why(tmp_path: Path, capsys: pytest.C
     assert main([*words, str(tmp_path / "j.tar.gz"), "--json"]) == 0
     lacking = json.loads(capsys.readouterr().out)["lacking"]
     assert "status.json" in lacking and "gossipd.toml" not in lacking
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["support", "--config", str(home), "--log", str(tmp_path / "pipe"), "--out", str(tmp_path / "p")]) == 0
+    assert f"without log.txt: {tmp_path / 'pipe'}: is not a file; move it away\n" in capsys.readouterr().err
 
 
 def test_pipes_in_the_places_of_its_files_hold_nobody_up(tmp_path: Path) -> None:
