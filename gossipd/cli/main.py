@@ -158,9 +158,12 @@ def _open_closed_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
-    sys.stdin = sys.stdin or open(0, encoding="utf-8")  # noqa: SIM115 - for the rest of the process, as those below
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 - for the rest of the process, as those below
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[str]) -> int:
@@ -192,7 +195,8 @@ def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[s
 
 def _lead_output_nowhere() -> None:
     """What could not be written stays in the buffer, and Python would complain again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):  # of a program that calls us, stdout may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _as_typed(message: str, given: Sequence[str]) -> str:

@@ -46,11 +46,12 @@ def sign(*, manifest: Path, key: str, trust: tuple[str, ...], out: str | None, a
     secret = read_secret_key(Path(key))
     trusted = [read_public_key(Path(path)).ed25519 for path in trust]
     target = Path(out) if out else manifest
-    check_writable(target)
+    option = "--out" if out else "MANIFEST, which is replaced without --out:"
+    check_writable(target, option)
     with manifest.open("rb") as file:
         before = open_manifest(file.read(ENVELOPE_BYTES_MAX + 1), trusted)
     envelope = sign_again(before, secret)
-    write_whole(target, envelope)
+    write_whole(target, envelope, option)
     signer = key_id(secret.public.ed25519).hex()
     if as_json:
         answer = {"id": before.id.hex(), "name": before.name, "version": before.version, "signed_by": signer}

@@ -6,6 +6,10 @@ which file systems are unfit (``store.disk.file_system``), and which directories
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
+
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
 from gossipd.runtime.directory_safety import why_exchangeable, why_foreign, why_unusable
@@ -51,24 +55,43 @@ def _accounts(config: Config) -> list[Problem]:
 def _taken(config: Config) -> list[Problem]:
     """Problems of places where something else stands, or into which others could put files."""
     problems = []
-    store, status = config.store, config.status
+    store = config.store
     state = config.file.parent / STATE
     for key, path in (("store.models", store.models), ("store.inbox", store.inbox), ("", state)):
         try:
             reason = why_unusable(path)
             if reason is None and key == "store.inbox":
                 is_link = path.is_symlink()
-                reason = "is a link, which is not followed; name the directory itself" if is_link else why_foreign(path)
+                reason = "is a link, which is not followed; name the directory itself" if is_link else None
+                reason = reason or why_foreign(path, owners=_daemons_users(config))
         except FileNotFoundError:
             reason = "is not there; make it (mode 0750), or change store.inbox"
         except OSError as error:
             reason = f"cannot be opened: {error.strerror}"
         if reason is not None:
             problems.append(Problem(str(config.file), key, f"{path} {reason}"))
-    for key, path in (("status.socket", status.socket), ("status.read_socket", status.read_socket)):
-        if path.is_dir():
-            problems.append(Problem(str(config.file), key, f"{path} is a directory; move it away"))
+    for key, path in _sockets(config):
+        with suppress(OSError):  # it cannot be looked at, which is another problem, or none
+            if path.is_dir():
+                problems.append(Problem(str(config.file), key, f"{path} is a directory; move it away"))
     return problems
+
+
+def _daemons_users(config: Config) -> tuple[int, ...]:
+    """Who the daemon runs as, where root asks: the owner of the configuration."""
+    if os.geteuid():
+        return ()
+    with suppress(OSError):
+        return (config.file.stat().st_uid,)
+    return ()
+
+
+def _sockets(config: Config) -> list[tuple[str, Path]]:
+    """Those that are made, with their settings."""
+    sockets = [("status.socket", config.status.socket)]
+    if config.status.readers != "none":
+        sockets.append(("status.read_socket", config.status.read_socket))
+    return sockets
 
 
 def _exchangeable(config: Config) -> list[Problem]:
@@ -77,10 +100,7 @@ def _exchangeable(config: Config) -> list[Problem]:
     problems = []
     store = config.store
     places = (("", config.file), ("store.models", store.models), ("store.inbox", store.inbox))
-    sockets = [("status.socket", config.status.socket)]
-    if config.status.readers != "none":
-        sockets.append(("status.read_socket", config.status.read_socket))
-    for key, path in (*places, *sockets):
+    for key, path in (*places, *_sockets(config)):
         try:
             reason = why_exchangeable(path)
         except OSError as error:

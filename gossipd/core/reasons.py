@@ -74,8 +74,9 @@ class HostReason(Enum):
 
     @property
     def is_of_storage(self) -> bool:
-        """Whether it says why storage cannot be read, or not by this host."""
-        return self.exit_code in (ExitCode.SOURCE_AUTH, ExitCode.SOURCE_UNREACHABLE)
+        """Whether a host that may read storage says with it why it cannot."""
+        is_general = self in (HostReason.STORAGE, HostReason.WAITS_FOR_READER)
+        return not is_general and self.exit_code in (ExitCode.SOURCE_AUTH, ExitCode.SOURCE_UNREACHABLE)
 
     NONE = "", 0, CuredBy.NOBODY, Heals.BY_ITSELF, ExitCode.PARTIAL, "nothing is wrong", "nothing"
     OTHER = (

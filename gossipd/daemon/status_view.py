@@ -212,11 +212,11 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
             rows.append(
                 schema.ModelRow(
                     name=manifest.name, version=manifest.version, state=one.told_state.value,
-                    current=is_complete and is_current, want="" if place == whole else one.want.text,
+                    current=is_complete and is_current, want="" if one.wanted is None else one.want.text,
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                     version_label=manifest.version_label, lineage=manifest.lineage,
-                    bytes_wanted=None if place == whole else one.bytes_wanted,
+                    bytes_wanted=None if one.wanted is None else one.bytes_wanted,
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
@@ -40,6 +41,8 @@ class DeploymentRecord(Struct):
     """Whom ``reason`` is about: the head of a key's id."""
     chunks_verified: int = 0
     """Of those that are wanted."""
+    held: Bits = field(default_factory=lambda: Bits(0))
+    """Which they are, while it is open: the store's answer may know of a loss, or of a chunk, that is told after it."""
     want: Want = EVERYTHING
     """What the store was opened for."""
     wanted: ChunkSet | None = None
@@ -136,6 +139,14 @@ class DeploymentRecord(Struct):
     def chunks_wanted(self, manifest: Manifest) -> int:
         """How many chunks this host wants."""
         return manifest.chunk_count if self.wanted is None else len(self.wanted)
+
+    def hold(self, chunks: ChunkSet) -> None:
+        """These, of those that are wanted, are here."""
+        self.held, self.chunks_verified = Bits.of(chunks), len(chunks)
+
+    def hold_all(self, manifest: Manifest) -> None:
+        """All that is wanted is here."""
+        self.hold(ChunkSet.full(manifest.chunk_count) if self.wanted is None else self.wanted)
 
     @property
     def bytes_here(self) -> int:

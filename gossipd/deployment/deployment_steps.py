@@ -396,7 +396,7 @@ class DeploymentSteps:
         record.wanted, record.want = event.wanted, self._context.want_of(manifest.name)
         record.bytes_wanted = event.bytes_wanted
         here = record.lost_chunks.without_early(event.held)
-        record.chunks_verified = len(here if event.wanted is None else here & event.wanted)
+        record.hold(here if event.wanted is None else here & event.wanted)
         is_complete = not record.is_lacking and event.is_published
         if record.statement.verb in STOPS and not event.is_published:  # it was here whole once, and is no longer
             self._enter(Step.IDLE)
@@ -448,7 +448,7 @@ class DeploymentSteps:
             case Step.PUBLISH:
                 self._note_published()
                 assert self._manifest is not None
-                self.record.chunks_verified = self.record.chunks_wanted(self._manifest)
+                self.record.hold_all(self._manifest)
                 self.record.enter(HostState.COMPLETE)
                 self._look_for_superseded()
                 self._enter(Step.IDLE)

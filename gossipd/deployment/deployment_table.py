@@ -292,15 +292,17 @@ class DeploymentTable:
 
     def _stored(self, event: ChunkStored) -> None:
         record = self.get(event.deployment)
+        if record is not None and not record.is_open:
+            record.lost_chunks.back_before(event.chunk)
         if record is None or not record.is_open or event.supplier is LOCAL:
             return  # local copies are counted when the store has opened the model
-        record.chunks_verified += 1
+        record.chunks_verified += record.held.add(event.chunk)
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
             if record.lost_chunks.is_back(event.chunk):
                 self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
-            if not record.is_refilling and (untold := record.lost_chunks.all_are_back()):
-                self._context.info("all lost chunks are here again", deployment=record.label, untold=untold)
+            if not record.is_refilling:
+                self._all_are_back(record)
         if event.supplier is COPIED:
             return
         record.rate_in.add(event.length)
@@ -309,11 +311,18 @@ class DeploymentTable:
         rack = None if isinstance(event.supplier, Origin) else self._context.roster.rack_of(event.supplier)
         record.counters.add(event.supplier, event.length, same_rack=rack == self._context.identity.rack)
 
+    def _all_are_back(self, record: DeploymentRecord) -> None:
+        """A complete model is whole again: ``current`` may have passed it over meanwhile."""
+        if record.lost_chunks.count and record.manifest is not None:
+            self._context.names_moved[record.manifest.name] = True
+        if untold := record.lost_chunks.all_are_back():
+            self._context.info("all lost chunks are here again", deployment=record.label, untold=untold)
+
     def _lost(self, event: ChunkLost) -> None:
         record = self.get(event.deployment)
         if record is not None and not record.is_open:
             record.lost_chunks.lost_before(event.chunk)
-        elif record is not None and (record.wanted is None or event.chunk in record.wanted):
+        elif record is not None and record.held.discard(event.chunk):
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
                 record.changed = True

@@ -57,6 +57,10 @@ class LostChunks:
         """The model is not open yet, so that the store may say of this chunk what was true before."""
         self._early.add(chunk)
 
+    def back_before(self, chunk: ChunkIndex) -> None:
+        """It came again while the model is not open yet: the store has copied it."""
+        self._early.discard(chunk)
+
     def without_early(self, held: ChunkSet) -> ChunkSet:
         """What the store found when it opened the model, less what was lost since."""
         return held - ChunkSet.of(held.size, self._early)

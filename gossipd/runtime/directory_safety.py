@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -49,17 +50,11 @@ def why_unusable(path: Path) -> str | None:
     return None if path.is_dir() else "is no directory; move it away"
 
 
-def why_foreign(path: Path) -> str | None:
-    """Why others could put files into the directory at ``path``; None when they cannot. Raises OSError;
-    FileNotFoundError where it is absent, ENOTDIR for a link.
+def why_foreign(path: Path, *, owners: Collection[int] = ()) -> str | None:
+    """Why others could put files into the directory at ``path``; None when they cannot. ``owners``: users who may own
+    it beside root and this process's. Raises OSError.
     """
-    try:
-        os.close(open_directory(path))
-    except PermissionError as error:
-        if error.errno:
-            raise
-        return error.strerror
-    return None
+    return _why_foreign(path.stat(), owners)
 
 
 def why_exchangeable(path: Path) -> str | None:
@@ -96,8 +91,8 @@ def _all_above(holder: Path) -> list[str]:
     return list(found)
 
 
-def _why_foreign(status: os.stat_result) -> str | None:
-    if status.st_uid not in (os.geteuid(), 0):
+def _why_foreign(status: os.stat_result, owners: Collection[int] = ()) -> str | None:
+    if status.st_uid not in (os.geteuid(), 0, *owners):
         return f"belongs to user {status.st_uid}, not to the one the daemon runs as; chown it"
     if status.st_mode & _OTHERS:
         return f"is writable by other users (mode {stat.S_IMODE(status.st_mode):o}); use 0750"

@@ -48,7 +48,7 @@ def test_a_model_removed_from_one_host_is_complete_elsewhere_and_wait_names_that
             until("removed there, complete elsewhere", lambda n=number: is_removed_from_one(shown(made[n])))  # type: ignore[misc]
         ended = gossipd("wait", "m@1", "--config", made[1].config, "--timeout", "170s", check=False)
         assert ended.returncode == 9
-        assert "node-3 removed removed" in ended.stderr
+        assert "node-3 removed; removed: " in ended.stderr
         made.drop(manifest, made[3])
         made.wait_complete("m", 1, at=made[1], hosts=3)
 

@@ -77,7 +77,7 @@ def test_a_full_disk_evicts_what_nothing_keeps_and_the_cluster_stays_true(tmp_pa
         made.wait_together()
         check_evicted(made[1], two)
         ended = gossipd("wait", "m@1", "--config", made[1].config, "--timeout", "170s", check=False)
-        assert ended.returncode == 9 and "node-2 evicted evicted" in ended.stderr
+        assert ended.returncode == 9 and "node-2 evicted; evicted: " in ended.stderr
         set_marks(two, 0, 80)
         until("nothing is wrong", lambda: alarm(two) == "")
         made.drop(manifest, two)

@@ -97,7 +97,10 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
         replica.held.update(_hash_suspects(context, replica, suspects))
         replica.is_sparse |= not wrong and lacks_bytes > 0
     if replica.is_published and (wrong or suspects):  # a file, or a chunk, came again just before the last end
-        show_again(context, replica, replica.part.kept_bytes)
+        try:
+            show_again(context, replica, replica.part.kept_bytes)
+        except OSError as error:  # the chunks can be served all the same, and a later look tries again
+            context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)
     replica.is_sparse |= not replica.part.is_everything and not replica.is_whole
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)

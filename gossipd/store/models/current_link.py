@@ -46,6 +46,10 @@ class CurrentLink:
         """Where the link leads; None when that is no version."""
         return _version_of(self._target() or "", part=self.is_of_parts)
 
+    def avoided(self) -> frozenset[int]:
+        """Versions to which the link does not lead while another is here."""
+        return self._said().avoided
+
     def settle(self, *, without: str = "", unfit: Collection[int] = (), durably: bool = False) -> int | None:
         """Lead the link to the right version. Returns it, or None when there is none. ``without``: the path of a tree
         that is about to go. ``unfit``: versions that are not all here, to which nobody is led where another is.
@@ -83,6 +87,14 @@ class CurrentLink:
         else:
             self._disk.sync_directory(layout.ROLLBACK_NOTES)
         self.settle(unfit=unfit, durably=True)
+
+    def removed(self, place: str) -> None:
+        """The tree at this path is about to go for good: forget what was said of its version."""
+        tree = place.rpartition("/")[2]
+        number = _version_of(tree, part=self.is_of_parts)
+        said = self._said()
+        if number is not None and (choice := said.without(number, self.shown().keys() - {number})) != said:
+            self._keep(choice)
 
     def roll_back(self, unfit: Collection[int] = ()) -> int:
         """Lead the link to the version before, of those that are not avoided, until a newer one than all that are here
@@ -168,14 +180,15 @@ def roll_back(disk: Disk, name: str, unfit: Collection[int] = ()) -> int:
     return link.roll_back(unfit)
 
 
-def surplus_versions(disk: Disk, name: str, *, keep: int, before: int | None = None) -> list[int]:
-    """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one, and last the one that
-    was current ``before``, to which a roll back leads."""
+def surplus_versions(disk: Disk, name: str, *, keep: int, before: Collection[int | None] = ()) -> list[int]:
+    """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one, first those that are
+    avoided, and last those that were current ``before``, to which a roll back leads."""
     both = links(disk, name)
     shown = sorted({number for link in both for number in link.shown()})
     current = {link.version() for link in both}
+    avoided = frozenset[int]().union(*(link.avoided() for link in both))
     spare = [version for version in shown if version not in current]
-    spare.sort(key=lambda version: version == before)
+    spare.sort(key=lambda version: (version not in avoided, version in before))
     return spare[: max(0, len(shown) - keep)]
 
 

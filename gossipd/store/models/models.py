@@ -111,7 +111,7 @@ class Models:
         promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
         try:
             with self._showing:
-                part = settle_part(self._context, manifest, want, frees=frees)
+                part = settle_part(self._context, manifest, want, frees=frees, unfit=self._unfit(manifest.name))
             replica = open_replica(self._context, manifest, part=part, promised_bytes=promised)
         except NoSpaceError as error:
             self._context.tracker.no_space(error, manifest.id, now)
@@ -196,7 +196,7 @@ class Models:
                 raise NotHeldError("the deployment is not open here")
             unfit = self._unfit(name)
             whole, parts = current_link.links(self._disk, name)
-            before = whole.version()
+            before = whole.version(), parts.version()
             whole.settle(unfit=unfit, durably=durably)
             parts.settle(unfit=unfit)
             self.scrubber.add(replica)
@@ -278,7 +278,9 @@ class Models:
                 self._unready.pop(model.deployment, None)
             with self._showing:
                 self.scrubber.discard(model.deployment)
-                publishing.remove_model(self._disk, model.deployment, name, place, published=is_published)
+                publishing.remove_model(
+                    self._disk, model.deployment, name, place, published=is_published, unfit=self._unfit(name)
+                )
             # Detach again: a reader that found the replica before may have opened a file until now.
             self._context.handles.detach(model.deployment)
 
@@ -313,7 +315,7 @@ class Models:
     def _unfit(self, name: str) -> frozenset[int]:
         """Versions in place of which something is missing: files were removed or damaged, and come again."""
         published = [one for one in self.published() if one.manifest.name == name]
-        return frozenset(one.manifest.version for one in published if not one.is_whole)
+        return frozenset(one.manifest.version for one in published if one.part.wanted - one.held.snapshot())
 
     def close(self) -> None:
         """Make everything durable and record that in the journals. A window that would take too long to sync stays in

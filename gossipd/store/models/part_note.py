@@ -15,6 +15,7 @@ new part has them, synced; the note. The books are opened after that, and believ
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from gossipd.core.ids import DeploymentId
@@ -57,11 +58,14 @@ def tree_place(disk: Disk, deployment: DeploymentId, name: str, version: int) ->
     return layout.place_of(name, version, EVERYTHING if want is None else want)
 
 
-def settle_part(context: Context, manifest: Manifest, want: Want, *, frees: bool = False) -> Part:
+def settle_part(
+    context: Context, manifest: Manifest, want: Want, *, frees: bool = False, unfit: Collection[int] = ()
+) -> Part:  # fmt: skip
     """Make the books here those of ``want``, and return the part that lies here from now on: at least what is wanted.
 
     Args:
         frees: what is shown and not wanted any more goes, too.
+        unfit: see ``CurrentLink.settle``.
     Raises:
         WantError, ManifestError: see ``choose_part``; nothing was changed.
         OSError: the disk refused; the next attempt goes on.
@@ -79,7 +83,7 @@ def settle_part(context: Context, manifest: Manifest, want: Want, *, frees: bool
         return here
     if is_shown:
         for link in current_link.links(disk, manifest.name):
-            link.settle(without=layout.place(manifest, here.want))
+            link.settle(without=layout.place(manifest, here.want), unfit=unfit)
         disk.rename(layout.place(manifest, here.want), layout.incoming(manifest.id))
         disk.sync_directory(parent(layout.place(manifest, here.want)))
         disk.sync_directory(layout.INCOMING)

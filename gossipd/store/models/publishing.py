@@ -14,6 +14,7 @@ tree goes before the books, so that a crash leaves books without a tree, never a
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 from contextlib import suppress
 
 from gossipd.core.ids import DeploymentId
@@ -116,11 +117,15 @@ def _delete(disk: Disk, path: str) -> None:
     disk.remove_directory(path)
 
 
-def remove_model(disk: Disk, deployment: DeploymentId, name: str, place: str, *, published: bool) -> None:
-    """Delete a model and its books; first ``current`` is pointed elsewhere. ``place``: of its tree."""
+def remove_model(
+    disk: Disk, deployment: DeploymentId, name: str, place: str, *, published: bool, unfit: Collection[int] = ()
+) -> None:  # fmt: skip
+    """Delete a model and its books; first ``current`` is pointed elsewhere. ``place``: of its tree. ``unfit``: see
+    ``CurrentLink.settle``."""
     if published:
         for link in links(disk, name):
-            link.settle(without=place)
+            link.settle(without=place, unfit=unfit)
+            link.removed(place)
         trash(disk, place)
         for directory in (name, parent(name)):
             if directory and disk.kind(directory) is FileKind.DIRECTORY and not disk.names(directory):

@@ -33,6 +33,7 @@ from gossipd.store.errors import StoreClosingError
 from gossipd.store.journal.windows import write_chunk
 from gossipd.store.models.context import Context
 from gossipd.store.models.reading import lease_for_reading
+from gossipd.store.models.repair import mend_beginnings
 from gossipd.store.models.replica import ModelReplica
 
 # Copying and hashing one byte after the other takes some 2 s a GB of one core; disks of a training host write more. Few
@@ -169,6 +170,7 @@ def _copy_chunk(
     if is_mine:
         with replica.lock:
             replica.counters.local_bytes += length
+        mend_beginnings(context, replica, chunk)
         context.emit(ChunkStored(replica.deployment, chunk, supplier, length, time.monotonic() - begun))
     return True
 

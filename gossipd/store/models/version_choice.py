@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 FILE_BYTES_MAX = 16_384
 _AVOIDED_MAX = 500  # of 20 digits each; of more the highest are kept
@@ -34,10 +35,13 @@ class VersionChoice(Struct, frozen=True):
         return self.chosen is None and not self.avoided
 
     def of(self, shown: Sequence[int]) -> VersionChoice:
-        """What still holds where these versions are complete, in ascending order."""
-        if not shown:
-            return VersionChoice()
-        return self if shown[-1] <= self.above else VersionChoice(avoided=self.avoided)
+        """What still holds where these versions are complete, in ascending order. Where none is in sight, parts may be
+        growing: all of it."""
+        return self if not shown or shown[-1] <= self.above else VersionChoice(avoided=self.avoided)
+
+    def without(self, version: int, others: Collection[int]) -> VersionChoice:
+        """What still holds when this version was removed, and these others are left."""
+        return replace(self, avoided=self.avoided - {version}) if others else VersionChoice()
 
     def pick(self, shown: Sequence[int], now: int | None, unfit: Collection[int] = ()) -> int:
         """One of ``shown``, at least one in ascending order. ``now``: the current one, which stays where all others are
@@ -46,10 +50,10 @@ class VersionChoice(Struct, frozen=True):
         good = [one for one in shown if one not in self.avoided]
         if not good:
             return now if now is not None and now in shown else shown[-1]
-        fit = [one for one in good if one not in unfit or one == now] or good
         chosen = self.chosen if shown[-1] <= self.above else None
-        before = [one for one in fit if chosen is not None and one <= chosen]
-        return (before or fit)[-1]
+        before = [one for one in good if chosen is not None and one <= chosen]
+        fit = [one for one in before or good if one not in unfit or one == now]
+        return (fit or before or good)[-1]
 
     def to_bytes(self) -> bytes:
         """The file."""

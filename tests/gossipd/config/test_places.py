@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,34 @@ def test_an_inbox_of_others_and_links_are_named(tmp_path: Path) -> None:
     (tmp_path / "inbox").rename(tmp_path / "elsewhere")
     (tmp_path / "inbox").symlink_to("elsewhere")
     assert told(tmp_path)[1] == "store.inbox: is a link, which is not followed; name the directory itself"
+
+
+def test_a_socket_that_is_not_made_or_cannot_be_looked_at_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    tmp_path.chmod(0o750)
+    (tmp_path / "gossipd-read.sock").mkdir()
+    places.check_places(config(tmp_path, f'{INSISTS}[status]\nreaders = "none"\n'))
+    (tmp_path / "gossipd-read.sock").rmdir()
+    made = config(tmp_path, INSISTS)
+    monkeypatch.setattr(Path, "is_dir", denied)
+    monkeypatch.setattr(places, "why_unusable", lambda path: None)
+    places.check_places(made)
+
+
+def test_root_asks_as_the_owner_of_the_configuration(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    made = config(tmp_path, INSISTS)
+    made.file.touch()
+    for path in (made.file, made.store.inbox):
+        os.chown(path, 65534, 65534)
+    places.check_places(made)
+    os.chown(made.store.inbox, 65533, 65533)
+    with pytest.raises(ConfigError, match="belongs to user 65533"):
+        places.check_places(made)
 
 
 def test_an_inbox_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_one_that_is_still_to_be_deleted_is_not_forgotten() -> None:
 
 
 def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: ScriptedHost) -> None:
-    for supplier, length in ((SOURCE, 1), (MATE, 10), (PEER, 100), (LOCAL, 1000)):
-        host.tell(ChunkStored(ONE.id, 0, supplier, length, 0.1))
+    for chunk, (supplier, length) in enumerate(((SOURCE, 1), (MATE, 10), (PEER, 100), (LOCAL, 1000))):
+        host.tell(ChunkStored(ONE.id, chunk, supplier, length, 0.1))
     record = host.record()
     counters = record.counters
     assert (counters.source_bytes, counters.peer_bytes_same_rack, counters.peer_bytes_cross_rack) == (1, 10, 100)
@@ -126,6 +126,41 @@ def test_a_chunk_that_is_lost_while_the_model_opens_is_fetched() -> None:
     assert 1 not in host.all_of(commands.OpenSwarm)[-1].held
     assert host.record().chunks_verified == ONE.chunk_count - 1
     assert host.record().told_state is HostState.DOWNLOADING
+
+
+def test_a_chunk_that_is_lost_and_copied_again_while_the_model_opens_is_here() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.held_back.add(commands.ReserveSpace)
+    host.hear(said())
+    (work,) = host.waiting
+    host.tell(ChunkLost(ONE.id, 1))
+    host.tell(ChunkStored(ONE.id, 1, LOCAL, 10, 0.1))
+    host.tell(events.SpaceReserved(work.work, ChunkSet.full(ONE.chunk_count), True))
+    assert host.record().chunks_verified == ONE.chunk_count and host.record().told_state is HostState.COMPLETE
+
+
+def test_a_loss_that_the_stores_answer_knows_is_counted_once() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.store[ONE.id] = {0, 1}
+    host.hear(said())
+    for chunk in range(2, ONE.chunk_count):
+        host.tell(ChunkLost(ONE.id, chunk))
+    assert host.record().chunks_verified == 2
+    for chunk in range(2, ONE.chunk_count):
+        host.tell(ChunkStored(ONE.id, chunk, PEER, 10, 0.1))
+    assert host.record().chunks_verified == ONE.chunk_count
+
+
+def test_current_is_settled_when_the_last_lost_chunk_is_back() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    asked = len(host.all_of(commands.PointCurrent))
+    for chunk in (1, 2):
+        host.tell(ChunkLost(ONE.id, chunk))
+    host.tell(ChunkStored(ONE.id, 1, PEER, 10, 0.1))
+    assert len(host.all_of(commands.PointCurrent)) == asked
+    host.tell(ChunkStored(ONE.id, 2, PEER, 10, 0.1))
+    assert len(host.all_of(commands.PointCurrent)) == asked + 1
 
 
 def test_a_troubled_source_is_probed_until_it_delivers(host: ScriptedHost) -> None:

@@ -86,6 +86,14 @@ def test_nobody_who_reads_storage_is_a_cause_of_its_own() -> None:
     assert diagnosis.exit_code == ExitCode.SOURCE_UNREACHABLE or diagnosis.causes[0].code == "no_holder"
 
 
+def test_where_no_host_may_read_storage_that_is_said() -> None:
+    what = page(members=2)
+    for member in what["members"]:
+        member["seed"] = False
+    diagnosis = diagnose(what, deployment([host(n, state="downloading", chunks=0, reason="storage") for n in range(2)]))
+    assert "no living host is a seed" in " ".join(cause.sentence for cause in diagnosis.causes)
+
+
 @pytest.mark.parametrize("reason", ["source_forbidden", "source_gone", "source_auth"])
 def test_seeds_that_gave_up_are_no_cause_beside_their_own(reason: str) -> None:
     what = page(members=2)

@@ -12,6 +12,7 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import write_new_file
+from gossipd.store.models.current_link import surplus_versions
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
@@ -160,6 +161,62 @@ def test_nobody_is_led_to_a_version_whose_files_come_again(versions: Versions) -
     versions.complete(4)
     versions.remove(3)
     assert versions.roll_back_here() == 2
+
+
+def lose(versions: Versions, version: int) -> None:
+    versions.disk.remove_file(next(f"m/{version}/{path}" for path in MODELS[version].files))
+    assert any(not one.is_good for one in versions.store.verify("m", version))
+
+
+def refill(versions: Versions, version: int) -> None:
+    for chunk, body in enumerate(MODELS[version].chunks):
+        versions.store.put(MODELS[version].manifest.id, chunk, body, SOURCE, 0.0)
+    versions.store.avoid_versions("m", versions.rolled_back)  # as the brain asks when all is back
+
+
+def test_what_is_refilled_is_no_reason_to_lead_to_what_the_operator_left(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    assert versions.roll_back_here() == 2
+    lose(versions, 1)
+    versions.roll_back(2)
+    assert versions.current == 1
+    refill(versions, 1)
+    assert versions.current == 1
+
+
+def test_a_version_that_was_passed_over_is_led_to_when_it_is_whole_again(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    lose(versions, 2)
+    versions.roll_back(3)
+    assert versions.current == 1
+    refill(versions, 2)
+    assert versions.current == 2
+
+
+def test_a_removal_leads_to_no_version_that_is_full_of_zeros(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    lose(versions, 2)
+    versions.remove(3)
+    assert versions.current == 1
+
+
+def test_what_was_avoided_and_evicted_is_as_any_other_when_it_comes_again(versions: Versions) -> None:
+    versions.complete(1, 2)
+    versions.roll_back(2)
+    versions.remove(2)
+    versions.rolled_back = frozenset()
+    model = MODELS[2]
+    versions.store.open(model.manifest)
+    for chunk, body in enumerate(model.chunks):
+        versions.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
+    versions.store.finish(model.manifest.id)
+    assert versions.current == 2
+
+
+def test_eviction_takes_what_is_avoided_before_what_a_roll_back_leads_to(versions: Versions) -> None:
+    versions.complete(1, 2, 3)
+    versions.roll_back(2)
+    assert surplus_versions(versions.disk, "m", keep=2) == [2]
 
 
 def test_a_note_of_an_older_release_is_read(versions: Versions) -> None:

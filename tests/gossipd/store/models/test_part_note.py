@@ -217,6 +217,22 @@ def test_a_removed_file_of_a_part_has_its_header_when_its_chunks_have_come_again
     store.close()
 
 
+def test_a_removed_file_whose_chunks_are_copied_has_its_header(root: Path) -> None:
+    store, both = opened(root), [MANIFEST, manifest_of(FILES, version=2)]
+    for manifest in both:
+        fill(store, FIRST, manifest)
+        store.finish(manifest.id)
+    shown = root / f"acme/moe/2.part-{FIRST.mark}/model-1.safetensors"
+    before = shown.read_bytes()
+    shown.unlink()
+    store.close()
+    store = opened(root)
+    store.open(both[0], FIRST)
+    assert not fill(store, FIRST, both[1]), "the other version has them"
+    assert shown.read_bytes() == before
+    store.close()
+
+
 def test_a_start_in_the_midst_of_a_repair_goes_on_with_the_header(root: Path) -> None:
     store = opened(root)
     fill(store, FIRST)
@@ -349,6 +365,21 @@ def test_a_chosen_part_that_grows_is_chosen_again_when_it_is_whole(two_parts: Ch
     assert version_of(root) == "2", "there is no other while it is out of sight"
     two_parts.finish(MANIFEST.id)
     assert version_of(root) == "1"
+
+
+def test_an_operators_roll_back_outlives_parts_that_all_grow(root: Path) -> None:
+    store, both = opened(root), [MANIFEST, manifest_of(FILES, version=2)]
+    for manifest in both:
+        fill(store, FIRST, manifest)
+        store.finish(manifest.id)
+    assert store.rollback("acme/moe") == 1
+    for manifest in both:
+        store.open(manifest, SECOND)
+    for manifest in both:
+        fill(store, SECOND, manifest)
+        store.finish(manifest.id)
+    assert version_of(root) == "1"
+    store.close()
 
 
 def test_without_an_older_part_there_is_no_roll_back(root: Path) -> None:

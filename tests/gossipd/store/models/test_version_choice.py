@@ -66,4 +66,6 @@ def test_what_has_ended_is_forgotten() -> None:
     said = VersionChoice(2, 3, frozenset({3}))
     assert said.of([1, 2, 3]) == said
     assert said.of([1, 2, 3, 4]) == VersionChoice(avoided=frozenset({3}))
-    assert said.of([]).is_empty
+    assert said.of([]) == said, "parts may be growing"
+    assert said.without(3, {2}) == VersionChoice(2, 3)
+    assert said.without(3, ()).is_empty
