@@ -10,7 +10,7 @@
     .incoming/<id>/<path>        files of a model that is not whole yet
     .trash/<n>                   what is being deleted
     .pinned                      models that the operator keeps, a line each (``pins``)
-    .pins/<org>%<name>           a rollback: the version, and the version above which it ends
+    .pins/<org>%<name>           what was said of the current version (``version_choice``); with ``%%part``, of parts
     .manifests/<id>/part         which part of a model lies here, without it all (``part_note``)
     .manifests/<id>/signed/<n>   the signed beginning of a file of which another is shown (``placement``)
     <name>/<version>/<path>      a complete model
@@ -97,5 +97,6 @@ def next_current(name: str) -> str:
 
 
 def rollback_note(name: str, *, part: bool = False) -> str:
-    """The note of a rollback, of complete versions or of ``part`` s. Names contain no ``%``, so this is one to one."""
+    """What was said of the current version, of complete ones or of ``part`` s. Names contain no ``%``, so this is one
+    to one."""
     return f"{ROLLBACK_NOTES}/{name.replace('/', '%')}" + "%%part" * part
