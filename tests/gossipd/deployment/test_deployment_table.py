@@ -7,7 +7,7 @@ import pytest
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
-from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Supplier
 from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events, lost_chunks
 from gossipd.deployment.events import Failure
@@ -70,7 +70,9 @@ def test_one_that_is_still_to_be_deleted_is_not_forgotten() -> None:
 
 
 def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: ScriptedHost) -> None:
-    for chunk, (supplier, length) in enumerate(((SOURCE, 1), (MATE, 10), (PEER, 100), (LOCAL, 1000))):
+    suppliers: list[Supplier] = [SOURCE, MATE, PEER, LOCAL]
+    for chunk, supplier in enumerate(suppliers):
+        length = 10**chunk
         host.tell(ChunkStored(ONE.id, chunk, supplier, length, 0.1))
     record = host.record()
     counters = record.counters
