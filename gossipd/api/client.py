@@ -232,7 +232,7 @@ class StatusClient:
         """``deploy``, ``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``,
         ``pin``, ``unpin``, ``prune``, ``want`` or ``reload``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
-            return _whole(answer.read())
+            return _object(answer.read(), is_whole=True)
 
     def wants(self) -> dict[str, Any]:
         """What this host wants of models that it need not take whole."""
@@ -294,7 +294,7 @@ class StatusClient:
 
         target = f"{path}?{urlencode(query, safe=':')}" if query else path
         with self._answer("GET", target, None, timeout_s=timeout_s) as answer:
-            return _whole(answer.read())
+            return _object(answer.read(), is_whole=True)
 
     @contextlib.contextmanager
     def _answer(
@@ -340,20 +340,13 @@ def _may_open(path: Path) -> bool:
     return not os.access(path, os.F_OK) or os.access(path, os.R_OK | os.W_OK, effective_ids=True)
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes, *, is_whole: bool = False) -> dict[str, Any]:
+    """``is_whole``: no line of a stream, so that it says its schema."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")
-    return value
-
-
-def _whole(text: bytes) -> dict[str, Any]:
-    """An answer that is no stream: each says its schema."""
-    value = _object(text)
-    if "schema_version" not in value:
+    if not isinstance(value, dict) or (is_whole and "schema_version" not in value):
         raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")
     return value
 

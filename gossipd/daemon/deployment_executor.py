@@ -17,6 +17,7 @@ from typing import TypeVar
 import trio
 
 from gossipd.audit.log import AuditLog
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId, short
@@ -174,12 +175,23 @@ class DeploymentExecutor:
         manifest, want = work.manifest, work.want
         open_part = partial(self.store.open, manifest, want, frees=self.swarm.frees or work.frees)
         held = await run_blocking(open_part, limiter=self._opening)
-        is_published = self.store.is_published(manifest.id)
         if want.is_everything:
-            return events.SpaceReserved(work.work, held, is_published, await run_blocking(later_copies, manifest, held))
+            return self._reserved(work, held, copies=await run_blocking(later_copies, manifest, held))
         part = await run_blocking(choose_part, manifest, want)
         bytes_wanted = await run_blocking(bytes_of, manifest, part.wanted)
-        return events.SpaceReserved(work.work, held, is_published, wanted=part.wanted, bytes_wanted=bytes_wanted)
+        return self._reserved(work, held, wanted=part.wanted, bytes_wanted=bytes_wanted)
+
+    def _reserved(
+        self, work: commands.ReserveSpace, held: ChunkSet, *, copies: ChunkSet | None = None,
+        wanted: ChunkSet | None = None, bytes_wanted: int = 0,
+    ) -> events.SpaceReserved:  # fmt: skip
+        """What the store holds now, as brain and planner hear this at once: what it has told since it opened the model,
+        both have passed over. ``held``: then, for a model that was closed since."""
+        deployment = work.manifest.id
+        with suppress(NotHeldError):
+            held = self.store.held(deployment)
+        is_published = self.store.is_published(deployment)
+        return events.SpaceReserved(work.work, held, is_published, copies, wanted, bytes_wanted)
 
 
 def failure_of(error: GossipdError) -> Failure:

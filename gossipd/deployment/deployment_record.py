@@ -39,10 +39,9 @@ class DeploymentRecord(Struct):
     """``CODE: words`` for the operator when ``reason`` is not enough."""
     subject: bytes = b""
     """Whom ``reason`` is about: the head of a key's id."""
-    chunks_verified: int = 0
-    """Of those that are wanted."""
     held: Bits = field(default_factory=lambda: Bits(0))
-    """Which they are, while it is open: the store's answer may know of a loss, or of a chunk, that is told after it."""
+    """The chunks that are here, of those that are wanted. No mere number: the store's answer when it opens the model
+    may know of a loss, or of a chunk, that is told after it."""
     want: Want = EVERYTHING
     """What the store was opened for."""
     wanted: ChunkSet | None = None
@@ -140,13 +139,22 @@ class DeploymentRecord(Struct):
         """How many chunks this host wants."""
         return manifest.chunk_count if self.wanted is None else len(self.wanted)
 
+    @property
+    def chunks_verified(self) -> int:
+        """How many of the chunks that are wanted are here."""
+        return self.held.count
+
     def hold(self, chunks: ChunkSet) -> None:
-        """These, of those that are wanted, are here."""
-        self.held, self.chunks_verified = Bits.of(chunks), len(chunks)
+        """These are here."""
+        self.held = Bits.of(chunks)
 
     def hold_all(self, manifest: Manifest) -> None:
         """All that is wanted is here."""
         self.hold(ChunkSet.full(manifest.chunk_count) if self.wanted is None else self.wanted)
+
+    def hold_nothing(self) -> None:
+        """What was here is deleted."""
+        self.held = Bits(0)
 
     @property
     def bytes_here(self) -> int:

@@ -153,7 +153,7 @@ class DeploymentSteps:
                 self._deletes_next = state in DELETED or was_open or self._may_hold_chunks
         self._deletes_next = self._deletes_next or self._is_removed_everywhere
         if state in DELETED:
-            record.chunks_verified = 0
+            record.hold_nothing()
         record.enter(state, reason, sentence)
         self._look_for_superseded()
         if reason is HostReason.REFUSED_OPERATOR and record.manifest is not None:
@@ -274,7 +274,7 @@ class DeploymentSteps:
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
                 self._note_published()  # removed meanwhile
             if isinstance(event, events.SpaceReserved) and self.keeps_chunks:
-                self.record.chunks_verified = len(event.held)
+                self.record.hold(event.held)
                 self._deletes_next = not event.held
             self._enter(Step.IDLE)
             self._go_on()
@@ -387,7 +387,6 @@ class DeploymentSteps:
 
     def _reserve(self, manifest: Manifest, *, frees: bool = False) -> None:
         frees, self.frees_next = frees or self.frees_next, False
-        self.record.lost_chunks.opening()
         self._ask(Step.RESERVE, manifest, self._context.want_of(manifest.name), frees)
 
     def _reserved(self, event: events.SpaceReserved) -> None:
@@ -395,8 +394,7 @@ class DeploymentSteps:
         assert manifest is not None
         record.wanted, record.want = event.wanted, self._context.want_of(manifest.name)
         record.bytes_wanted = event.bytes_wanted
-        here = record.lost_chunks.without_early(event.held)
-        record.hold(here if event.wanted is None else here & event.wanted)
+        record.hold(event.held if event.wanted is None else event.held & event.wanted)
         is_complete = not record.is_lacking and event.is_published
         if record.statement.verb in STOPS and not event.is_published:  # it was here whole once, and is no longer
             self._enter(Step.IDLE)
@@ -410,7 +408,7 @@ class DeploymentSteps:
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._look_for_superseded()
         self._enter(Step.IDLE if is_complete else Step.FETCH)
-        self._context.put(commands.OpenSwarm(manifest, here, event.copies, event.wanted))
+        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies, event.wanted))
         self._is_held_up = False
         self.follow_pause()
         self.current_may_move()
@@ -458,7 +456,7 @@ class DeploymentSteps:
                 assert self.step is Step.DELETE
                 self._may_hold_chunks = False
                 if self.record.state is HostState.CANCELLED:
-                    self.record.chunks_verified = 0
+                    self.record.hold_nothing()
                     self.record.changed = True
                 self._enter(Step.IDLE)
                 self._go_on()

@@ -292,18 +292,16 @@ class DeploymentTable:
 
     def _stored(self, event: ChunkStored) -> None:
         record = self.get(event.deployment)
-        if record is not None and not record.is_open:
-            record.lost_chunks.back_before(event.chunk)
-        if record is None or not record.is_open or event.supplier is LOCAL:
-            return  # local copies are counted when the store has opened the model
-        record.chunks_verified += record.held.add(event.chunk)
+        if record is None or not record.is_open:
+            return  # the store says what is here when it has opened the model
+        record.held.add(event.chunk)
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
             if record.lost_chunks.is_back(event.chunk):
                 self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
             if not record.is_refilling:
                 self._all_are_back(record)
-        if event.supplier is COPIED:
+        if event.supplier in (LOCAL, COPIED):
             return
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
@@ -320,13 +318,11 @@ class DeploymentTable:
 
     def _lost(self, event: ChunkLost) -> None:
         record = self.get(event.deployment)
-        if record is not None and not record.is_open:
-            record.lost_chunks.lost_before(event.chunk)
-        elif record is not None and record.held.discard(event.chunk):
-            record.chunks_verified -= 1
-            if record.state is HostState.COMPLETE:
-                record.changed = True
-                self._tell_lost(record, event.chunk)
+        if record is None or not record.is_open:
+            return
+        if record.held.discard(event.chunk) and record.state is HostState.COMPLETE:
+            record.changed = True
+            self._tell_lost(record, event.chunk)
 
     def _tell_lost(self, record: DeploymentRecord, chunk: ChunkIndex) -> None:
         if not record.lost_chunks.lost(chunk):

@@ -1,7 +1,7 @@
 """Chunks of one model that were found lost on this host's disk.
 
-What lives here: which of them are told one by one, and which were lost before the model was open. What does not:
-finding them (the store's ``scrub``), fetching them again (the planner).
+What lives here: which of them are told one by one. What does not: finding them (the store's ``scrub``), fetching them
+again (the planner), and which chunks are here (``deployment_record``).
 
 Somebody may have deleted a model of a million chunks: each chunk that is told is a record of the audit log, and one
 more when it is back. A chunk is told to be back only if its loss was told.
@@ -9,7 +9,6 @@ more when it is back. A chunk is told to be back only if its loss was told.
 
 from __future__ import annotations
 
-from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import ChunkIndex
 
 TOLD_MAX = 100
@@ -21,7 +20,6 @@ class LostChunks:
     def __init__(self) -> None:
         self.count = 0
         self._told: set[ChunkIndex] = set()
-        self._early: set[ChunkIndex] = set()
 
     def lost(self, chunk: ChunkIndex) -> bool:
         """A complete model lost it. Whether that is told by itself."""
@@ -48,19 +46,3 @@ class LostChunks:
         self.count = 0
         self._told.clear()
         return untold
-
-    def opening(self) -> None:
-        """The store begins to open the model, and will say what is there."""
-        self._early.clear()
-
-    def lost_before(self, chunk: ChunkIndex) -> None:
-        """The model is not open yet, so that the store may say of this chunk what was true before."""
-        self._early.add(chunk)
-
-    def back_before(self, chunk: ChunkIndex) -> None:
-        """It came again while the model is not open yet: the store has copied it."""
-        self._early.discard(chunk)
-
-    def without_early(self, held: ChunkSet) -> ChunkSet:
-        """What the store found when it opened the model, less what was lost since."""
-        return held - ChunkSet.of(held.size, self._early)

@@ -29,8 +29,8 @@ MUTANTS = (
         "a-refused-roll-back-forgets-what-is-avoided",
         "A roll back that the disk refused leaves a note without the versions that the cluster rolled back.",
         "gossipd/store/models/current_link.py",
-        "                self._keep(before)\n",
-        "                self._keep(VersionChoice(before.chosen, before.above))\n",
+        "                self._write(before)\n",
+        "                self._write(VersionChoice(before.chosen, before.above))\n",
         ("tests/gossipd/store/test_second_attempts.py",),
     ),
     Mutant(

@@ -48,7 +48,7 @@ class CurrentLink:
 
     def avoided(self) -> frozenset[int]:
         """Versions to which the link does not lead while another is here."""
-        return self._said().avoided
+        return self._read().avoided
 
     def settle(self, *, without: str = "", unfit: Collection[int] = (), durably: bool = False) -> int | None:
         """Lead the link to the right version. Returns it, or None when there is none. ``without``: the path of a tree
@@ -56,10 +56,10 @@ class CurrentLink:
         ``durably``: sync even an unchanged link, because its last sync may have failed.
         """
         trees = {number: tree for number, tree in self.shown().items() if f"{self._name}/{tree}" != without}
-        said = self._said()
-        choice = said.of(list(trees))
+        said = self._read()
+        choice = said.still_valid(list(trees))
         if choice != said:
-            self._keep(choice)
+            self._write(choice)
         now = self._target()
         if not trees:
             if now is not None:
@@ -80,21 +80,21 @@ class CurrentLink:
         shown = self.shown()
         if not shown:
             return
-        said = self._said()
+        said = self._read()
         choice = replace(said, avoided=versions.intersection(shown))
         if choice != said:
-            self._keep(choice)
+            self._write(choice)
         else:
             self._disk.sync_directory(layout.ROLLBACK_NOTES)
         self.settle(unfit=unfit, durably=True)
 
-    def removed(self, place: str) -> None:
+    def forget(self, place: str) -> None:
         """The tree at this path is about to go for good: forget what was said of its version."""
         tree = place.rpartition("/")[2]
         number = _version_of(tree, part=self.is_of_parts)
-        said = self._said()
+        said = self._read()
         if number is not None and (choice := said.without(number, self.shown().keys() - {number})) != said:
-            self._keep(choice)
+            self._write(choice)
 
     def roll_back(self, unfit: Collection[int] = ()) -> int:
         """Lead the link to the version before, of those that are not avoided, until a newer one than all that are here
@@ -104,7 +104,7 @@ class CurrentLink:
         now = self.version()
         if now not in shown:
             now = self.settle(unfit=unfit)
-        before, led_to = self._said(), self._target()
+        before, led_to = self._read(), self._target()
         lower = [one for one in shown if now is not None and one < now]
         if not lower:
             raise NotFoundError(f"{self._name} has no complete version before its current one on this host")
@@ -115,11 +115,11 @@ class CurrentLink:
                 "repaired on this host"
             )
         try:
-            self._keep(replace(before, chosen=lower[-1], above=shown[-1]))
+            self._write(replace(before, chosen=lower[-1], above=shown[-1]))
             self.settle(unfit=unfit, durably=True)
         except OSError:
             with suppress(OSError):
-                self._keep(before)
+                self._write(before)
             with suppress(OSError):
                 if led_to is not None and self._target() != led_to:
                     self._point(led_to)
@@ -145,13 +145,13 @@ class CurrentLink:
         self._disk.rename(link, self._path, replace=True)
         self._disk.sync_directory(self._name)
 
-    def _said(self) -> VersionChoice:
+    def _read(self) -> VersionChoice:
         try:
             return VersionChoice.from_bytes(read_file(self._disk, self._note, bytes_max=FILE_BYTES_MAX))
         except (FileNotFoundError, ValueError):
             return VersionChoice()
 
-    def _keep(self, choice: VersionChoice) -> None:
+    def _write(self, choice: VersionChoice) -> None:
         if not choice.is_empty:
             write_new_file(self._disk, self._note, choice.to_bytes())
             return

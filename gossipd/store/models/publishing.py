@@ -125,7 +125,7 @@ def remove_model(
     if published:
         for link in links(disk, name):
             link.settle(without=place, unfit=unfit)
-            link.removed(place)
+            link.forget(place)
         trash(disk, place)
         for directory in (name, parent(name)):
             if directory and disk.kind(directory) is FileKind.DIRECTORY and not disk.names(directory):

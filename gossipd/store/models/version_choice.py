@@ -34,7 +34,7 @@ class VersionChoice(Struct, frozen=True):
         """Whether nothing was said."""
         return self.chosen is None and not self.avoided
 
-    def of(self, shown: Sequence[int]) -> VersionChoice:
+    def still_valid(self, shown: Sequence[int]) -> VersionChoice:
         """What still holds where these versions are complete, in ascending order. Where none is in sight, parts may be
         growing: all of it."""
         return self if not shown or shown[-1] <= self.above else VersionChoice(avoided=self.avoided)
@@ -50,7 +50,7 @@ class VersionChoice(Struct, frozen=True):
         good = [one for one in shown if one not in self.avoided]
         if not good:
             return now if now is not None and now in shown else shown[-1]
-        chosen = self.chosen if shown[-1] <= self.above else None
+        chosen = self.still_valid(shown).chosen
         before = [one for one in good if chosen is not None and one <= chosen]
         fit = [one for one in before or good if one not in unfit or one == now]
         return (fit or before or good)[-1]

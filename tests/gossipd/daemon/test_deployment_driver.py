@@ -68,6 +68,7 @@ class _Store(ChunkStore):
         self.may_open, self.has_begun = threading.Event(), threading.Event()
         self.may_open.set()
         self.refusals = 0
+        self.loses: list[int] = []  # chunks, before its answer is heard
         self.abandoned: list[DeploymentId] = []
 
     def _before_evict(self, event: ModelEvicted) -> None:
@@ -76,7 +77,9 @@ class _Store(ChunkStore):
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         self.has_begun.set()
         assert self.may_open.wait(WAIT_S)
-        return super().open(manifest, want, frees=frees)
+        held = super().open(manifest, want, frees=frees)
+        self._models.get(manifest.id).held.difference_update(self.loses)
+        return held
 
     def abandon(self, deployment: DeploymentId, *, even_published: bool = False) -> None:
         if self.refusals:
@@ -98,6 +101,7 @@ class _Swarm:
 
     def __init__(self) -> None:
         self.opened: list[DeploymentId] = []
+        self.held: list[ChunkSet] = []
         self.told: list[Statement] = []
 
     def trusted(self) -> dict[bytes, tuple[str, ...]]:
@@ -105,6 +109,7 @@ class _Swarm:
 
     def open_swarm(self, command: OpenSwarm) -> None:
         self.opened.append(command.manifest.id)
+        self.held.append(command.held)
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         pass
@@ -215,13 +220,28 @@ async def test_a_cancel_while_the_store_makes_room_fetches_nothing(tmp_path: Pat
         assert node.swarm.opened == []
 
 
+async def test_a_chunk_that_is_lost_before_the_answer_is_heard_is_known_to_be(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        for chunk in (0, 1):
+            node.store.put(ONE.manifest.id, chunk, ONE.chunks[chunk], SOURCE, 0.0)
+        node.record.held.update((0, 1))
+        node.say(2, Verb.CANCEL)
+        await node.until_in(HostState.CANCELLED)
+        node.store.loses = [1]
+        node.say(3, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        assert list(node.swarm.held[-1]) == [0] and node.record.chunks_verified == 1
+
+
 async def test_a_deploy_after_a_cancel_goes_on_from_what_the_store_holds(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
         await node.until_in(HostState.DOWNLOADING)
         node.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
         deployment = node.record
-        deployment.chunks_verified = 1
+        deployment.held.add(0)
         node.say(2, Verb.CANCEL)
         await node.until_in(HostState.CANCELLED)
         node.say(3, Verb.DEPLOY)

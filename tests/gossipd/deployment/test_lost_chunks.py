@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gossipd.core.chunkset import ChunkSet
 from gossipd.deployment.lost_chunks import TOLD_MAX, LostChunks
 
 
@@ -15,12 +14,3 @@ def test_no_more_than_some_are_told_until_the_model_is_whole() -> None:
     assert not lost.lost(3), "as many have been told already"
     assert lost.all_are_back() == 6
     assert lost.lost(7) and lost.is_back(7) and lost.all_are_back() == 0
-
-
-def test_only_what_is_lost_while_the_store_opens_the_model_is_taken_off() -> None:
-    lost = LostChunks()
-    lost.lost_before(1)
-    lost.opening()
-    lost.lost_before(2)
-    lost.lost_before(5)
-    assert list(lost.without_early(ChunkSet.of(6, [1, 2, 3]))) == [1, 3]

@@ -32,13 +32,16 @@ class Versions:
             disk=self.disk, clock=SetClock(), background=False,
         )  # fmt: skip
 
+    def fetch(self, version: int) -> None:
+        model = MODELS[version]
+        self.store.open(model.manifest)
+        for chunk, body in enumerate(model.chunks):
+            self.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
+
     def complete(self, *versions: int) -> None:
         for version in versions:
-            model = MODELS[version]
-            self.store.open(model.manifest)
-            for chunk, body in enumerate(model.chunks):
-                self.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
-            self.store.finish(model.manifest.id)
+            self.fetch(version)
+            self.store.finish(MODELS[version].manifest.id)
             self.store.avoid_versions("m", self.rolled_back)  # as the brain asks when a version is complete
 
     def roll_back(self, *versions: int) -> None:
@@ -151,13 +154,9 @@ def test_a_name_that_was_gone_is_as_if_nothing_had_been_said(versions: Versions)
 
 def test_nobody_is_led_to_a_version_whose_files_come_again(versions: Versions) -> None:
     versions.complete(1, 2, 3)
-    disk = versions.disk
-    disk.remove_file(next(f"m/2/{path}" for path in MODELS[2].files))
-    assert any(not one.is_good for one in versions.store.verify("m", 2))
+    lose(versions, 2)
     assert versions.roll_back_here() == 1, "the second is full of zeros"
-    for chunk, body in enumerate(MODELS[2].chunks):
-        versions.store.put(MODELS[2].manifest.id, chunk, body, SOURCE, 0.0)
-    versions.store.commit(MODELS[2].manifest.id)
+    versions.fetch(2)
     versions.complete(4)
     versions.remove(3)
     assert versions.roll_back_here() == 2
@@ -169,8 +168,7 @@ def lose(versions: Versions, version: int) -> None:
 
 
 def refill(versions: Versions, version: int) -> None:
-    for chunk, body in enumerate(MODELS[version].chunks):
-        versions.store.put(MODELS[version].manifest.id, chunk, body, SOURCE, 0.0)
+    versions.fetch(version)
     versions.store.avoid_versions("m", versions.rolled_back)  # as the brain asks when all is back
 
 
@@ -205,11 +203,8 @@ def test_what_was_avoided_and_evicted_is_as_any_other_when_it_comes_again(versio
     versions.roll_back(2)
     versions.remove(2)
     versions.rolled_back = frozenset()
-    model = MODELS[2]
-    versions.store.open(model.manifest)
-    for chunk, body in enumerate(model.chunks):
-        versions.store.put(model.manifest.id, chunk, body, SOURCE, 0.0)
-    versions.store.finish(model.manifest.id)
+    versions.fetch(2)
+    versions.store.finish(MODELS[2].manifest.id)
     assert versions.current == 2
 
 

@@ -80,6 +80,15 @@ def opened(root: Path, heard: list[object] | None = None) -> ChunkStore:
     return ChunkStore(root, settings=SETTINGS, on_event=on_event, background=False)
 
 
+def with_part(root: Path, *manifests: Manifest) -> ChunkStore:
+    """A store with the first part of these, in place."""
+    store = opened(root)
+    for manifest in manifests or (MANIFEST,):
+        fill(store, FIRST, manifest)
+        store.finish(manifest.id)
+    return store
+
+
 def tree_of(root: Path, want: Want) -> Path:
     return root / f"acme/moe/1.part-{want.mark}"
 
@@ -201,9 +210,7 @@ def test_a_header_that_rots_is_made_again_when_its_chunk_is_read_back(root: Path
 def test_a_removed_file_of_a_part_has_its_header_when_its_chunks_have_come_again(
     root: Path, file: str, is_restarted: bool
 ) -> None:
-    store = opened(root)
-    fill(store, FIRST)
-    store.finish(MANIFEST.id)
+    store = with_part(root)
     shown = tree_of(root, FIRST) / file
     before = shown.read_bytes()
     shown.unlink()
@@ -218,10 +225,8 @@ def test_a_removed_file_of_a_part_has_its_header_when_its_chunks_have_come_again
 
 
 def test_a_removed_file_whose_chunks_are_copied_has_its_header(root: Path) -> None:
-    store, both = opened(root), [MANIFEST, manifest_of(FILES, version=2)]
-    for manifest in both:
-        fill(store, FIRST, manifest)
-        store.finish(manifest.id)
+    both = [MANIFEST, manifest_of(FILES, version=2)]
+    store = with_part(root, *both)
     shown = root / f"acme/moe/2.part-{FIRST.mark}/model-1.safetensors"
     before = shown.read_bytes()
     shown.unlink()
@@ -234,9 +239,7 @@ def test_a_removed_file_whose_chunks_are_copied_has_its_header(root: Path) -> No
 
 
 def test_a_start_in_the_midst_of_a_repair_goes_on_with_the_header(root: Path) -> None:
-    store = opened(root)
-    fill(store, FIRST)
-    store.finish(MANIFEST.id)
+    store = with_part(root)
     shown = tree_of(root, FIRST) / "model-1.safetensors"
     before = shown.read_bytes()
     shown.unlink()
@@ -322,10 +325,7 @@ def version_of(root: Path) -> str:
 @pytest.fixture
 def two_parts(root: Path) -> Iterator[ChunkStore]:
     """Parts of versions 1 and 2, and nothing whole."""
-    store = opened(root)
-    for manifest in (MANIFEST, manifest_of(FILES, version=2)):
-        fill(store, FIRST, manifest)
-        store.finish(manifest.id)
+    store = with_part(root, MANIFEST, manifest_of(FILES, version=2))
     yield store
     store.close()
 
@@ -368,10 +368,8 @@ def test_a_chosen_part_that_grows_is_chosen_again_when_it_is_whole(two_parts: Ch
 
 
 def test_an_operators_roll_back_outlives_parts_that_all_grow(root: Path) -> None:
-    store, both = opened(root), [MANIFEST, manifest_of(FILES, version=2)]
-    for manifest in both:
-        fill(store, FIRST, manifest)
-        store.finish(manifest.id)
+    both = [MANIFEST, manifest_of(FILES, version=2)]
+    store = with_part(root, *both)
     assert store.rollback("acme/moe") == 1
     for manifest in both:
         store.open(manifest, SECOND)

@@ -64,8 +64,8 @@ def test_what_is_not_all_here_is_picked_only_where_it_is_current(now: int | None
 
 def test_what_has_ended_is_forgotten() -> None:
     said = VersionChoice(2, 3, frozenset({3}))
-    assert said.of([1, 2, 3]) == said
-    assert said.of([1, 2, 3, 4]) == VersionChoice(avoided=frozenset({3}))
-    assert said.of([]) == said, "parts may be growing"
+    assert said.still_valid([1, 2, 3]) == said
+    assert said.still_valid([1, 2, 3, 4]) == VersionChoice(avoided=frozenset({3}))
+    assert said.still_valid([]) == said, "parts may be growing"
     assert said.without(3, {2}) == VersionChoice(2, 3)
     assert said.without(3, ()).is_empty
