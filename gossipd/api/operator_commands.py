@@ -81,7 +81,7 @@ class OperatorCommands:
 
     async def prune(self, request: HttpRequest) -> Response:
         fields = command_fields(request, optional=("dry_run",))
-        return json_answer(await self._operations.prune(dry_run=fields.get("dry_run", "false") == "true"))
+        return json_answer(await self._operations.prune(dry_run=is_set(fields, "dry_run")))
 
     async def rollback(self, request: HttpRequest) -> Response:
         fields = command_fields(request, "name", optional=("version", "everywhere"))
@@ -94,7 +94,7 @@ class OperatorCommands:
 
     async def untrust(self, request: HttpRequest) -> Response:
         fields = command_fields(request, optional=("key", "name", "version", "undo"))
-        key, name, undo = fields.get("key", ""), fields.get("name", ""), fields.get("undo") == "true"
+        key, name, undo = fields.get("key", ""), fields.get("name", ""), is_set(fields, "undo")
         if bool(key) == bool(name) or (key and not _KEY_ID.fullmatch(key)):
             raise StatusRequestError("give either 'key', 32 hexadecimal digits, or 'name' and 'version'")
         version = 0 if key else whole_number(fields.get("version", ""))

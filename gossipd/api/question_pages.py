@@ -131,13 +131,13 @@ class QuestionPages:
 
     async def wait(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("version", "hosts", "goal", "round_s"))
-        version = whole_number(given["version"]) if given.get("version") else None
-        needed = HostsNeeded.parse(given.get("hosts") or "100%", given.get("goal") or "complete")
+        version = whole_number(given["version"]) if "version" in given else None
+        needed = HostsNeeded.parse(given.get("hosts", "100%"), given.get("goal", "complete"))
         return json_answer(await self._polls.wait(given["name"], version, needed, round_s(given.get("round_s", "20"))))
 
     async def latest(self, request: HttpRequest) -> Response:
         given = question_fields(request, "name", optional=("where", "before"))
-        name, where = given["name"], given.get("where") or EVERYWHERE
+        name, where = given["name"], given.get("where", EVERYWHERE)
         before = whole_number(given["before"]) if "before" in given else None
         until_s = trio.current_time() + NEWCOMER_WAIT_S
         while True:

@@ -15,6 +15,8 @@ from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest
 from gossipd.core.errors import UsageError
 
+_MAY_BE_EMPTY = ("want", "about")  # clients send no terms beside ``clear``, and a job may have nothing to say
+
 
 def command_fields(request: HttpRequest, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
     """The arguments of a command, from the query and the body: all ``names``, and any of the ``optional`` ones."""
@@ -39,6 +41,8 @@ def _checked(given: dict[str, str], names: tuple[str, ...], optional: tuple[str,
             raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
         if "\0" in text:  # no path and no name has it, and the system's calls raise ValueError
             raise StatusRequestError(f"field '{name}' has a zero byte")
+        if not text and name in optional and name not in _MAY_BE_EMPTY:  # an empty budget would be none
+            raise StatusRequestError(f"field '{name}' is empty; leave it out, or give it a value")
     for name in names:
         if not given.get(name):
             raise StatusRequestError(f"field '{name}' is missing")

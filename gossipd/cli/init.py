@@ -57,10 +57,7 @@ def init(
 
     from gossipd.config.directory import make_directory, read_settings
     from gossipd.config.load import FILE_NAME
-    from gossipd.core.errors import UsageError
 
-    if not directory:
-        raise UsageError("DIR is empty: name the directory to make")
     if if_missing and (config := Path(directory) / FILE_NAME).exists():
         _say_it_is_there(str(config), as_json=as_json)
         return

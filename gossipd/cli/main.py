@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ Exit codes:
   4 daemon not reachable    10 storage refused the credentials
   5 timeout                 11 storage not reachable
                            130 interrupted"""
+
+_EMPTY_OPTION = re.compile(r"--[a-z][a-z-]*=")
 
 
 class _Verb(NamedTuple):
@@ -119,7 +122,10 @@ class _LazyGroup(click.Group):
 
             near = get_close_matches(args[0], VERBS, n=1, cutoff=0.6)
             ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
+        name, command, words = super().resolve_command(ctx, args)
+        if name != "hold":  # whose words may be another program's
+            _refuse_empty(ctx, words)
+        return name, command, words
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -151,6 +157,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     return int(result) if isinstance(result, int) else int(ExitCode.DONE)
+
+
+def _refuse_empty(ctx: click.Context, words: Sequence[str]) -> None:
+    """``--budget "$BUDGET"`` of a variable that is not set would be no budget, and an empty path this directory."""
+    before = ""
+    for word in words:
+        if word == "--":
+            return
+        if not word or _EMPTY_OPTION.fullmatch(word):
+            subject = word[:-1] or (before if before.startswith("-") else "an argument")
+            ctx.fail(f"{subject} is empty. Is a variable not set?")
+        before = word
 
 
 def _open_closed_streams() -> None:

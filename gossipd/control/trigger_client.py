@@ -8,7 +8,8 @@ CURVE answers a wrong key with silence, so the socket's monitor is watched besid
 * refused by code 400: the node does not know our key. It takes a few attempts to get there: the node answers an
   unknown key with silence twice, in case that it is a member's that is just joining;
 * closed during the handshake: the key that we expect of the node is not its key, or it is no gossipd at all;
-* nothing listens, or nothing answers.
+* nothing listens, or nothing answers. A node greets before it looks at a key: what does not greet is stuck, or
+  another program.
 
 No trio: the command does one thing and ends.
 """
@@ -16,6 +17,7 @@ No trio: the command does one thing and ends.
 from __future__ import annotations
 
 import errno
+import socket
 import time
 from dataclasses import dataclass
 from typing import TypeVar
@@ -97,7 +99,7 @@ class Conversation:
 
     def __init__(self, host: str, port: int, *, secret: SecretKey, server_key: bytes, timeout_s: float) -> None:
         """``server_key``: the node's CURVE key. ``timeout_s``: for the whole conversation."""
-        self._shown = f"{host} port {port}"
+        self._place, self._shown = (host, port), f"{host} port {port}"
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._number = 0
@@ -187,9 +189,26 @@ class Conversation:
     def _too_late(self) -> RemoteError:
         if self._accepted:
             return NodeSilentError(f"{self._shown} gave no answer within {self._timeout_s:g} s")
+        if self._connected and _is_silent(*self._place):
+            return NodeSilentError(
+                f"{self._shown} takes connections and says nothing: the daemon is stuck, or it is no gossipd control "
+                "port"
+            )
         if self._connected:
             return KeyRefusedError(f"{self._shown} does not let your key in: {_LIST_IT}")
         return NodeUnreachableError(f"{self._shown} did not answer within {self._timeout_s:g} s")
+
+
+def _is_silent(host: str, port: int) -> bool:
+    """Whether what listens there lets a caller wait. libzmq greets before it looks at any key."""
+    try:
+        with socket.create_connection((host, port), _HANDSHAKE_S) as connection:
+            connection.recv(1)
+    except TimeoutError:
+        return True
+    except OSError:
+        pass  # it closes what it does not want
+    return False
 
 
 _LIST_IT = "list its .pub file under security.clients in the nodes' configuration, or use a node's own (--config)"

@@ -12,6 +12,30 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "an-empty-budget-is-no-budget",
+        "A budget of a variable that is not set lets everything be read.",
+        "gossipd/api/request_fields.py",
+        "if not text and name in optional and name not in _MAY_BE_EMPTY:",
+        "if not text and name in _MAY_BE_EMPTY and name not in optional:",
+        ("tests/gossipd/api/test_routes.py",),
+    ),
+    Mutant(
+        "an-empty-word-of-a-command-counts",
+        "A path of a variable that is not set is the current directory.",
+        "gossipd/cli/main.py",
+        "        if not word or _EMPTY_OPTION.fullmatch(word):\n",
+        "        if _EMPTY_OPTION.fullmatch(word):\n",
+        ("tests/gossipd/cli/test_commands.py",),
+    ),
+    Mutant(
+        "a-listener-that-never-greets-refuses-the-key",
+        "Who sends an order to a daemon that hangs is told to list a key.",
+        "gossipd/control/trigger_client.py",
+        "        if self._connected and _is_silent(*self._place):\n",
+        "        if self._connected and not self._place:\n",
+        ("tests/gossipd/control/test_trigger.py",),
+    ),
+    Mutant(
         "tells-a-wrong-certificate-as-a-server-that-does-not-answer",
         "A connection that TLS refuses is told as one that time cures.",
         "gossipd/sources/web_connection.py",

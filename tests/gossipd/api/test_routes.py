@@ -203,6 +203,25 @@ async def test_verification_comes_line_by_line_and_an_unknown_name_is_a_404(tmp_
     assert daemon.steps_closed == 1
 
 
+@pytest.mark.parametrize(
+    ("target", "body", "words"),
+    [
+        ("/v1/deploy", '{"manifest":"/m","budget":""}', "'budget' is empty"),
+        ("/v1/rm", '{"name":"m","version":1,"everywhere":""}', "'everywhere' is empty"),
+        ("/v1/prune", '{"dry_run":"yes"}', "dry_run must be true or false"),
+        ("/v1/untrust", '{"name":"m","version":1,"undo":"1"}', "undo must be true or false"),
+    ],
+)
+async def test_an_order_whose_option_is_empty_or_misspelt_is_none(
+    target: str, body: str, words: str, tmp_path: Path
+) -> None:
+    path, daemon = tmp_path / "s", FakeDaemon()
+    async with serving(path, daemon):
+        code, answer = await ask(path, post(target, body))
+        assert (code, daemon.orders) == (400, [])
+        assert words in answer["error"]["message"]
+
+
 BAD_REQUESTS = {
     "garbage": b"\x00\xff\xfe garbage\r\n\r\n",
     "a line that is not HTTP": b"status please\n\n",

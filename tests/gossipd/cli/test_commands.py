@@ -536,6 +536,7 @@ def test_hold_runs_a_command_and_ends_with_its_code(shell: Shell, tmp_path: Path
     ended = shell("hold", *options, "org/toy@2", "--", str(tmp_path / "none"), socket=False)
     assert (ended.code, ended.err) == (2, f"E_USAGE: {tmp_path}/none: No such file or directory\n")
     assert shell("hold", *options, "org/toy@3", socket=False).code == ExitCode.NOT_FOUND
+    assert shell("hold", *options, "org/toy@2", "--", "test", "-z", "", socket=False).code == 0
 
 
 def test_no_daemon_is_exit_code_4(shell: Shell, tmp_path: Path) -> None:
@@ -721,6 +722,23 @@ def test_closed_streams_change_no_exit_code(shell: Shell, tmp_path: Path, comman
     ended = subprocess.run(["bash", "-c", f"exec 7>{tmp_path}/told; {line}"], capture_output=True, text=True)
     assert (tmp_path / "told").read_text() == "code 0\n", ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "subject"),
+    [
+        (("latest", "org/toy", "--where", ""), "--where"),
+        (("latest", "org/toy", "--where="), "--where"),
+        (("deploy", "m", "--budget", ""), "--budget"),
+        (("config", "show", "--config", ""), "--config"),
+        (("init", ""), "an argument"),
+    ],
+)
+def test_an_empty_word_is_wrong_usage_and_orders_nothing(shell: Shell, words: tuple[str, ...], subject: str) -> None:
+    ended = shell(*words, socket=False)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"E_USAGE: {subject} is empty. Is a variable not set?")
+    assert shell.daemon.orders == []
 
 
 @pytest.mark.parametrize("option", ["", " --json"])

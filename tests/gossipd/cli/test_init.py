@@ -119,7 +119,7 @@ def test_nothing_is_overwritten_and_nothing_else_written(
 def test_all_wrong_values_are_named_at_once_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--name", "a b", "--rack", "", "--bind", "nowhere", "--port", "70000", "--join", "x"]
+    options = ["--name", "a b", "--rack", "a b", "--bind", "nowhere", "--port", "70000", "--join", "x"]
     assert main(["init", str(tmp_path / "a"), *options]) == 2
     shown = capsys.readouterr().err
     for key in ("node.name", "node.rack", "net.bind", "net.port", "net.join"):

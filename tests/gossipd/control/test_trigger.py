@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -231,6 +232,19 @@ async def test_a_closed_port_is_told_at_once() -> None:
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(NodeUnreachableError, match="nothing listens"):
             await d.order(SMALL)
+
+
+async def test_a_listener_that_never_greets_is_not_told_as_a_refused_key() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        conversation = Conversation("127.0.0.1", port, secret=CLIENT, server_key=bytes(32), timeout_s=0.5)
+
+        def ask_it() -> None:
+            with conversation as held:
+                held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState)
+
+        with pytest.raises(NodeSilentError, match="stuck, or it is no gossipd control port"):
+            await trio.to_thread.run_sync(ask_it)
 
 
 async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> None:

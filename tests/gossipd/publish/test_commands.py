@@ -40,7 +40,7 @@ def test_keygen_writes_a_secret_for_one_and_a_public_key_for_all(tmp_path: Path,
 
 def test_keygen_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keygen", ""]) == 2
-    assert capsys.readouterr().err == "E_USAGE: PATH '' must name a file\n"
+    assert capsys.readouterr().err == "E_USAGE: an argument is empty. Is a variable not set? (see: gossipd --help)\n"
 
 
 def test_a_version_that_no_manifest_can_have_is_wrong_usage(
