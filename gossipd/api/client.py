@@ -163,6 +163,8 @@ class StatusClient:
             raise NotFoundError(f"of {label} only a part is on this host; ask for it: gossipd path --part {label}")
         if found["path"] is None:
             raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
+        if trouble := found.get("trouble"):  # an older daemon tells none
+            raise NotFoundError(f"{label} is not whole at {found['path']}: {trouble}")
         mounted = prefix or os.environ.get(MODELS_VARIABLE)
         return found | {"path": str(Path(mounted, name, Path(found["path"]).name))} if mounted else found
 

@@ -284,7 +284,8 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
 class ModelRow(Row, frozen=True, kw_only=True):
     """One version of one model on this host. ``path`` is null until it is published. ``version_label``: ``300.2`` for
     the step of a run; ``lineage``: run and step, in a few words. ``want``: the terms of a part, a line each; then
-    ``path`` is that of the part, and ``bytes_wanted`` its size, null for a whole model."""
+    ``path`` is that of the part, and ``bytes_wanted`` its size, null for a whole model. ``trouble``: why it is not
+    whole at its path, though it was published there, and the cure."""
 
     name: str
     version: int
@@ -298,6 +299,7 @@ class ModelRow(Row, frozen=True, kw_only=True):
     lineage: str = ""
     want: str = ""
     bytes_wanted: int | None = None
+    trouble: str = ""
 
 
 class WantRow(Row, frozen=True, kw_only=True):

@@ -36,7 +36,8 @@ def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
         for model in answer["models"]
     ]
     head = ("  MODEL", "STATE", "SIZE", "COMPLETED", *(("LINEAGE",) if is_long else ()), "PATH")
-    show_lines([TextTable(head, rows)])
+    troubles = [f"{label_words(one)}: {one['trouble']}" for one in answer["models"] if one.get("trouble")]
+    show_lines([TextTable(head, rows), *(["", *troubles] if troubles else [])])
     return 0
 
 

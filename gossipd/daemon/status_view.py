@@ -217,6 +217,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                     version_label=manifest.version_label, lineage=manifest.lineage,
                     bytes_wanted=None if one.wanted is None else one.bytes_wanted,
+                    trouble=store.why_unseen(manifest.id) if is_complete else "",
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))
@@ -294,6 +295,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
     def health(self) -> schema.HealthRow:
         condition = self.data_plane.store.condition()
         reasons = [] if condition.health is StoreHealth.OK else [condition.sentence or condition.health.value]
+        reasons += filter(None, [self.data_plane.store.why_elsewhere()])
         if is_alone(self.swim, self.live):
             reasons.append("no other member has been found yet")
         if self.inbox.statistics.trouble is not None:

@@ -1,8 +1,9 @@
 """Looks whether the store has models of which no statement tells, and tells the operator.
 
 What lives here: the alarm ``E_REGISTER_LOST``, and ``E_STORE_READ``, which begins where the store cannot be looked into
-and ends with the first look that succeeds. The same look tells the log of models whose files somebody removed, as a
-look of its own would wake the daemon once more. What does not: what a start deletes (``leftovers``).
+and ends with the first look that succeeds. The same look begins and ends ``E_STORE_MOVED``, and tells the log of models
+whose files somebody removed, as a look of its own would wake the daemon once more. What does not: what a start deletes
+(``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -28,7 +29,7 @@ from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models import layout
 from gossipd.store.models.catalogue import StoredModel
 
-ALARM = "E_REGISTER_LOST"
+ALARM, MOVED = "E_REGISTER_LOST", "E_STORE_MOVED"
 LOOK_S = 10.0
 RESTING_LOOK_S = 30.0  # while the last look found nothing: each takes a thread
 MODELS_NAMED = 3
@@ -60,8 +61,12 @@ class UntoldModels:
             await self.list_and_look()
 
     async def list_and_look(self) -> None:
-        """Begin or end both alarms."""
+        """Begin or end the three alarms."""
         self.is_resting = False
+        if moved := await run_blocking(self.store.why_elsewhere):
+            self.alarms.ring_as(MOVED, moved)
+        else:
+            self.alarms.cured(MOVED)
         try:
             lasting = self.look(*await run_blocking(self._listed))
             if named := lasting[:MODELS_NAMED]:

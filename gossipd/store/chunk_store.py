@@ -31,6 +31,7 @@ from gossipd.store.disk.condition import ConditionTracker, StoreCondition, fault
 from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
+from gossipd.store.disk.root_place import RootPlace
 from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError, StorePathError, StoreUnreadableError
 from gossipd.store.journal.windows import commit, write_chunk
@@ -78,6 +79,7 @@ class ChunkStore:
         settings.validate()
         self._root = root
         self._posix = PosixDisk(root) if disk is None else None
+        self._root_place = RootPlace.of(root) if disk is None else None
         used = disk or self._posix
         assert used is not None
         self._disk: Disk = used
@@ -159,6 +161,23 @@ class ChunkStore:
         """Where users find what is published of an open model, relative to the store; None while nothing is."""
         replica = self._models.find(deployment)
         return replica.tree if replica is not None and replica.is_published else None
+
+    def why_elsewhere(self) -> str:
+        """Why users do not find the store's directory at its path, with the cure; empty while they do."""
+        return "" if self._root_place is None else self._root_place.why_elsewhere()
+
+    def why_unseen(self, deployment: DeploymentId) -> str:
+        """Why users do not find, or not whole, what is published of an open model, with the cure; empty while they do.
+        Of files that were removed since the last look of ``removed`` it knows nothing."""
+        replica = self._models.find(deployment)
+        if replica is None or not replica.is_published:
+            return ""
+        if words := self.why_elsewhere():
+            return words
+        if not self._models.removed_files.lacks(replica):
+            return ""
+        cure = f"put them back, or gossipd verify {replica.manifest.label} fetches them again"
+        return f"files of it were removed or moved by others; {cure}"
 
     def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None = None) -> int | None:
         """``open`` a model and copy its chunks from files of this host, each compared with its digest; with

@@ -10,6 +10,30 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "a-store-that-was-moved-is-where-it-was",
+        "Jobs are told a path where the models directory no longer is.",
+        "gossipd/store/disk/root_place.py",
+        "        if (found.st_dev, found.st_ino) == (self.device, self.inode):\n",
+        "        if found.st_dev == self.device:\n",
+        ("tests/gossipd/store/disk/test_root_place.py",),
+    ),
+    Mutant(
+        "files-that-are-back-are-missed-until-the-next-look",
+        "For half a minute after its repair a model cannot be loaded.",
+        "gossipd/store/models/removed_files.py",
+        "        return seen is not None and seen.lacks and _mark_of(disk, seen.paths) == seen.mark\n",
+        "        return seen is not None and seen.lacks\n",
+        ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
+        "a-model-whose-files-are-gone-has-a-path",
+        "A job is led to a directory from which somebody removed files.",
+        "gossipd/api/client.py",
+        '        if trouble := found.get("trouble"):',
+        '        if trouble := found.get("no trouble"):',
+        ("tests/gossipd/cli/test_commands.py",),
+    ),
+    Mutant(
         "current-falls-back-on-what-was-rolled-back",
         "When the version that a roll back chose goes, `current` leads to the one that was rolled back.",
         "gossipd/store/models/version_choice.py",

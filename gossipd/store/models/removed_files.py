@@ -60,6 +60,17 @@ class RemovedFiles:
             self._seen[replica] = _Directories(seen.paths, mark, lacks)
         return found
 
+    def lacks(self, replica: ModelReplica) -> bool:
+        """Whether a published model is gone, or lacked files at the last look and no name has changed since. From any
+        thread."""
+        disk, seen = self._context.disk, self._seen.get(replica)
+        try:
+            if disk.names_mark(replica.tree) is None:
+                return True
+        except OSError:
+            return False  # the disk, whose condition is told
+        return seen is not None and seen.lacks and _mark_of(disk, seen.paths) == seen.mark
+
     def _turn(self) -> list[ModelReplica]:
         """Those that this look is about, after those of the last one."""
         known = list(self._seen)

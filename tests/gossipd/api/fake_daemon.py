@@ -122,6 +122,7 @@ class FakeDaemon:
     orders: list[tuple[object, ...]] = field(default_factory=list)
     steps_closed: int = 0
     path: str = "/m/org/toy/2"
+    trouble: str = ""
     ring: EventRing = field(default_factory=lambda: EventRing(7))
     needs_restart: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -197,8 +198,9 @@ class FakeDaemon:
 
     def models(self) -> Sequence[ModelRow]:
         done = ModelRow(
-            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path=self.path
-        )
+            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path=self.path,
+            trouble=self.trouble,
+        )  # fmt: skip
         part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
         return [part, done]
 

@@ -367,6 +367,12 @@ def test_members_ls_and_path(shell: Shell) -> None:
     assert shell("path", "org/toy").out == "/m/org/toy/2\n"
     assert shell("path", "org/toy@2", "--json").object["path"] == "/m/org/toy/2"
     assert shell("path", "org/toy", "--prefix", "/mnt/models").out == "/mnt/models/org/toy/2\n"
+    shell.daemon.trouble = "files of it were removed"
+    ended = shell("path", "org/toy")
+    assert (ended.code, ended.out) == (ExitCode.NOT_FOUND, "")
+    assert "org/toy is not whole at /m/org/toy/2: files of it were removed" in ended.err
+    assert shell("ls").out.endswith("\norg/toy@2: files of it were removed\n")
+    shell.daemon.trouble = ""
     ended = shell("path", "org/toy@3")
     assert (ended.code, ended.out) == (3, "")
     assert ended.err == ("E_NOT_FOUND: org/toy@3 is not complete on this host, it is downloading; see: gossipd wait\n")

@@ -94,6 +94,29 @@ def test_verifying_brings_removed_files_back_and_a_later_loss_is_told_again(host
         assert host.store.removed() == []
 
 
+def test_why_users_do_not_find_a_model_ends_when_its_files_are_back(host: Host) -> None:
+    assert host.store.removed() == [] and host.store.why_unseen(ONE.manifest.id) == ""
+    tree = host.tree()
+    tree.rename(tree.with_name("x"))
+    assert f"gossipd verify {ONE.manifest.label}" in host.store.why_unseen(ONE.manifest.id), "before any look"
+    tree.with_name("x").rename(tree)
+    rename_file(tree)
+    host.store.removed()
+    assert host.store.why_unseen(ONE.manifest.id)
+    next(tree.rglob("renamed")).unlink()
+    list(host.store.verify(ONE.manifest.name, 1))
+    host.fill(ONE)
+    assert host.store.why_unseen(ONE.manifest.id) == "", "before the next look"
+    assert host.store.why_unseen(TWO.manifest.id) == ""
+
+
+def test_a_store_that_was_moved_is_why_users_find_none_of_its_models(host: Host) -> None:
+    host.root.rename(host.root.with_name("away"))
+    assert str(host.root) in host.store.why_unseen(ONE.manifest.id)
+    host.root.with_name("away").rename(host.root)
+    assert host.store.why_unseen(ONE.manifest.id) == host.store.why_elsewhere() == ""
+
+
 def test_files_of_others_beside_a_model_s_own_are_nothing(host: Host) -> None:
     assert host.store.removed() == []
     (host.tree() / "cache.tmp").write_text("of a job")

@@ -1,0 +1,42 @@
+"""Whether the store's directory is still where users look for models.
+
+What lives here: comparing what the path leads to with what it led to when the store was opened. What does not: telling
+an operator, and the store's own work, which goes on in the directory that it has opened.
+
+A directory that was moved, unmounted or mounted over stays open: all reads and writes succeed in a place where nobody
+looks.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class RootPlace(Struct, frozen=True):
+    """A path, and the directory that it led to."""
+
+    path: Path
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> RootPlace:
+        """As it is now. Raises OSError."""
+        found = path.stat()
+        return cls(path, found.st_dev, found.st_ino)
+
+    def why_elsewhere(self) -> str:
+        """Why users do not find there what is in the directory, with its cure; empty while they do."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            return f"{self.path} cannot be reached: {error.strerror}. {_CURE}"
+        if (found.st_dev, found.st_ino) == (self.device, self.inode):
+            return ""
+        return f"{self.path} is another directory than this daemon has opened: it was moved, or mounted over. {_CURE}"
+
+
+_CURE = "Put it back, or restart the daemon"
