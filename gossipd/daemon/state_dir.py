@@ -44,6 +44,7 @@ from gossipd.parts.want_orders import orders_from_bytes
 from gossipd.store.disk.condition import fault_of_path, room_words
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
+from gossipd.store.disk.root_place import RootPlace
 from gossipd.store.errors import StorePathError
 from membership.errors import WireError
 from membership.member import Record
@@ -86,6 +87,7 @@ class StateDirectory:
         self.path = directory
         make_root(directory, mode=0o700)
         self._disk = PosixDisk(directory)
+        self.place = RootPlace.of(directory)
         for name in _FILES:
             if self._disk.kind(name) is FileKind.DIRECTORY:
                 raise StorePathError(f"{directory / name} is a directory, where a file belongs; move it away")

@@ -1,9 +1,9 @@
 """Looks whether the store has models of which no statement tells, and tells the operator.
 
 What lives here: the alarm ``E_REGISTER_LOST``, and ``E_STORE_READ``, which begins where the store cannot be looked into
-and ends with the first look that succeeds. The same look begins and ends ``E_STORE_MOVED``, and tells the log of models
-whose files somebody removed, as a look of its own would wake the daemon once more. What does not: what a start deletes
-(``leftovers``).
+and ends with the first look that succeeds. The same look begins and ends ``E_STORE_MOVED`` and
+``E_STATE_MOVED``, and tells the log of models whose files somebody removed, as a look of its own would wake the daemon
+once more. What does not: what a start deletes (``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -29,7 +29,7 @@ from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models import layout
 from gossipd.store.models.catalogue import StoredModel
 
-ALARM, MOVED = "E_REGISTER_LOST", "E_STORE_MOVED"
+ALARM, STORE_MOVED, STATE_MOVED = "E_REGISTER_LOST", "E_STORE_MOVED", "E_STATE_MOVED"
 LOOK_S = 10.0
 RESTING_LOOK_S = 30.0  # while the last look found nothing: each takes a thread
 MODELS_NAMED = 3
@@ -48,6 +48,7 @@ class UntoldModels:
         self.alarms = alarms
         self.models = models
         """The store's directory, for the sentence."""
+        self._places = {STORE_MOVED: store.why_elsewhere, STATE_MOVED: state.place.why_elsewhere}
         self.is_resting: bool = False
         """The last look found nothing untold, and could look."""
         self._seen: set[DeploymentId] = set()
@@ -61,12 +62,13 @@ class UntoldModels:
             await self.list_and_look()
 
     async def list_and_look(self) -> None:
-        """Begin or end the three alarms."""
+        """Begin or end the four alarms."""
         self.is_resting = False
-        if moved := await run_blocking(self.store.why_elsewhere):
-            self.alarms.ring_as(MOVED, moved)
-        else:
-            self.alarms.cured(MOVED)
+        for code, why_elsewhere in self._places.items():
+            if moved := await run_blocking(why_elsewhere):
+                self.alarms.ring_as(code, moved)
+            else:
+                self.alarms.cured(code)
         try:
             lasting = self.look(*await run_blocking(self._listed))
             if named := lasting[:MODELS_NAMED]:

@@ -1,7 +1,7 @@
-"""Whether the store's directory is still where users look for models.
+"""Whether a directory that the daemon has opened, of models or of state, is still where it was.
 
-What lives here: comparing what the path leads to with what it led to when the store was opened. What does not: telling
-an operator, and the store's own work, which goes on in the directory that it has opened.
+What lives here: comparing what the path leads to with what it led to then. What does not: telling an operator
+(``daemon.untold_models``), and the daemon's own work, which goes on in the directory that it has opened.
 
 A directory that was moved, unmounted or mounted over stays open: all reads and writes succeed in a place where nobody
 looks.
@@ -29,7 +29,7 @@ class RootPlace(Struct, frozen=True):
         return cls(path, found.st_dev, found.st_ino)
 
     def why_elsewhere(self) -> str:
-        """Why users do not find there what is in the directory, with its cure; empty while they do."""
+        """Why nobody finds there what is in the directory, with the cure; empty while they do."""
         try:
             found = os.stat(self.path)
         except OSError as error:
@@ -39,4 +39,4 @@ class RootPlace(Struct, frozen=True):
         return f"{self.path} is another directory than this daemon has opened: it was moved, or mounted over. {_CURE}"
 
 
-_CURE = "Put it back, or restart the daemon"
+_CURE = "Put it back; a restart takes what it finds there"

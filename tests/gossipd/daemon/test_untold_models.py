@@ -12,7 +12,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.versions import step_version
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.daemon.untold_models import ALARM, MOVED, UntoldModels, sentence
+from gossipd.daemon.untold_models import ALARM, STATE_MOVED, STORE_MOVED, UntoldModels, sentence
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
@@ -62,13 +62,16 @@ async def test_a_lost_register_is_an_alarm_with_the_manifest_to_deploy(host: Hos
     assert Path(words.rpartition("gossipd deploy ")[2]).read_bytes() == ONE.manifest.envelope
 
 
-async def test_a_store_that_is_moved_away_is_an_alarm_until_it_is_back(host: Host, tmp_path: Path) -> None:
-    (tmp_path / "store").rename(tmp_path / "away")
+@pytest.mark.parametrize(("name", "code"), [("store", STORE_MOVED), ("state", STATE_MOVED)])
+async def test_a_directory_that_is_moved_away_is_an_alarm_until_it_is_back(
+    host: Host, tmp_path: Path, name: str, code: str
+) -> None:
+    (tmp_path / name).rename(tmp_path / "away")
     await host.look()
-    assert [row.code for row in host.alarms.rows.values()] == [MOVED]
-    (tmp_path / "away").rename(tmp_path / "store")
+    assert [row.code for row in host.alarms.rows.values()] == [code]
+    (tmp_path / "away").rename(tmp_path / name)
     await host.look()
-    assert MOVED not in [row.code for row in host.alarms.rows.values()]
+    assert code not in [row.code for row in host.alarms.rows.values()]
 
 
 async def test_the_alarm_ends_when_something_tells_of_the_model(host: Host) -> None:
