@@ -183,8 +183,9 @@ class App:
             ordered=self._budgets, seeds=lambda: self._planner.seeds,
         )  # fmt: skip
         self._budget_orders = BudgetOrders(
-            self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock, audit
-        )
+            self._budget_check, self._cluster_roster, self._statements, self._state, self._cluster_clock, audit,
+            tell=lambda: self._progress_publisher.tell_due(trio.current_time()),
+        )  # fmt: skip
         triggers = Triggers(
             statements=self._statements, lifecycle=lifecycle, driver=self._deployments, budgets=self._budget_orders,
         )  # fmt: skip

@@ -8,7 +8,7 @@ another host (``deployment.followed_budgets``), telling it (``progress_publisher
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
@@ -40,6 +40,8 @@ class BudgetOrders(Struct, frozen=True):
     state: StateDirectory
     clock: ClusterClock
     audit: AuditLog
+    tell: Callable[[], None]
+    """The records that have changed, to the others, now."""
 
     def judged(self, manifest: Manifest, text: str) -> Budget:
         """A budget that may be given here; of 0 bytes it takes one away. Raises UsageError; ManifestError as
@@ -109,4 +111,5 @@ class BudgetOrders(Struct, frozen=True):
         )  # fmt: skip
         record = self.check.lifecycle.get(manifest.id)
         if record is not None:
-            record.changed = True  # the others hear of it with the next record, which is told at once
+            record.changed = True
+            self.tell()  # before seeds, which wait for each other a second or more, begin to read

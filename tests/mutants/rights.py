@@ -21,6 +21,14 @@ _ATTACKS = "tests/membership/test_attacks.py"
 
 MUTANTS = (
     Mutant(
+        "a-budget-waits-for-the-next-look-of-the-publisher",
+        "Seeds read for a second before they hear of the budget that was ordered with the deployment.",
+        "gossipd/daemon/budget_orders.py",
+        "            self.tell()  #",
+        "            str(self.tell)  #",
+        ("tests/gossipd/daemon/test_budget_orders.py",),
+    ),
+    Mutant(
         "an-alarm-that-waits-for-its-time-is-not-looked-at",
         "Two hosts that share a name are told of only when some third host comes or goes.",
         "gossipd/daemon/identity_watch.py",

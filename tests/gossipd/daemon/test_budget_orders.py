@@ -32,6 +32,7 @@ class Host:
 
     def __init__(self, place: Path, *, name: str = "node-1") -> None:
         self.played = ScriptedHost()
+        self.told: list[Budget | None] = []
         self.played.roster.roles = DEFAULT_ROLES
         self.played.roster.clients.add(CLIENT.public.ed25519)
         self.played.hear(said())
@@ -46,8 +47,13 @@ class Host:
         )  # fmt: skip
         self.orders = BudgetOrders(
             check, cast(Any, self.played.roster), self.played.statements, self.state, ClusterClock(),
-            cast(Any, SimpleNamespace(record=lambda kind, **fields: None)),
+            cast(Any, SimpleNamespace(record=lambda kind, **fields: None)), tell=self._tell,
         )  # fmt: skip
+
+    def _tell(self) -> None:
+        record = self.played.brain.lifecycle.get(ONE.id)
+        assert record is not None and record.changed
+        self.told.append(self.ordered.told(PROGRESS_KEY))
 
     async def order(self, budget: Budget) -> str:
         """Empty, or the code of the refusal."""
@@ -93,9 +99,9 @@ async def test_an_order_that_fails_is_as_if_it_had_not_been_given(tmp_path: Path
         async with host.orders.with_deployment(ONE, budget):
             assert host.state.budgets().told(PROGRESS_KEY) == budget, "on the disk before anything is read"
             raise GossipdError("the disk is full")
-    assert host.ordered.told(PROGRESS_KEY) is None
+    assert host.ordered.told(PROGRESS_KEY) is None and host.told == []
     async with host.orders.with_deployment(ONE, budget):
         pass
-    assert host.ordered.told(PROGRESS_KEY) == budget
+    assert host.ordered.told(PROGRESS_KEY) == budget and host.told == [budget], "not at the publisher's next look"
     async with host.orders.with_deployment(ONE, None):
         pass
