@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "a-model-of-many-directories-is-never-looked-at",
+        "Nobody hears of files that are removed from a model of more directories than one look goes over.",
+        "gossipd/store/models/removed_files.py",
+        "left, self._saved = self._saved + DIRECTORIES_MAX, 0",
+        "left, self._saved = DIRECTORIES_MAX, 0",
+        ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
         "a-store-that-was-moved-is-where-it-was",
         "Jobs are told a path where the models directory no longer is.",
         "gossipd/store/disk/root_place.py",

@@ -9,7 +9,8 @@ its next chunk is read: with many models that is hours later.
 
 Rejected: making the files again at once, because a reader of their directory would find zeros where it finds no file.
 
-A look goes over at most ``DIRECTORIES_MAX`` directories, at least one model, and goes on where the last one ended.
+A look goes over at most ``DIRECTORIES_MAX`` directories, and goes on where the last one ended. A model with more of
+them is looked at when so many looks have passed that the mean is kept.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class RemovedFiles:
         self._published = published
         self._seen: dict[ModelReplica, _Directories] = {}
         self._last: DeploymentId | None = None
+        self._saved = 0
+        """Directories that earlier looks left out, for a model that has more than one look goes over."""
 
     def look(self) -> list[ModelReplica]:
         """The models that lack files now, and did not at the look before."""
@@ -77,10 +80,11 @@ class RemovedFiles:
         ids = [one.deployment for one in known]
         first = ids.index(self._last) + 1 if self._last in ids else 0
         turn: list[ModelReplica] = []
-        count = 0
+        left, self._saved = self._saved + DIRECTORIES_MAX, 0
         for replica in known[first:] + known[:first]:
-            count += len(self._seen[replica].paths)
-            if turn and count > DIRECTORIES_MAX:
+            left -= len(self._seen[replica].paths)
+            if left < 0:
+                self._saved = 0 if turn else left + len(self._seen[replica].paths)
                 break
             turn.append(replica)
             self._last = replica.deployment

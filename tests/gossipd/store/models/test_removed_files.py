@@ -55,6 +55,10 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made.store.close()
 
 
+def count_directories(tree: Path) -> int:
+    return 1 + sum(path.is_dir() for path in tree.rglob("*"))
+
+
 def rename_file(tree: Path) -> None:
     first = next(path for path in sorted(tree.rglob("*")) if path.is_file() and path.stat().st_size)
     first.rename(first.with_name("renamed"))
@@ -137,9 +141,20 @@ def test_what_is_lacking_before_the_first_look_is_told(host: Host) -> None:
 
 
 def test_a_look_has_a_bound_and_the_next_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", 1)
+    monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", count_directories(host.tree()))
     for one in (ONE, TWO):
         shutil.rmtree(host.tree(one))
     first, second, third = (host.store.removed() for _ in range(3))
     assert sorted(first + second) == [ONE.manifest.label, TWO.manifest.label]
     assert third == []
+
+
+def test_a_model_of_more_directories_than_a_look_waits_for_so_many_looks(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.store.remove(TWO.manifest.name, 2)
+    directories = count_directories(host.tree())
+    assert directories > 1
+    shutil.rmtree(host.tree())
+    monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", 1)
+    assert [host.store.removed() for _ in range(directories)] == [[]] * (directories - 1) + [[ONE.manifest.label]]
