@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.manifest_row import manifest_row
@@ -104,7 +105,12 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         return _done(await self.driver.ask(lambda request: PauseOrdered(request, name, version, undo)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
-        return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run, everywhere)))
+        done = _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run, everywhere)))
+        if not dry_run or everywhere:
+            return done
+        uses = await run_blocking(self.store.uses)
+        words = next((one.words for one in uses if (one.name, one.version) == (name, version)), "")
+        return replace(done, sentence=f"{done.sentence}; {words}") if words else done
 
     async def rollback_everywhere(self, name: str, version: int | None) -> Done:
         return _done(await self.driver.ask(lambda request: RollbackOrdered(request, name, version)))

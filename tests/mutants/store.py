@@ -10,6 +10,14 @@ _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
     Mutant(
+        "a-dry-run-of-rm-is-silent-about-jobs",
+        "An operator removes a version that is pinned, or that a job holds, without having been told.",
+        "gossipd/daemon/admin_operations.py",
+        "        if not dry_run or everywhere:\n",
+        "        if dry_run or everywhere:\n",
+        ("tests/gossipd/daemon/test_deployment_driver.py",),
+    ),
+    Mutant(
         "a-model-of-many-directories-is-never-looked-at",
         "Nobody hears of files that are removed from a model of more directories than one look goes over.",
         "gossipd/store/models/removed_files.py",

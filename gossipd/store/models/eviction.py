@@ -43,6 +43,12 @@ class ModelUse(Struct, frozen=True):
     is_current: bool
     kept: str
 
+    @property
+    def words(self) -> str:
+        """Who would miss it: ``current leads to it, a job holds it``; empty when nobody would."""
+        told = {PINNED: "it is pinned", HELD: "a job holds it", OPEN: "a program has files of it open"}
+        return ", ".join(filter(None, ["current leads to it" if self.is_current else "", told.get(self.kept, "")]))
+
 
 class ModelRemover(Protocol):
     """What the table of models does for an eviction."""

@@ -173,14 +173,14 @@ class _Node:
             events.StatementHeard(said(ONE.manifest.id, epoch, verb, issued_s=5.0).encode(), ONE.manifest.id, PEER)
         )
 
-    async def remove(self) -> Done:
+    async def remove(self, *, dry_run: bool = False) -> Done:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
             audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing, wants=nothing,
             budgets=nothing,
         )  # fmt: skip
-        return await operations.remove("m", 1, dry_run=False, everywhere=False)
+        return await operations.remove("m", 1, dry_run=dry_run, everywhere=False)
 
     @property
     def record(self) -> DeploymentRecord:
@@ -362,6 +362,20 @@ async def test_publishing_at_the_end_of_the_daemon_gives_nothing_up(
         assert node.record.state is HostState.VERIFYING
         assert node.store.abandoned == []
         assert node.store.has(ONE.manifest.id), "verified, and published at the next start"
+
+
+async def test_a_dry_run_of_rm_says_who_would_miss_the_version(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        assert (await node.remove(dry_run=True)).sentence.endswith(", from this host")
+        node.fill()
+        node.store.finish(ONE.manifest.id)
+        node.store.pin("m@1")
+        done = await node.remove(dry_run=True)
+        assert not done.changed
+        assert done.sentence.endswith(", from this host; current leads to it, it is pinned")
+        assert node.store.has(ONE.manifest.id)
 
 
 async def test_rm_on_a_full_disk_deletes_first_and_remembers_then(
