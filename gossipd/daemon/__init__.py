@@ -19,7 +19,7 @@
   ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``settled_rows`` (rows that hold), ``admin_operations`` and
   ``want_orders`` (commands), ``event_feed``
-* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``untold_models``; ``hooks``, ``hook_queue`` and
+* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``store_watch``; ``hooks``, ``hook_queue`` and
   ``hook_program``; ``hub_links``, ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full)
 """

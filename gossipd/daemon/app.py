@@ -81,10 +81,10 @@ from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
 from gossipd.daemon.step_watches import StepWatches
 from gossipd.daemon.store_events import StoreEvents
+from gossipd.daemon.store_watch import StoreWatch
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.daemon.unheard_asks import ask_unheard
-from gossipd.daemon.untold_models import UntoldModels
 from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
@@ -335,7 +335,7 @@ class App:
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
             self._credentials,
-            UntoldModels(
+            StoreWatch(
                 self._store, self._state, self._statements, self.reports.alarms, self.live.config.store.models
             ),
         )  # fmt: skip

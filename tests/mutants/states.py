@@ -107,18 +107,18 @@ MUTANTS = (
     Mutant(
         "says-nothing-of-a-lost-register",
         "Models of the store of which no statement tells are no alarm.",
-        "gossipd/daemon/untold_models.py",
+        "gossipd/daemon/store_watch.py",
         "        if lasting:\n",
         "        if lasting and untold is None:\n",
-        ("tests/gossipd/daemon/test_untold_models.py",),
+        ("tests/gossipd/daemon/test_store_watch.py",),
     ),
     Mutant(
         "rests-before-a-lost-register-is-told",
         "The store is looked at seldom while a model of it is untold.",
-        "gossipd/daemon/untold_models.py",
+        "gossipd/daemon/store_watch.py",
         "            self.is_resting = not self._seen\n",
         "            self.is_resting = True\n",
-        ("tests/gossipd/daemon/test_untold_models.py",),
+        ("tests/gossipd/daemon/test_store_watch.py",),
     ),
     Mutant(
         "a-removed-host-holds-its-chunks",

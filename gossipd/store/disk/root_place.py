@@ -1,7 +1,7 @@
 """Whether a directory that the daemon has opened, of models or of state, is still where it was.
 
 What lives here: comparing what the path leads to with what it led to then. What does not: telling an operator
-(``daemon.untold_models``), and the daemon's own work, which goes on in the directory that it has opened.
+(``daemon.store_watch``), and the daemon's own work, which goes on in the directory that it has opened.
 
 A directory that was moved, unmounted or mounted over stays open: all reads and writes succeed in a place where nobody
 looks.

@@ -1,9 +1,9 @@
-"""Looks whether the store has models of which no statement tells, and tells the operator.
+"""Looks at the daemon's directories now and then, and tells the operator what others did to them.
 
-What lives here: the alarm ``E_REGISTER_LOST``, and ``E_STORE_READ``, which begins where the store cannot be looked into
-and ends with the first look that succeeds. The same look begins and ends ``E_STORE_MOVED`` and
-``E_STATE_MOVED``, and tells the log of models whose files somebody removed, as a look of its own would wake the daemon
-once more. What does not: what a start deletes (``leftovers``).
+What lives here: four alarms, each of which ends with the first look that finds nothing. ``E_REGISTER_LOST``: the store
+has models of which no statement tells. ``E_STORE_READ``: it cannot be looked into. ``E_STORE_MOVED`` and
+``E_STATE_MOVED``: the directory is elsewhere. Models whose files somebody removed are told in the log. All is one look,
+as each would wake the daemon once more. What does not: what a start deletes (``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -29,14 +29,14 @@ from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models import layout
 from gossipd.store.models.catalogue import StoredModel
 
-ALARM, STORE_MOVED, STATE_MOVED = "E_REGISTER_LOST", "E_STORE_MOVED", "E_STATE_MOVED"
+REGISTER_LOST, STORE_MOVED, STATE_MOVED = "E_REGISTER_LOST", "E_STORE_MOVED", "E_STATE_MOVED"
 LOOK_S = 10.0
 RESTING_LOOK_S = 30.0  # while the last look found nothing: each takes a thread
 MODELS_NAMED = 3
 log = get_logger("node")
 
 
-class UntoldModels:
+class StoreWatch:
     """One per daemon, on the trio loop."""
 
     def __init__(
@@ -48,7 +48,8 @@ class UntoldModels:
         self.alarms = alarms
         self.models = models
         """The store's directory, for the sentence."""
-        self._places = {STORE_MOVED: store.why_elsewhere, STATE_MOVED: state.place.why_elsewhere}
+        self._elsewhere: dict[str, str] = {}
+        """By code, what the last look found; of a directory in its place nothing."""
         self.is_resting: bool = False
         """The last look found nothing untold, and could look."""
         self._seen: set[DeploymentId] = set()
@@ -64,11 +65,6 @@ class UntoldModels:
     async def list_and_look(self) -> None:
         """Begin or end the four alarms."""
         self.is_resting = False
-        for code, why_elsewhere in self._places.items():
-            if moved := await run_blocking(why_elsewhere):
-                self.alarms.ring_as(code, moved)
-            else:
-                self.alarms.cured(code)
         try:
             lasting = self.look(*await run_blocking(self._listed))
             if named := lasting[:MODELS_NAMED]:
@@ -80,8 +76,14 @@ class UntoldModels:
             self.alarms.ring_as(error.code, str(error.args[0]))
         except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere
             log.debug("the store's models cannot be listed", reason=str(error))
+        for code, why_elsewhere in self._elsewhere.items():
+            if why_elsewhere:
+                self.alarms.ring_as(code, why_elsewhere)
+            else:
+                self.alarms.cured(code)
 
     def _listed(self) -> tuple[Sequence[StoredModel], Sequence[DeploymentId]]:
+        self._elsewhere = {STORE_MOVED: self.store.why_elsewhere(), STATE_MOVED: self.state.place.why_elsewhere()}
         for label in self.store.removed():
             cure = f"put them back; or gossipd verify {label}: they are fetched again"
             log.warning("files of a model were removed or moved by others", model=label, cure=cure)
@@ -98,9 +100,9 @@ class UntoldModels:
     def tell(self, lasting: Sequence[StoredModel]) -> None:
         """Begin or end the alarm."""
         if lasting:
-            self.alarms.ring_as(ALARM, sentence(lasting, self.models, self._labels))
+            self.alarms.ring_as(REGISTER_LOST, sentence(lasting, self.models, self._labels))
         else:
-            self.alarms.cured(ALARM)
+            self.alarms.cured(REGISTER_LOST)
 
     def _read_labels(self, models: Sequence[StoredModel]) -> None:
         known, self._labels = self._labels, {}

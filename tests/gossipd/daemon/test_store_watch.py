@@ -1,4 +1,5 @@
-"""Models in the store of which the register does not tell are an alarm, until something tells of them."""
+"""What others did to the store and the state directory is an alarm, until it is cured: a register that does not tell of
+models, a directory that was moved."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.versions import step_version
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.daemon.untold_models import ALARM, STATE_MOVED, STORE_MOVED, UntoldModels, sentence
+from gossipd.daemon.store_watch import REGISTER_LOST, STATE_MOVED, STORE_MOVED, StoreWatch, sentence
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
@@ -39,12 +40,12 @@ class Host:
         )  # fmt: skip
         self.state, self.statements = StateDirectory(tmp_path / "state"), StatementStore()
         self.alarms = Alarms(AuditLog(tmp_path / "audit.jsonl"))
-        self.watch = UntoldModels(self.store, self.state, self.statements, self.alarms, tmp_path / "store")
+        self.watch = StoreWatch(self.store, self.state, self.statements, self.alarms, tmp_path / "store")
         self.store.open(ONE.manifest)
 
     async def look(self) -> list[str]:
         await self.watch.list_and_look()
-        return [row.sentence for row in self.alarms.rows.values() if row.code == ALARM]
+        return [row.sentence for row in self.alarms.rows.values() if row.code == REGISTER_LOST]
 
 
 @pytest.fixture
