@@ -14,9 +14,14 @@ A step is finished when its writer says so and its files agree:
 
 A directory whose sign is newer than when it was published was overwritten, and is published again; one that only loses
 files is being cleared away, and one that was out of sight for a while, as all are while their file system is not
-mounted, was published before. Steps are published one at a time, the one finished first goes first; those that newer
-ones which wait too would delete at once are left out, or a job that saves faster than its steps are published would
-never see its newest.
+mounted, was published before. Safetensors are no sign that a writer has ended: where more comes after them, the step
+that was published last is published again, at most ``AGAIN_MAX`` times, and of an earlier one it is told.
+
+Steps are published one at a time, the one finished first goes first; those that newer ones which wait too would delete
+at once are left out, or a job that saves faster than its steps are published would never see its newest. Newer ones
+wait for one that is refused ``IN_ORDER_MAX`` times, and once more before each of them. Then they go first, and it is
+left out: published after them it would be their next attempt, which is the newest version. A resumed run that goes back
+writes newer files.
 
 At the start the versions known tell what was done before: each directory that is no newer than the version of its step
 (both times are of one moment, so that a clock that is set later decides nothing) or than the last version's directory;
@@ -37,6 +42,8 @@ from gossipd.core.versions import split_version
 SETTLED_S = 1.0
 UNSETTLED_S = 60.0  # a directory that keeps changing after its sign is told of: two writers, or a wrong marker
 RETRY_FIRST_S, RETRY_MAX_S = 2.0, 300.0
+IN_ORDER_MAX = 3
+AGAIN_MAX = 3  # a log in the directory of a step must not make a version of each of its lines
 STEPS_MAX = 10_000
 METADATA = ".metadata"
 UNFINISHED = (".tmp", ".part", ".partial", ".incomplete", ".lock")
@@ -58,6 +65,11 @@ class StepListing(Struct, frozen=True):
     step: int
     files: tuple[StepFile, ...]
     faults: tuple[str, ...] = ()
+
+    @property
+    def newest_ns(self) -> int:
+        """When the last of its files was written."""
+        return max((file.mtime_ns for file in self.files), default=0)
 
 
 class PublishStepDirectory(Struct, frozen=True):
@@ -110,8 +122,12 @@ class _Step(Struct):
     """Since when its sign is there, whatever else changes."""
     retry_s: float = 0.0
     delay_s: float = RETRY_FIRST_S
+    failures: int = 0
     published_ns: int | None = None
     """The time of the sign when it was published."""
+    published_as: StepListing | None = None
+    again: int = 0
+    """How often it was published again."""
 
 
 def signed_ns(listing: StepListing, marker: str | None = None) -> int:
@@ -140,6 +156,11 @@ class StepWatch:
         self._gone: dict[str, int] = {}
         """The sign's time of steps that were published and are out of sight."""
         self._publishing: str | None = None
+        self._last_tried: str | None = None
+        self._last_name: str | None = None
+        """What was published last; until something was, unknown."""
+        self._highest, self._newest_ns = -1, 0
+        """The highest step of what was published, and the newest time in it."""
         self._said: dict[str, str] = {}
         self._commands: list[StepCommand] = []
 
@@ -166,14 +187,18 @@ class StepWatch:
             if self._is_first and not is_since_start and self._was_done(listing):
                 step.published_ns = sign_ns
         elif step.listing != listing:
-            step = self._steps[name] = _Step(listing, now, step.signed_s, published_ns=step.published_ns)
+            step = self._steps[name] = _Step(
+                listing, now, step.signed_s, published_ns=step.published_ns, published_as=step.published_as,
+                again=step.again,
+            )  # fmt: skip
+            self._tell_of_more(name, step)
         reason = unfinished(listing, self._marker)
         if reason is not None and reason.startswith("has no"):
             step.signed_s = None
         elif step.signed_s is None:
             step.signed_s = now
         is_unreadable = bool(listing.faults and not listing.files)
-        if self._is_done(step) or (step.signed_s is None and not is_unreadable):
+        if self._is_done(name, step) or (step.signed_s is None and not is_unreadable):
             return
         if listing.faults and now - step.since_s >= SETTLED_S:
             self._say(name, f"{listing.faults[0]}; it is published when that is mended")
@@ -211,17 +236,63 @@ class StepWatch:
         if self._publishing is not None:
             return
         ready = [
-            (max((file.mtime_ns for file in step.listing.files), default=0), step.listing.step, name)
+            (step.listing.newest_ns, step.listing.step, name)
             for name, step in self._steps.items()
-            if not self._is_done(step) and now >= step.retry_s and self._is_finished(step, now)
+            if not self._is_done(name, step) and self._is_finished(step, now)
         ]
-        ready.sort()
+        ready = sorted(one for one in ready if not self._is_overtaken(*one))
         if self._keep_last is not None:
             ready = self._left_of(ready, self._keep_last)
-        if ready:
-            _, number, name = ready[0]
-            self._publishing = name
-            self._commands.append(PublishStepDirectory(name, number))
+        if (name := self._next_of([name for _, _, name in ready], now)) is not None:
+            self._publishing = self._last_tried = name
+            self._commands.append(PublishStepDirectory(name, self._steps[name].listing.step))
+
+    def _next_of(self, ready: list[str], now: float) -> str | None:
+        """The first that is due. The first of all is tried once more before it, as what was wrong may be so no more."""
+        for name in ready:
+            step = self._steps[name]
+            if now >= step.retry_s:
+                return name if self._last_tried == ready[0] else ready[0]
+            if step.failures < IN_ORDER_MAX:
+                return None
+        return None
+
+    def _is_overtaken(self, newest_ns: int, number: int, name: str) -> bool:
+        """Whether a higher step that was finished later is published; then this one is told of, and left out."""
+        if number > self._highest or newest_ns >= self._newest_ns:
+            return False
+        self._leave_out(name, "is left out: one that was finished later is published already")
+        return True
+
+    def _leave_out(self, name: str, sentence: str) -> None:
+        self._is_dealt_with(name)
+        self._commands.append(ReportTrouble(name, sentence))
+
+    def _is_dealt_with(self, name: str) -> None:
+        step = self._steps[name]
+        step.published_ns, step.published_as = signed_ns(step.listing, self._marker), step.listing
+        self._said.pop(name, None)
+
+    def _tell_of_more(self, name: str, step: _Step) -> None:
+        """A directory has changed after it was published: what came after its sign is told once."""
+        if (path := self._more_than_published(step)) is None:
+            return
+        cure = "name the file that its writer writes last (marker)"
+        if self._goes_again(name, step):
+            words = f"got {path} after it was published, and is published again; {cure}"
+        else:
+            words = f"got {path} after it was published, and stays without; {cure}"
+            step.published_as = step.listing
+        self._commands.append(ReportTrouble(name, words))
+
+    def _more_than_published(self, step: _Step) -> str | None:
+        """A file that came, or was written, after the step was published, of a writer that has no last file."""
+        before = step.published_as
+        if before is None or any(file.path == (self._marker or METADATA) for file in step.listing.files):
+            return None
+        known = {file.path for file in before.files}
+        more = (one.path for one in step.listing.files if one.path not in known or one.mtime_ns > before.newest_ns)
+        return next(more, None)
 
     def _left_of(self, ready: list[tuple[int, int, str]], keep_last: int) -> list[tuple[int, int, str]]:
         """Those that will live when all of them are published; the others count as published, and are told."""
@@ -231,15 +302,16 @@ class StepWatch:
             if self._keep_every and number % self._keep_every == 0:
                 lives.append(one)
                 continue
-            step = self._steps[name]
-            step.published_ns = signed_ns(step.listing, self._marker)
-            self._said.pop(name, None)
-            words = f"is left out: {keep_last} newer ones wait already, and would delete it"
-            self._commands.append(ReportTrouble(name, words))
+            self._leave_out(name, f"is left out: {keep_last} newer ones wait already, and would delete it")
         return sorted(lives)
 
-    def _is_done(self, step: _Step) -> bool:
-        return step.published_ns is not None and signed_ns(step.listing, self._marker) <= step.published_ns
+    def _is_done(self, name: str, step: _Step) -> bool:
+        if step.published_ns is None or signed_ns(step.listing, self._marker) > step.published_ns:
+            return False
+        return not self._goes_again(name, step) or self._more_than_published(step) is None
+
+    def _goes_again(self, name: str, step: _Step) -> bool:
+        return name == self._last_name and step.again < AGAIN_MAX
 
     def _is_finished(self, step: _Step, now: float) -> bool:
         return now - step.since_s >= SETTLED_S and unfinished(step.listing, self._marker) is None
@@ -249,8 +321,11 @@ class StepWatch:
         self._publishing = None
         self._said.pop(directory, None)
         if directory in self._steps:
-            step = self._steps[directory]
-            step.published_ns = signed_ns(step.listing, self._marker)
+            self._steps[directory].again += self._steps[directory].published_as is not None
+            self._is_dealt_with(directory)
+            listing = self._steps[directory].listing
+            self._last_name, self._highest = directory, max(self._highest, listing.step)
+            self._newest_ns = max(self._newest_ns, listing.newest_ns)
         self._choose(now)
 
     def failed(self, directory: str, sentence: str, now: float) -> None:
@@ -261,6 +336,7 @@ class StepWatch:
             self._commands.append(ReportTrouble(directory, f"was deleted before it was published: {sentence}"))
         else:
             step.retry_s, step.delay_s = now + step.delay_s, min(2 * step.delay_s, RETRY_MAX_S)
+            step.failures += 1
             self._say(directory, sentence)
         self._choose(now)
 

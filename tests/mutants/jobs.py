@@ -8,6 +8,30 @@ _SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
 _SHARDS = ("tests/gossipd/manifest/test_shards.py",)
 MUTANTS = (
     Mutant(
+        "publishes-an-older-step-above-newer-ones",
+        "A step that was refused for a while becomes the newest version, and the newer ones are deleted.",
+        "gossipd/publish/step_watch.py",
+        "        if number > self._highest or newest_ns >= self._newest_ns:\n",
+        "        if number > self._highest or newest_ns >= 0:\n",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
+        "newer-steps-pass-one-that-is-refused-for-a-moment",
+        "A step is left out because the disk was full when it was its turn.",
+        "gossipd/publish/step_watch.py",
+        "                return name if self._last_tried == ready[0] else ready[0]\n",
+        "                return name\n",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
+        "half-a-checkpoint-stays-the-newest",
+        "What a trainer writes after its safetensors is in no version.",
+        "gossipd/publish/step_watch.py",
+        "        return not self._goes_again(name, step) or self._more_than_published(step) is None\n",
+        "        return True\n",
+        ("tests/gossipd/publish/test_step_watch.py",),
+    ),
+    Mutant(
         "waits-for-all-that-a-start-has-found",
         "A daemon that has just started knows itself alone and says that all hosts have the model.",
         "gossipd/api/long_poll.py",

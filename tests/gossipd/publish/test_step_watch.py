@@ -7,12 +7,16 @@ from msgspec.structs import replace
 
 from gossipd.core.versions import step_version
 from gossipd.publish.step_watch import (
+    AGAIN_MAX,
+    IN_ORDER_MAX,
     RETRY_FIRST_S,
+    RETRY_MAX_S,
     SETTLED_S,
     UNSETTLED_S,
     KnownSteps,
     PublishStepDirectory,
     ReportTrouble,
+    StepCommand,
     StepFile,
     StepListing,
     StepWatch,
@@ -249,6 +253,96 @@ def test_a_refused_publication_is_told_once_and_tried_later() -> None:
     assert watch.drain() == [PublishStepDirectory("step-1", 1)]
     watch.failed("step-1", "E_NO_SPACE: the disk is full", 4.0)
     assert watch.drain() == []
+
+
+def looked(watch: StepWatch, listings: dict[str, StepListing], now: float) -> list[StepCommand]:
+    """What follows when these have been there for a second."""
+    watch.looked(listings, now)
+    watch.looked(listings, now + SETTLED_S)
+    return watch.drain()
+
+
+def test_newer_steps_wait_for_one_that_is_refused_for_a_moment() -> None:
+    watch = StepWatch()
+    steps = {"step-1": dcp(1, 1, 2), "step-2": dcp(2, 3, 4)}
+    assert looked(watch, steps, 0.0) == [PublishStepDirectory("step-1", 1)]
+    watch.failed("step-1", "E_DAEMON_UNREACHABLE: it is restarted", 1.0)
+    watch.drain()
+    watch.looked(steps, 1.0 + RETRY_FIRST_S / 2)
+    assert watch.drain() == [], "step 2 goes after it"
+    watch.looked(steps, 1.0 + RETRY_FIRST_S)
+    assert watch.drain() == [PublishStepDirectory("step-1", 1)]
+
+
+def test_a_step_that_newer_ones_have_overtaken_is_left_out_for_good() -> None:
+    watch, now = StepWatch(keep_last=3), 1.0
+    steps = {"step-1": dcp(1, 1, 2), "step-2": dcp(2, 3, 4)}
+    commands = looked(watch, steps, 0.0)
+    for _ in range(IN_ORDER_MAX):
+        assert commands[-1] == PublishStepDirectory("step-1", 1)
+        now += RETRY_MAX_S
+        watch.failed("step-1", "E_PATH_SYMLINK: a link leads out", now - RETRY_MAX_S)
+        watch.looked(steps, now)
+        commands = watch.drain()
+    assert commands == [PublishStepDirectory("step-2", 2)], "it has waited long enough"
+    watch.published("step-2", now)
+    mended = steps | {"step-1": replace(dcp(1, 1, 2), files=dcp(1, 1, 2).files[1:])}
+    told = looked(watch, mended, now + RETRY_MAX_S)
+    assert told == [ReportTrouble("step-1", "is left out: one that was finished later is published already")]
+    assert watch.troubles() == {}
+    resumed = mended | {"step-1": dcp(1, 8, 9)}
+    assert looked(watch, resumed, now + 2 * RETRY_MAX_S) == [PublishStepDirectory("step-1", 1)]
+
+
+def test_steps_that_a_full_disk_has_refused_are_published_in_their_order() -> None:
+    watch, now = StepWatch(), 1.0
+    steps = {f"step-{number}": dcp(number, 2 * number, 2 * number + 1) for number in range(1, 5)}
+    watch.looked(steps, 0.0)
+    while now < 10 * RETRY_MAX_S:
+        watch.looked(steps, now)
+        for command in watch.drain():
+            if isinstance(command, PublishStepDirectory):
+                watch.failed(command.directory, "E_NO_SPACE: the disk is full", now)
+        now += 1.0
+    done: list[int] = []
+    while len(done) < len(steps):
+        watch.looked(steps, now)
+        for command in watch.drain():
+            assert isinstance(command, PublishStepDirectory)
+            done.append(command.step)
+            watch.published(command.directory, now)
+        now += 1.0
+    assert done == [1, 2, 3, 4]
+
+
+def test_files_that_come_after_safetensors_bring_the_last_step_again() -> None:
+    watch = StepWatch()
+    half = listing(1, model__dot__safetensors=1)
+    assert looked(watch, {"step-1": half}, 0.0) == [PublishStepDirectory("step-1", 1)]
+    watch.published("step-1", 1.0)
+    whole = listing(1, model__dot__safetensors=1, optimizer__dot__pt=5)
+    told, again = looked(watch, {"step-1": whole}, 2.0)
+    assert isinstance(told, ReportTrouble) and told.sentence.startswith("got optimizer.pt after it was published")
+    assert again == PublishStepDirectory("step-1", 1)
+    watch.published("step-1", 3.0)
+    assert looked(watch, {"step-1": half}, 4.0) == [], "it is being cleared away"
+    for number in range(AGAIN_MAX + 3):
+        growing = listing(1, model__dot__safetensors=1, optimizer__dot__pt=5, log=10 + number)
+        if PublishStepDirectory("step-1", 1) in looked(watch, {"step-1": growing}, 10.0 + 3 * number):
+            watch.published("step-1", 11.5 + 3 * number)
+            assert number < AGAIN_MAX - 1
+
+
+def test_files_that_come_to_an_earlier_step_are_told_and_change_no_version() -> None:
+    watch = StepWatch()
+    first, second = listing(1, model__dot__safetensors=1), listing(2, model__dot__safetensors=2)
+    for name, steps, now in (("step-1", {"step-1": first}, 0.0), ("step-2", {"step-1": first, "step-2": second}, 3.0)):
+        looked(watch, steps, now)
+        watch.published(name, now + SETTLED_S)
+    more = {"step-1": listing(1, model__dot__safetensors=1, eval__dot__json=9), "step-2": second}
+    (told,) = looked(watch, more, 6.0)
+    assert isinstance(told, ReportTrouble) and "eval.json" in told.sentence and "stays without" in told.sentence
+    assert looked(watch, more, 9.0) == []
 
 
 def test_a_step_that_is_deleted_while_it_is_hashed_is_told() -> None:
