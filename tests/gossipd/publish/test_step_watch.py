@@ -294,25 +294,28 @@ def test_a_step_that_newer_ones_have_overtaken_is_left_out_for_good() -> None:
     assert looked(watch, resumed, now + 2 * RETRY_MAX_S) == [PublishStepDirectory("step-1", 1)]
 
 
-def test_steps_that_a_full_disk_has_refused_are_published_in_their_order() -> None:
+def test_a_step_that_was_refused_is_tried_once_more_before_a_newer_one_goes() -> None:
     watch, now = StepWatch(), 1.0
-    steps = {f"step-{number}": dcp(number, 2 * number, 2 * number + 1) for number in range(1, 5)}
-    watch.looked(steps, 0.0)
-    while now < 10 * RETRY_MAX_S:
+    steps = {"step-1": dcp(1, 1, 2)}
+    assert looked(watch, steps, 0.0) == [PublishStepDirectory("step-1", 1)]
+    for _ in range(IN_ORDER_MAX + 2):
+        watch.failed("step-1", "E_NO_SPACE: the disk is full", now)
+        now += RETRY_MAX_S
         watch.looked(steps, now)
-        for command in watch.drain():
-            if isinstance(command, PublishStepDirectory):
-                watch.failed(command.directory, "E_NO_SPACE: the disk is full", now)
-        now += 1.0
+        assert watch.drain()[-1] == PublishStepDirectory("step-1", 1)
+    watch.failed("step-1", "E_NO_SPACE: the disk is full", now)
+    steps |= {"step-2": dcp(2, 3, 4), "step-3": dcp(3, 5, 6)}
+    assert looked(watch, steps, now + 1.0) == [PublishStepDirectory("step-2", 2)], "it was tried just now"
+    watch.failed("step-2", "E_NO_SPACE: the disk is full", now + 2.0)
     done: list[int] = []
     while len(done) < len(steps):
-        watch.looked(steps, now)
-        for command in watch.drain():
-            assert isinstance(command, PublishStepDirectory)
-            done.append(command.step)
-            watch.published(command.directory, now)
         now += 1.0
-    assert done == [1, 2, 3, 4]
+        watch.looked(steps, now + 2.0)
+        for command in watch.drain():
+            if isinstance(command, PublishStepDirectory):
+                done.append(command.step)
+                watch.published(command.directory, now + 2.0)
+    assert done == [1, 2, 3]
 
 
 def test_files_that_come_after_safetensors_bring_the_last_step_again() -> None:
