@@ -16,6 +16,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from gossipd.manifest.source_url import WEB_SCHEMES
 from gossipd.sources.errors import SourceRegionError
 from gossipd.sources.location import endpoint
+from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import storage_proxy
 from gossipd.sources.refusal_documents import bucket_address, in_region, region_in
 
@@ -48,6 +49,6 @@ def ask_region(bucket: str) -> str | None:
     except HTTPError as error:
         found = error.headers.get(_HEADER)
         error.close()
-    except (URLError, HTTPException, OSError, ValueError):
+    except (URLError, HTTPException, OSError, *UNREADABLE):
         return None
     return region_in(f"<Region>{found}</Region>")

@@ -11,7 +11,7 @@ lengths, because an error page may hold anything.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.events import FailReason
@@ -42,6 +42,8 @@ class SourceError(RemoteError):
         """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.is_page = False
         """Something came in place of the range, which may be a page."""
+        self.is_of_connection = False
+        """None came about to a bucket's servers; a proxy that leads there may be why."""
         self.retry_after_s: float | None = None
         """For how long the server asks to be left alone."""
         self.is_too_many = False
@@ -50,6 +52,15 @@ class SourceError(RemoteError):
     def came_through(self, way: str) -> None:
         """Name what stands between, which may be to blame."""
         self.args = (f"{self}; it came through {way}",)
+
+
+_Kept = TypeVar("_Kept", bound=BaseException)
+
+
+def without_frames(error: _Kept) -> _Kept:
+    """The error, to be kept: its frames would keep the buffers of the read that it has ended."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
 
 
 class SourceShortError(SourceError):

@@ -42,15 +42,13 @@ class FileStream:
         path = unquote_to_bytes(urlsplit(location.base).path) + os.fsencode(location.path)
         with self._waiting():
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer waits
-            self.version = self._seen()
-
-    def _seen(self) -> ObjectVersion:
-        found = os.fstat(self._file)
+            found = os.fstat(self._file)
         if not stat.S_ISREG(found.st_mode):
             self.close()
             raise errors.SourceNotFoundError(self._what, "it is no file")
         tag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
-        return ObjectVersion(tag, found.st_size, datetime.fromtimestamp(int(found.st_mtime), UTC))
+        self.version = ObjectVersion(tag, found.st_size, _date(found.st_mtime))
+        self._open_s = self.waited_s  # no rate follows from it
 
     def __iter__(self) -> Iterator[memoryview]:
         received = 0
@@ -66,7 +64,7 @@ class FileStream:
                 filled += count
             received += filled
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
-            check_rate(self._what, received, self.waited_s, self._source_settings)
+            check_rate(self._what, received, self.waited_s - self._open_s, self._source_settings)
             yield piece
 
     def close(self) -> None:
@@ -87,3 +85,11 @@ class FileStream:
             raise errors.SourceUnreachableError(self._what, f"the read failed: {error.strerror}") from None
         finally:
             self.waited_s += self._clock() - began
+
+
+def _date(time_s: float) -> datetime | None:
+    """None for one beyond every calendar, which some file systems can hold."""
+    try:
+        return datetime.fromtimestamp(int(time_s), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -20,7 +20,7 @@ from gossipd.sources import errors
 from gossipd.sources.addresses import Addresses
 from gossipd.sources.asked_pause import asked_pause_s, http_date
 from gossipd.sources.location import Location
-from gossipd.sources.pieces import Wanted, check_rate
+from gossipd.sources.pieces import Wanted, check_rate, longest_s
 from gossipd.sources.refusal_documents import DOCUMENT_CHARS_MAX, from_refusal, region_in
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
@@ -78,8 +78,7 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
         incoming = Incoming(sock, settings.read_timeout_s)
         response = head_of(incoming, "GET")
         head = check_head(response, what, wanted, settings)
-        incoming.deadline = None  # the body must keep the least rate
-        sock.settimeout(settings.read_timeout_s)
+        incoming.deadline += longest_s(head.before + wanted.length, settings)
         body = _read_body(response, head.before, wanted.length, settings, what)
     except TimeoutError:
         way = through(location, addresses)

@@ -148,6 +148,7 @@ class Stream:
         except errors.SourceRegionError as error:
             raise with_region(error, location.source.host) from None
         self.waited_s += clock() - began
+        self._head_s = self.waited_s  # a head may take the time-out: no rate follows from it
         modified = meta["last_modified"]
         self.version = ObjectVersion(meta["e_tag"], meta["size"], None if modified == _NO_DATE else modified)
         self._check_head(part.offset - self._before)
@@ -185,7 +186,7 @@ class Stream:
             if received > promised:
                 raise errors.SourceRangeError(self._what, f"more than the {promised} bytes asked for came")
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
-            check_rate(self._what, received, self.waited_s, self._source_settings)
+            check_rate(self._what, received, self.waited_s - self._head_s, self._source_settings)
             begin = received - len(piece)
             if wanted := piece[max(0, before - begin) : max(0, before + self._length - begin)]:
                 yield wanted

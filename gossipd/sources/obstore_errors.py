@@ -49,9 +49,12 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("kind: Timeout", errors.SourceSlowError, "no answer within the time-out"),
     ("IncompleteBody", errors.SourceShortError, "the connection ended before the promised bytes had come"),
     ("UnexpectedEof", errors.SourceShortError, "the connection ended before the promised bytes had come"),
+    ("ProxyAuthRequired", errors.SourceProxyError, "the proxy asks for credentials, or other ones"),
+    ("TunnelUnsuccessful", errors.SourceUnreachableError, "the proxy does not connect to it"),
     ("dns error", errors.SourceUnreachableError, "its host name does not resolve"),
     ("tcp connect error", errors.SourceUnreachableError, "no connection"),
 )
+_OF_CONNECTION = ("ProxyAuthRequired", "TunnelUnsuccessful", "dns error", "tcp connect error")
 # Before anything was sent: words of obstore's text, and what is missing then.
 _UNPREPARED: tuple[tuple[str, str], ...] = (
     ("Account must be specified", "AZURE_STORAGE_ACCOUNT_NAME is not set"),
@@ -117,6 +120,7 @@ def _by_words(text: str, what: str) -> SourceError:
         if word in text:
             error = kind(what, why)
             error.is_page = why == _WHOLE_OBJECT
+            error.is_of_connection = word in _OF_CONNECTION
             return error
     return errors.SourceUnreachableError(what, "the read failed")
 

@@ -6,13 +6,22 @@ which a daemon loads only those that its sources need.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec import Struct
 
+from gossipd.runtime.logs import get_logger
 from gossipd.sources import errors
 from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import SourceSettings
 
+# What the libraries' parsers of heads and addresses raise for some that nobody should send.
+UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+
+
+log = get_logger("sources")
 
 
 class Wanted(Struct, frozen=True):
@@ -37,6 +46,33 @@ class Pieces(Struct, frozen=True):
     byte_count: int = PIECE_BYTES
     is_whole: bool = False
     watch: RequestWatch | None = None
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Around calls that read an answer of the object ``what``: one that a library cannot take is the source's failure.
+    Raises SourceUnreachableError."""
+    try:
+        yield
+    except UNREADABLE as error:
+        log.error("an answer of storage cannot be read", cause=error, object=what)  # it may be a bug of ours, too
+        raise errors.SourceUnreachableError(what, f"its answer cannot be read ({type(error).__name__})") from None
+
+
+def readable_pieces(what: str, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+    """The pieces, of which reading each is ``readable``."""
+    while True:
+        with readable(what):
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def longest_s(byte_count: int, settings: SourceSettings) -> float:
+    """How long so many bytes may take at the least rate: also of those that no check of the rate sees, as the sizes of
+    a body's parts."""
+    return settings.rate_grace_s + byte_count / settings.rate_bytes_min
 
 
 def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:

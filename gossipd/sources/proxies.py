@@ -95,15 +95,18 @@ def storage_proxy(
     return proxy_for(*_storage(scheme, bucket, environment, profile), environment)
 
 
-def answering_proxy(source: SourceUrl, environment: Mapping[str, str]) -> Proxy | None:
-    """The proxy that may itself have given an answer of the source's, as there is no TLS between. Raises ProxyError."""
+def answering_proxy(
+    source: SourceUrl, environment: Mapping[str, str], *, is_connecting: bool = False
+) -> Proxy | None:  # fmt: skip
+    """The proxy that may itself have given an answer of the source's, as there is no TLS between. ``is_connecting``:
+    that leads there, while nothing is connected. Raises ProxyError."""
     if source.scheme in WEB_SCHEMES:
         place = source.scheme, source.host, source.port
     elif family(source.scheme) in ENDPOINT_VARIABLES:
         place = _storage(source.scheme, source.host, environment, _NO_PROFILE)
     else:
         return None
-    return proxy_for(*place, environment) if place[0] == "http" else None
+    return proxy_for(*place, environment) if place[0] == "http" or is_connecting else None
 
 
 def client_options(

@@ -36,7 +36,7 @@ from gossipd.sources.file_stream import FileStream
 from gossipd.sources.host_pace import Turn
 from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
-from gossipd.sources.pieces import PIECE_BYTES, Pieces, Wanted
+from gossipd.sources.pieces import PIECE_BYTES, Pieces, Wanted, readable, readable_pieces
 from gossipd.sources.proxies import answering_proxy
 from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import Clock, SourceSettings
@@ -144,14 +144,9 @@ class SourceRequests:
     """Makes requests. ``admission`` and ``pool`` are shared with the reader, which reads ``versions``."""
 
     def __init__(
-        self,
-        admission: SourceAdmission,
-        *,
-        pool: BufferPool,
-        throttle: RateLimit,
-        settings: SourceSettings,
+        self, admission: SourceAdmission, *, pool: BufferPool, throttle: RateLimit, settings: SourceSettings,
         clock: Clock,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._admission = admission
         self._pool = pool
         self._throttle = throttle
@@ -234,7 +229,8 @@ class SourceRequests:
 
     def _touch(self, location: Location, request: _Asked, wanted: Wanted) -> Touched:
         try:
-            touched = self._web.touch(location, request.addresses, wanted)
+            with readable(location.shown):
+                touched = self._web.touch(location, request.addresses, wanted)
         except SourceWholeOnlyError:
             self._wholes.note(location.shown)
             self._admission.answered(location.source, request.turn)
@@ -250,15 +246,16 @@ class SourceRequests:
 
             def begin() -> WebStream:
                 addresses = self._admission.admit(location.source, location.shown)
-                return self._web.stream(location, addresses, Wanted(0, size, size), Pieces())
+                with readable(location.shown):
+                    return self._web.stream(location, addresses, Wanted(0, size, size), Pieces())
 
             with self._wholes.stream((job.manifest.id, location.shown), part.offset, begin) as stream:
                 self._check(job, location, part, stream.version)
                 self._admission.answered(location.source, request.turn)
                 before_s = stream.waited_s
-                for piece in stream.until(part.offset):
+                for piece in readable_pieces(location.shown, stream.until(part.offset)):
                     self._pour(job, location, request, piece, lambda _: None)
-                for piece in stream.until(part.offset + part.length):
+                for piece in readable_pieces(location.shown, stream.until(part.offset + part.length)):
                     self._pour(job, location, request, piece, sink)
                 waited_s = stream.waited_s - before_s
                 if stream.position == size:
@@ -298,10 +295,12 @@ class SourceRequests:
         mirror = job.mirror or location.source.text
         watch = RequestWatch(self._admission, mirror, location, part.length)
         with self._room(job, location, part, whole=whole):
-            with closing(self._open(job, location, request, part, watch, whole=whole)) as stream:
+            with readable(location.shown):
+                opened = self._open(job, location, request, part, watch, whole=whole)
+            with closing(opened) as stream:
                 self._check(job, location, part, stream.version)
                 self._admission.answered(location.source, request.turn)
-                for piece in stream:
+                for piece in readable_pieces(location.shown, iter(stream)):
                     self._pour(job, location, request, piece, sink)
                     if location.is_on_web or request.received >= part.length:
                         continue
@@ -399,7 +398,7 @@ def _first_byte(job: Job, part: Segment) -> Wanted:
 
 def _from_way(location: Location, error: SourceError) -> SourceError:
     """The same error, with the proxy that may have given the answer, as a page that asks to sign in."""
-    if (proxy := answering_proxy(location.source, os.environ)) is None:
+    if (proxy := answering_proxy(location.source, os.environ, is_connecting=error.is_of_connection)) is None:
         return error
     if error.is_page:
         return SourceProxyError(location.shown, f"a page came in its place, from {proxy.shown} or from the storage")

@@ -47,6 +47,7 @@ from gossipd.sources.errors import (
     SourceSlowError,
     SourceUnreachableError,
     SourceWholeOnlyError,
+    without_frames,
 )
 from gossipd.sources.location import Location
 from gossipd.sources.range_request import Job, SourceRequests
@@ -133,7 +134,7 @@ class SourceReader:
                 except SourceWholeOnlyError:
                     is_whole_only = True
                 except SourceError as error:
-                    self._note(job, location, error)
+                    self._note(job, location, without_frames(error))
                 else:
                     if not self._requests.lacks_ranges(location):
                         return ProbeOutcome(True, tuple(job.errors))
@@ -260,13 +261,14 @@ class SourceReader:
         try:
             source = self._admission.choose(usable, what, job.stop)
         except SourceError as error:
-            self._note(job, Location.of(usable[0], path), error)
+            self._note(job, Location.of(usable[0], path), without_frames(error))
             return error
         location = Location.of(source, path)
         job.mirror = source.text
         try:
             self._read_extent(job, source, run, location, is_only=len(usable) == 1)
         except GossipdError as error:
+            without_frames(error)
             lost = [chunk for chunk in run.chunks if chunk not in job.stored]
             if lost and not self._will_repeat(job, source, error, attempts, lost[0], is_only=len(usable) == 1):
                 if isinstance(error, SourceHashError):

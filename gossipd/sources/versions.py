@@ -13,13 +13,15 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 
+from blake3 import blake3
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
 from gossipd.sources.errors import SourceLongError, SourceTruncatedError
 from gossipd.sources.location import Location
 
-_TAG_CHARS_MAX = 80  # S3's longest is 38; a longer one is cut in messages
+_TAG_CHARS_MAX = 80  # S3's longest is 38; of a longer one its digest is kept
 
 
 class ObjectVersion(Struct, frozen=True):
@@ -60,7 +62,7 @@ class SeenVersions:
     def note(self, deployment: DeploymentId, location: Location, seen: ObjectVersion) -> None:
         """An answer has this version."""
         with self._lock:
-            objects = self._seen.setdefault(deployment, {})
+            objects, seen = self._seen.setdefault(deployment, {}), _short(seen)
             first, _ = objects.get(location.key, (seen, seen))
             objects[location.key] = (first, seen)
 
@@ -81,6 +83,13 @@ class SeenVersions:
     def forget(self, deployment: DeploymentId) -> None:
         with self._lock:
             self._seen.pop(deployment, None)
+
+
+def _short(seen: ObjectVersion) -> ObjectVersion:
+    """A server may send 64 KiB, with each of a model's files."""
+    if seen.tag is None or len(seen.tag) <= _TAG_CHARS_MAX:
+        return seen
+    return replace(seen, tag=blake3(seen.tag.encode(errors="surrogatepass")).hexdigest())
 
 
 def _may_be_same(one: ObjectVersion, other: ObjectVersion) -> bool:

@@ -21,6 +21,7 @@ from gossipd.manifest.source_url import SourceUrl
 from gossipd.sources import errors
 from gossipd.sources.addresses import Addresses, proxy_of
 from gossipd.sources.location import Location
+from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import Proxy
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.tls_failures import SEE_ADDRESS, is_of_tls, words_of_openssl
@@ -33,23 +34,22 @@ _USUAL_PORTS = {"http": 80, "https": 443}
 
 
 class Incoming(io.RawIOBase):
-    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
-    starts again at each byte, so a slow drip could hold a thread.
+    """A connection's bytes, with a ``deadline`` for all of them and a time-out for the next, which raise TimeoutError.
+    A socket's own time-out starts again at each byte, so a slow drip could hold a thread.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
-        self._sock = sock
-        self.deadline: float | None = time.monotonic() + timeout_s
+        self._sock, self._timeout_s = sock, timeout_s
+        self.deadline = time.monotonic() + timeout_s
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        if self.deadline is not None:
-            left_s = self.deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            self._sock.settimeout(left_s)
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(min(left_s, self._timeout_s))
         return self._sock.recv_into(buffer)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
@@ -70,9 +70,12 @@ class _Head(http.client.HTTPResponse):
 
 
 def head_of(incoming: Incoming, method: str) -> http.client.HTTPResponse:
-    """The answer on a connection, after its head. Raises OSError, HTTPException, ValueError."""
+    """The answer on a connection, after its head. Raises OSError, HTTPException."""
     response = _Head(cast(socket.socket, incoming), method=method)
-    response.begin()
+    try:
+        response.begin()
+    except UNREADABLE:
+        raise http.client.BadStatusLine("a head that cannot be read") from None
     return response
 
 
@@ -174,7 +177,7 @@ def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: So
     incoming = Incoming(plain, settings.read_timeout_s)
     try:
         response = head_of(incoming, "CONNECT")
-    except (http.client.HTTPException, ValueError):
+    except http.client.HTTPException:
         raise errors.SourceUnreachableError(location.shown, f"{proxy.shown} gave no answer in HTTP") from None
     plain.settimeout(settings.read_timeout_s)
     if response.status == 407:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 # relay waits for half a second. More often would wake the thread for little.
 _WATCHED_S = 0.25
 IDLE_S = 10.0  # servers close later
+_END_S = 1.0  # for the end of a body whose bytes are here
 _BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -108,7 +109,7 @@ class WebStream:
             self._socket.close()
             raise
         self.version, self.count, self._head = head.version, head.count, head
-        self._incoming.waited_s = connections.clock() - began
+        self._incoming.waited_s = self._incoming.head_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.is_body = True
         self.go_on()
@@ -132,8 +133,8 @@ class WebStream:
         is_till_the_end = self._response.length is None and not self._response.chunked
         if not self._head.is_range or self._head.has_rest or is_till_the_end:
             return  # some servers, and proxies that take headers away, do not close it for a while
-        if self._response.chunked and self._read(memoryview(bytearray(1))):
-            return  # more than its label says: nothing after this answer can be told from it
+        if self._response.chunked and not self._has_ended():
+            return  # nothing after this answer could be told from it
         if not self._response.will_close:
             self._connections.give_back(self._location, self._addresses, self._socket)
             self._is_given_back = True
@@ -150,6 +151,15 @@ class WebStream:
             if not count:
                 raise SourceShortError(what, f"{byte_count - left} bytes came, {byte_count} were promised")
             yield memory[:count]
+
+    def _has_ended(self) -> bool:
+        """Whether nothing but the mark of its end follows the wanted bytes, and soon: all that matters is here."""
+        self._incoming.is_body = False
+        self._incoming.deadline = min(self._incoming.deadline, time.monotonic() + _END_S)
+        try:
+            return self._read(memoryview(bytearray(1))) == 0
+        except SourceError:
+            return False
 
     def close(self) -> None:
         """End the connection, unless it is kept for another range."""
@@ -171,7 +181,7 @@ class WebStream:
                     sock, self._source_settings, self._connections.clock, self._pieces.watch, self._location.shown
                 )
                 response = head_of(incoming, "GET")
-            except (*_BROKEN, ValueError) as error:
+            except _BROKEN as error:
                 if sock is not None:
                     sock.close()
                 if kept is not None and isinstance(error, ConnectionError):
@@ -219,11 +229,11 @@ class _RatedIncoming(Incoming):
         self._clock = clock
         self.is_body = False
         """A head is short, and may take the time-out: no rate follows from it."""
+        self.head_s = 0.0
         self.waited_s = 0.0
         self.received = 0
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        assert self.deadline is not None
         silent_until = time.monotonic() + self._source_settings.read_timeout_s
         while True:
             left_s = min(self.deadline, silent_until) - time.monotonic()
@@ -237,7 +247,7 @@ class _RatedIncoming(Incoming):
             if count is not None:
                 break
         if count and self.is_body:
-            check_rate(self._what, self.received, self.waited_s, self._source_settings)
+            check_rate(self._what, self.received, self.waited_s - self.head_s, self._source_settings)
         return count
 
     def _compare(self) -> None:

@@ -57,10 +57,12 @@ ABSURD_HEADERS = [
     f"{DATED}\r\nETag: \x00",
     f'{DATED}\r\nETag: "\xe9"',
     f'{DATED}\r\nETag: W/"\x01"',
+    f"{DATED}\r\nContent-Type: multipart/byteranges; boundary*=x; boundary*0=y",  # TypeError from the email package
+    f"{DATED}\r\nContent-Type: multipart/byteranges; boundary*{'1' * 5000}=x",  # ValueError
 ]
 
 
-@pytest.mark.parametrize("header", ABSURD_HEADERS, ids=ascii)
+@pytest.mark.parametrize("header", ABSURD_HEADERS, ids=lambda header: ascii(header)[:80])
 @pytest.mark.parametrize("from_the_first", [True, False], ids=["first look", "later"])
 def test_an_absurd_header_is_no_end_of_the_daemon(header: str, from_the_first: bool) -> None:
     def answer(start: int, stop: int) -> bytes:
@@ -69,12 +71,26 @@ def test_an_absurd_header_is_no_end_of_the_daemon(header: str, from_the_first: b
 
     with raw_server(answer) as url:
         seat = seat_at(url)
-        assert seat.reader.probe(seat.manifest).readable
-        outcome = seat.read()
+        probed, outcome = seat.reader.probe(seat.manifest), seat.read()
+    assert probed.readable or isinstance(probed.errors[-1], SourceError)
     assert outcome.failed == () or isinstance(outcome.errors[-1], SourceError)
 
 
-@pytest.mark.parametrize("header", ABSURD_HEADERS, ids=ascii)
+@pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, AttributeError])
+def test_what_a_library_cannot_take_of_an_answer_is_the_source_s_failure(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise kind("what no library should raise")
+
+    monkeypatch.setattr(first_request, "check_head", refuse)
+    with raw_server(lambda start, stop: partial(BODY, start, stop)) as url:
+        outcome = seat_at(url).read()
+    assert outcome.stored == ()
+    assert outcome.errors[-1].sentence.endswith(f"its answer cannot be read ({kind.__name__})")
+
+
+@pytest.mark.parametrize("header", [one for one in ABSURD_HEADERS if "boundary" not in one], ids=ascii)
 def test_a_small_file_is_read_whatever_its_date_and_tag_look_like(header: str) -> None:
     body = BODY[:5000]
     with raw_server(lambda start, stop: partial(body, start, stop, header)) as url:
@@ -315,6 +331,48 @@ def test_https_where_the_address_says_http_is_told() -> None:
     answer = refusal(400, page).replace(b"application/xml", b"text/html")
     with raw_server(lambda *_: answer) as url:
         assert "takes https only; see the address" in str(seat_at(url).read(0).errors[-1])
+
+
+def test_the_length_of_a_body_s_part_that_drips_holds_no_thread() -> None:
+    def answer(start: int, stop: int) -> Iterator[bytes]:
+        head = partial(BODY, start, stop, "Transfer-Encoding: chunked", length=False).partition(b"\r\n\r\n")[0]
+        yield head + b"\r\n\r\n"
+        for _ in range(400):  # or until the reader hangs up
+            threading.Event().wait(QUICK.read_timeout_s / 10)
+            yield b"0"
+
+    with raw_server(answer) as url:
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=QUICK).read(0)
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == "E_SOURCE_SLOW"
+
+
+def test_what_drips_after_the_last_wanted_byte_is_not_waited_for() -> None:
+    is_over = threading.Event()
+
+    def answer(start: int, stop: int) -> Iterator[bytes]:
+        head = partial(BODY, start, stop, "Transfer-Encoding: chunked", length=False).partition(b"\r\n\r\n")[0]
+        yield head + b"\r\n\r\n%x\r\n%b\r\n0\r\n" % (stop - start, BODY[start:stop])
+        began = time.monotonic()
+        while not is_over.wait(0.02) and time.monotonic() - began < PATIENT.read_timeout_s:
+            yield b"X: more\r\n"
+
+    with raw_server(answer) as url:
+        began = time.monotonic()
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=PATIENT).read()
+        elapsed_s = time.monotonic() - began
+        is_over.set()
+    assert (outcome.failed, outcome.errors) == ((), ())
+    assert elapsed_s < PATIENT.read_timeout_s
+
+
+def test_long_tags_of_many_objects_are_kept_as_digests() -> None:
+    tag = f'ETag: "{"x" * 30_000}"'
+    with raw_server(lambda start, stop: partial(BODY, start, stop, tag)) as url:
+        seat = seat_at(url)
+        assert seat.read().failed == ()
+        kept = seat.reader._requests.versions._seen[seat.manifest.id].values()
+        assert [len(version.tag or "") for pair in kept for version in pair] == [64, 64]
 
 
 def test_a_document_that_drips_holds_no_thread() -> None:

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -52,6 +53,27 @@ def test_a_file_that_is_cut_meanwhile_ends_the_read(tmp_path: Path) -> None:
         os.truncate(tmp_path / "a", 300_000)
         with pytest.raises(SourceShortError, match="300000 bytes came, 700000 were promised"):
             list(reading)
+
+
+@pytest.mark.parametrize("time_s", [float(2**62), -float(2**62), 253402300800.0])
+def test_a_file_of_a_time_beyond_every_calendar_has_no_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_s: float
+) -> None:
+    (tmp_path / "a").write_bytes(BODY)
+    found = os.stat(tmp_path / "a")
+    fields = {name: getattr(found, name) for name in ("st_mode", "st_ino", "st_mtime_ns", "st_size")}
+    monkeypatch.setattr(os, "fstat", lambda _: SimpleNamespace(**fields, st_mtime=time_s))
+    with closing(stream(tmp_path, "a", 0, 100)) as pieces:
+        assert pieces.version.modified is None
+
+
+def test_a_file_that_opens_late_is_held_to_the_rate_of_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(BODY)
+    times = iter([0.0, 60.0, *(60.0 + number / 100 for number in range(100))])
+    location = Location.of(parse_source_url(f"file://{tmp_path}"), "a")
+    made = FileStream(location, Segment(0, 0, 1000), whole=False, settings=SourceSettings(), clock=lambda: next(times))
+    with closing(made) as pieces:
+        assert sum(map(len, pieces)) == 1000
 
 
 @pytest.mark.parametrize("name", ["fifo", "directory", "absent", "file/below", "x" * 300])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -108,6 +110,42 @@ def test_a_reader_tells_the_storage_s_own_reason(
     with answering(status, xml(name, f"echo {CANARIES[0]} {CANARIES[1]}")) as url:
         with_keys(monkeypatch, url)
         assert last_error().code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (407, "E_SOURCE_PROXY", "the proxy asks for credentials"),
+        (403, "E_SOURCE_UNREACHABLE", "the proxy does not connect to it"),
+        (None, "E_SOURCE_UNREACHABLE", "no connection"),
+    ],
+)
+def test_a_proxy_that_leads_to_no_bucket_is_named(
+    status: int | None, code: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_keys(monkeypatch, "https://bucket.invalid")
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        place = f"127.0.0.1:{proxy.getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", f"http://{place}")
+
+        def refuse() -> None:
+            with suppress(OSError):
+                while True:
+                    with proxy.accept()[0] as asked:
+                        asked.recv(4096)
+                        asked.sendall(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % (status or 0))
+
+        answering = threading.Thread(target=refuse)
+        if status is not None:
+            answering.start()
+        else:
+            proxy.close()
+        error = last_error()
+        if status is not None:
+            proxy.shutdown(socket.SHUT_RDWR)
+            answering.join()
+    assert error.code == code
+    assert words in str(error) and f"the proxy {place} of https_proxy" in str(error)
 
 
 def test_a_wrong_region_names_the_right_one_from_the_document(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
 
 from gossipd.core.errors import GossipdError
+from gossipd.sources.web_connection import Incoming, head_of
 from tests.gossipd.sources.certificates import issue
 from tests.gossipd.sources.models import sign, write_tree
 from tests.gossipd.sources.test_reader import ONE_FILE, PATIENT, QUICK, Seat
@@ -303,3 +305,13 @@ def test_object_stores_are_read_by_the_same_rule(
     server.objects["bucket/a.bin"] = ONE_FILE["a.bin"]
     assert Seat(sign(ONE_FILE, "s3://bucket"), allow=["s3"]).read(0).errors == ()
     assert is_through_proxy(server) == is_proxied
+
+
+@pytest.mark.parametrize("boundary", ["boundary*=x; boundary*0=y", f"boundary*{'1' * 5000}=x"])
+def test_a_head_that_no_library_can_read_is_no_http(boundary: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        head = f"HTTP/1.1 200 Yes\r\nContent-Type: multipart/byteranges; {boundary}\r\n\r\n"
+        theirs.sendall(head.encode())
+        with pytest.raises(BadStatusLine, match="cannot be read"):
+            head_of(Incoming(ours, 5.0), "GET")

@@ -175,6 +175,16 @@ def test_the_least_rate_is_that_of_the_body_and_its_error_names_the_object() -> 
             incoming.readinto(bytearray(200))
 
 
+def test_a_head_that_took_long_costs_the_body_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        incoming = incoming_of(ours, 0.25)
+        incoming.waited_s = incoming.head_s = 5.5
+        incoming.is_body = True
+        theirs.send(bytes(200))
+        assert incoming.readinto(bytearray(200)) == 200
+
+
 def test_a_thread_that_was_late_does_not_count_its_own_time_as_the_sources() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:

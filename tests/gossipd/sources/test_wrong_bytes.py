@@ -142,6 +142,16 @@ def test_a_repair_that_no_version_shows_is_taken_at_once_after_a_reload(is_reloa
         assert bool(seat.read(CHUNKS - 1).stored) is is_reloaded
 
 
+def test_errors_that_are_kept_hold_no_buffers_of_reads() -> None:
+    with fault_server({"big.bin": WRONG}) as server:
+        seat = Seat(sign(FILES, server.url), settings=PATIENT)
+        outcome = seat.read(CHUNKS - 1)
+    refused = seat.reader._wrong.refusal(seat.manifest, parse_source_url(server.url), CHUNKS - 1)
+    assert refused is not None
+    for error in (refused, *outcome.errors):
+        assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
+
+
 def test_a_deployment_that_is_over_leaves_nothing_behind() -> None:
     wrong = WrongBytes(SourceSettings(), Still())
     came_wrong(wrong, 3)
