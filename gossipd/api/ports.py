@@ -103,6 +103,8 @@ class PublishStep(Row, frozen=True, kw_only=True):
     file_count: int
     id: str = ""
     done: bool = False
+    left_out: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many files each of the usual patterns left out."""
     envelope: str = ""
     """In base64, in the last line of what is signed and not told: the shards of one host, or the manifest of all."""
 

@@ -2,11 +2,12 @@
 
 * ``client`` what a training or serving job asks of its host's daemon: publish, wait, path, latest, hold, events
 * ``aio`` the same for coroutines, on any event loop that anyio knows
+* ``events`` following what happens
 * ``holding`` a version that is not evicted while a process lives
 * ``lineage`` what a version came from
 * ``publishing_thread`` publications beside a job, in a thread that a fork has for itself
 * ``shards`` one version of files that lie on several hosts
-* ``arguments`` numbers that a call is given, and ``about``
+* ``arguments`` what a call is given: numbers, texts, ``about``
 * ``patience`` how long a call that waits bears a daemon that does not answer
 * ``moving`` what is deleted when a directory was moved into a version
 * ``errors`` the daemon's refusals as exceptions
@@ -16,7 +17,7 @@ is hashed under the job's interpreter lock, and the job holds no key. ``API_VERS
 begins with another number when something that was promised here changes.
 """
 
-from gossipd.client.client import API_VERSION, Ancestor, Client, Event, LocalPart, Publication, Version
+from gossipd.client.client import API_VERSION, Ancestor, Client, LocalPart, Publication, Version
 from gossipd.client.errors import (
     EndedError,
     NotThereError,
@@ -24,6 +25,7 @@ from gossipd.client.errors import (
     OutOfSpaceError,
     TimedOutError,
 )
+from gossipd.client.events import Event
 from gossipd.client.shards import RankFailedError
 
 __all__ = [

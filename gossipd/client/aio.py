@@ -1,7 +1,7 @@
 """``Client`` for coroutines, on any event loop that anyio knows.
 
 What lives here: each call in a worker thread. What does not: any of its meaning (``client``). A call that is cancelled
-is left to end by itself: a wait ends with its round, a publication goes on.
+is left to end by itself: a wait, also for events, ends with its round, a publication goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
-from gossipd.client.client import Ancestor, Client, Event, Hosts, LocalPart, Publication, Version, Where
+from gossipd.client.client import Ancestor, Client, Hosts, LocalPart, Publication, Version, Where
+from gossipd.client.events import Event
 from gossipd.client.shards import AllGather
+
+WAITS_MAX = 1_000  # at once, in one event loop; each takes a thread
+_limiter: RunVar[CapacityLimiter] = RunVar("gossipd waits")
+
+
+def _waits() -> CapacityLimiter:
+    """Of calls that wait for others' work, apart from those that do it: all of anyio's threads waiting would leave none
+    to publish what they wait for."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        _limiter.set(CapacityLimiter(WAITS_MAX))
+        return _limiter.get()
 
 
 class AsyncClient:
@@ -54,7 +69,7 @@ class AsyncClient:
         over = threading.Event()
         call = partial(self._client.wait_until_over, name, version, hosts, timeout, over)
         try:
-            return await to_thread.run_sync(call, abandon_on_cancel=True)
+            return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=_waits())
         finally:
             over.set()
 
@@ -68,9 +83,15 @@ class AsyncClient:
     async def events(
         self, name: str | None = None, *, since: str | None = None, follow: bool = True
     ) -> AsyncIterator[Event]:
-        rows = self._client.events(name, since=since, follow=follow)
-        while (event := await to_thread.run_sync(next, rows, None, abandon_on_cancel=True)) is not None:
-            yield event
+        over = threading.Event()
+        rows = self._client.events_until_over(name, since, follow, over)
+        try:
+            while (
+                event := await to_thread.run_sync(next, rows, None, abandon_on_cancel=True, limiter=_waits())
+            ) is not None:
+                yield event
+        finally:
+            over.set()
 
     async def lineage(self, name: str, version: int | None = None) -> list[Ancestor]:
         return await to_thread.run_sync(self._client.lineage, name, version, abandon_on_cancel=True)

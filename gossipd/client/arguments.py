@@ -1,15 +1,19 @@
 """What a job gives to the client's calls, judged before the daemon is asked.
 
-What lives here: numbers, and ``about``. What does not: names, terms and paths, which the daemon judges.
+What lives here: numbers, ``about``, and texts that are none. What does not: which names, terms and paths mean
+something, which the daemon judges.
 
-A number that is none would otherwise be a wait without end (``nan`` is never reached), or an error from deep below.
+A number that is none would otherwise be a wait without end (``nan`` is never reached), or an error from deep below. A
+name that is not set would be another model's, and an empty path the working directory.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from operator import index
+from pathlib import Path
 from typing import Any
 
 from gossipd.core.errors import UsageError
@@ -34,6 +38,26 @@ def seconds(value: Any, argument: str = "timeout") -> float | None:
         told = f"{argument} is {_shown(value)}; it must be a number of seconds, at most {SECONDS_MAX}"
         raise UsageError(f"{told}, or None, which is for ever")
     return max(0.0, number)
+
+
+def text(value: Any, argument: str) -> str:
+    """A text that is not empty. Raises UsageError."""
+    try:
+        if isinstance(value, str) and value and value.encode():
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise UsageError(f"{argument} is {_shown(value)}; it must be a text that is not empty")
+
+
+def place(value: Any, argument: str) -> Path:
+    """An absolute path. Raises UsageError."""
+    if isinstance(value, Path):
+        return value.absolute()
+    try:
+        return Path(os.fsdecode(value)).absolute() if value else Path(text(value, argument))
+    except TypeError:
+        raise UsageError(f"{argument} is {_shown(value)}; it must be a path") from None
 
 
 def whole(value: Any, argument: str) -> int:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
-from gossipd.client.arguments import given, seconds, whole_or_none
+from gossipd.client.arguments import given, place, seconds, text, whole_or_none
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
+from gossipd.client.events import Event, events_of
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
 from gossipd.client.patience import Patience
@@ -28,9 +29,8 @@ from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-API_VERSION = "1.5"
+API_VERSION = "1.6"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
-EVENTS_ROUND_S = 8  # under the time-out of a request
 
 Hosts: TypeAlias = "str | int"
 """``"here"``, a share such as ``"90%"``, or a number of hosts."""
@@ -64,6 +64,8 @@ class Publication:
     id: str
     bytes_total: int
     file_count: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many files each of the usual patterns left out, such as ``*.tmp``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +75,6 @@ class LocalPart:
     path: Path
     want: tuple[str, ...]
     """The terms that it was made for; empty: all of the version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that has happened in the cluster, as this host has heard of it."""
-
-    position: str
-    """``BOOT:ID``: where ``events(since=...)`` goes on."""
-    at: str
-    """UTC, as in 2026-11-25T12:00:00Z."""
-    type: str
-    """``member``, ``deployment``, ``host-state``, ``source``, ``store``, ``seed``, ``config``, ``security``,
-    ``alarm``; ``gap``: more has happened than is kept, or the daemon was started again, so ask for the state."""
-    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +135,8 @@ class Client:
             UsageError: ``about`` is too long, or no JSON.
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
-        directory = Path(path).absolute()
-        fields: dict[str, object] = {"directory": str(directory), "name": name, "how": how}
+        directory = place(path, "path")
+        fields: dict[str, object] = {"directory": str(directory), "name": text(name, "name"), "how": how}
         if how == "move":
             from gossipd.client.moving import delete_moved, seen_files  # which most clients do not need
 
@@ -157,7 +145,7 @@ class Client:
         last = last_line(self._daemon.publish, **fields)
         if how == "move":
             delete_moved(directory, seen, self.path(name, last["version"]))
-        return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
+        return _publication(last)
 
     def publish_async(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
@@ -196,9 +184,10 @@ class Client:
                 a rank's files are missing, or two ranks have written one file.
         """
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        taken = ShardedStep(self._daemon, path, name, all_gather)
-        last = taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, about=about, numbers=numbers)
-        return Publication(name, last["version"], last["id"], last["bytes_total"], last["file_count"])
+        taken = ShardedStep(self._daemon, place(path, "path"), text(name, "name"), all_gather)
+        return _publication(
+            taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, about=about, numbers=numbers)
+        )
 
     # ---- waiting and finding -------------------------------------------------------------------------
 
@@ -220,6 +209,7 @@ class Client:
         self, name: str, version: int | None, hosts: Hosts, timeout: float | None, over: Flag
     ) -> Version:  # fmt: skip
         """As ``wait``; ends with its round, like one whose time is up, when ``over`` is set by another thread."""
+        text(name, "name")
         whole_or_none(version, "version")
         limit_s = seconds(timeout)
         deadline = None if limit_s is None else time.monotonic() + limit_s
@@ -250,12 +240,12 @@ class Client:
                 what the newest one lacks), or none is below ``before``. UsageError: ``where`` names none or a stranger.
         """
         with typed_refusals():
-            return _version(self._daemon.latest(name, _place(where), whole_or_none(before, "before")))
+            return _version(self._daemon.latest(text(name, "name"), _place(where), whole_or_none(before, "before")))
 
     def last_version(self, name: str) -> int | None:
         """The highest version of ``name`` that this host has heard of, complete or not; None when it knows none."""
         try:
-            rows = self._daemon.status(name)["deployments"]
+            rows = self._daemon.status(text(name, "name"))["deployments"]
         except RefusedByDaemonError as error:
             if error.code_of_exit == ExitCode.NOT_FOUND:
                 return None
@@ -273,31 +263,19 @@ class Client:
             since: ``position`` of the last event that is known.
             follow: False ends with what has happened so far.
         """
-        patience = Patience(None)
-        while True:
-            try:
-                with typed_refusals():
-                    rows = self._daemon.events(since, wait_s=EVENTS_ROUND_S if follow else 0)["events"]
-                patience.answered()
-            except DaemonUnreachableError as error:
-                if not follow:
-                    raise
-                patience.wait_or_raise(error)
-                continue
-            for row in rows:
-                since = f"{row['boot']}:{row['id']}"
-                body = dict(row["body"])
-                kind = body.pop("type")
-                if name is None or kind == "gap" or body.get("deployment", "").partition("@")[0] == name:
-                    yield Event(since, row["at"] or "", kind, body)
-            if not follow and not rows:
-                return
+        return self.events_until_over(name, since, follow, Flag())
+
+    def events_until_over(self, name: str | None, since: str | None, follow: bool, over: Flag) -> Iterator[Event]:
+        """As ``events``; ends with its round when ``over`` is set by another thread."""
+        return events_of(self._daemon, name, since, follow=follow, over=over)
 
     def lineage(self, name: str, version: int | None = None) -> list[Ancestor]:
         """The version, the newest that is known here without one, then what it came from, parent by parent, depth
         first. Raises NotThereError."""
         with typed_refusals():
-            rows = list(ancestors(self._daemon.manifest(name, whole_or_none(version, "version")), self._daemon))
+            rows = list(
+                ancestors(self._daemon.manifest(text(name, "name"), whole_or_none(version, "version")), self._daemon)
+            )
         return [
             Ancestor(row["id"], row["generation"], row.get("name", ""), row.get("version"), row.get("about", {}))
             for row in rows
@@ -317,7 +295,7 @@ class Client:
 
     def _here(self, name: str, version: int | None, *, part: bool) -> LocalPart:
         try:
-            row = self._daemon.complete_model(name, whole_or_none(version, "version"), part=part)
+            row = self._daemon.complete_model(text(name, "name"), whole_or_none(version, "version"), part=part)
         except NotFoundError as error:
             raise NotThereError(error.code, str(error), ExitCode.NOT_FOUND) from None
         return LocalPart(Path(row["path"]), tuple(row.get("want", "").splitlines()))
@@ -342,8 +320,8 @@ class Client:
                 ``E_READ_SOCKET``: this user may only ask.
         """
         with typed_refusals():
-            text: str = self._daemon.want(name, parts, clear=clear, free=free, holder=holder)["want"]
-        return tuple(text.splitlines())
+            terms: str = self._daemon.want(text(name, "name"), parts, clear=clear, free=free, holder=holder)["want"]
+        return tuple(terms.splitlines())
 
     def hold(self, name: str, version: int | None = None, *, part: bool = False) -> AbstractContextManager[Path]:
         """A context manager that keeps a version on this host while it is used, and gives its directory.
@@ -368,10 +346,19 @@ def _held(client: Client, name: str, version: int | None, *, part: bool) -> Iter
 
 
 def _place(where: Where) -> str:
-    text = where if isinstance(where, str) else ",".join(where)
-    if not text:
+    try:
+        hosts = where if isinstance(where, str) else ",".join(where)
+    except TypeError:
+        hosts = ""
+    if not hosts:
         raise UsageError("where names no host; every host that matters is where='everywhere'")
-    return text
+    return text(hosts, "where")
+
+
+def _publication(last: Mapping[str, Any]) -> Publication:
+    return Publication(
+        last["name"], last["version"], last["id"], last["bytes_total"], last["file_count"], last.get("left_out", {})
+    )
 
 
 def _version(row: Mapping[str, Any]) -> Version:

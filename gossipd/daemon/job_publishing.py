@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.state_dir import SCRATCH, StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -58,6 +58,7 @@ from gossipd.publish.permits import ROOT, check_permit, signing_key
 from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.step_watch import KnownSteps
 from gossipd.runtime.file_access import user_number
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.regular_file import read_regular
 from gossipd.runtime.worker_threads import run_blocking
@@ -67,6 +68,7 @@ from gossipd.store.disk.syscalls import can_share_blocks
 AT_ONCE = 4  # publications that hash or copy; the others wait for their turn
 LINE_S = 1.0  # between two lines: a client gives up after ten seconds without one
 LOOK_S = 0.02
+log = get_logger("publish")
 _SELECTION = Selection(defaults=DEFAULT_EXCLUDES)
 
 
@@ -126,7 +128,16 @@ class _Job(Struct):
         """A signed envelope goes with the next line to the caller."""
         self.step = msgspec.structs.replace(self.step, envelope=b64encode(envelope).decode())
 
+    def leave_out(self, counted: Mapping[str, int]) -> None:
+        """So many files match these patterns, and are not in the version."""
+        if counted:
+            log.warning("files were left out", name=self.step.name, patterns=dict(counted))
+        self.step = msgspec.structs.replace(self.step, left_out=dict(counted))
+
     def hashed(self, count: int) -> None:
+        """Raises PublishError where nobody waits for it any more: the threads end with their extents."""
+        if self.ended.is_set():
+            raise PublishError(f"{self.step.name}: the publication has been ended")
         self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
 
 
@@ -419,14 +430,14 @@ class _Making(Struct, frozen=True):
         from gossipd.publish.publisher import PublishOrder, publish
 
         files_of(self.directory, _SELECTION, self.owner)
-        with tempfile.TemporaryDirectory(prefix="publish-", dir=self.scratch) as private:
+        with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=self.scratch) as private:
             out = Path(private) / "manifest"
             order = PublishOrder(
                 source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
                 selection=_SELECTION, is_adopted=True, is_step=True, created_s=int(time.time()), keep=self.keep,
                 about=self.about,
             )  # fmt: skip
-            publish(order, self.job)
+            self.job.leave_out(publish(order, self.job).left_out)
             return open_manifest(out.read_bytes(), [self.key.public.ed25519])
 
 

@@ -34,8 +34,12 @@ def finish_removals(state: StateDirectory, statements: StatementStore, store: Ch
 
 
 def delete_cut_short(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:
-    """Delete copies of publications that no statement tells of, if the disk lets us; else at the next start. No
-    publication may be under way."""
+    """Delete what publications left on their way, and copies that no statement tells of, if the disk lets us; else at
+    the next start. No publication may be under way."""
+    try:
+        state.delete_scratch()
+    except OSError as error:
+        log.warning("what a publication left is not deleted yet", reason=str(error))
     for deployment in state.publications():
         if not settle_publication(deployment, state, statements, store):
             return

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -54,6 +55,7 @@ from membership.tombstones import Tombstone
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
 BUDGETS = "budgets"
+SCRATCH = "publish-"  # what directories of publications under way begin with
 _FILES = (BOOT, REGISTER, ROSTER, PROGRESS, WITNESS, WANTS, HISTORIES, BUDGETS)
 _ID = re.compile(r"[0-9a-f]{64}")
 # A bad sector, a file system's own checksum, a length that no file of ours has.
@@ -105,6 +107,12 @@ class StateDirectory:
     def close(self) -> None:
         """Give the directory back."""
         self._disk.shut()
+
+    def delete_scratch(self) -> None:
+        """Delete what publications of an earlier life have left. Raises OSError."""
+        for name in self._disk.names(""):
+            if name.startswith(SCRATCH):
+                shutil.rmtree(self.path / name)
 
     def next_boot(self, wall_s: float) -> int:
         """A number higher than that of any earlier start, also when this file was lost: never below the clock."""

@@ -394,13 +394,78 @@ def test_a_wait_that_is_cancelled_asks_no_more_than_its_round(tmp_path: Path, mo
         asyncio.run(job())
 
 
+def test_events_that_are_left_ask_no_more_than_their_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = StatusClient.events
+
+    def counted(self: StatusClient, since: str | None, *, wait_s: int) -> dict[str, Any]:
+        asked.append(since)
+        if len(asked) > 100:
+            raise RefusedByDaemonError("E_TOO_MANY", "the thread goes on, and the process would not end", 1)
+        time.sleep(0.05)  # a round
+        return real(self, since, wait_s=0)
+
+    monkeypatch.setattr(StatusClient, "events", counted)
+
+    async def job() -> int:
+        async def follow() -> None:
+            async for _ in AsyncClient(tmp_path / "s").events("quiet"):
+                pass
+
+        following = asyncio.create_task(follow())
+        while not asked:
+            await asyncio.sleep(0.01)
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        left = len(asked)
+        await asyncio.sleep(0.5)
+        return len(asked) - left
+
+    with guarded(tmp_path / "s", FakeDaemon()):
+        assert asyncio.run(job()) <= 1
+
+
+def test_those_who_wait_leave_threads_for_those_who_ask(tmp_path: Path) -> None:
+    daemon = FakeDaemon(rows=[toy_row(0)])
+
+    async def job() -> list[int]:
+        client = AsyncClient(tmp_path / "s")
+        waits = [asyncio.create_task(client.wait("org/toy", 3, timeout=60)) for _ in range(60)]
+        await asyncio.sleep(0.2)
+        assert await asyncio.wait_for(client.last_version("org/toy"), 30) == 3
+        daemon.rows = [toy_row(1)]
+        return [(await wait).version for wait in waits]
+
+    with guarded(tmp_path / "s", daemon):
+        assert asyncio.run(job()) == [3] * 60
+
+
+@pytest.mark.parametrize("wrong", [None, "", 7, "a\ud800"])
+def test_a_name_or_path_that_is_none_is_refused_before_the_daemon_is_asked(tmp_path: Path, wrong: Any) -> None:
+    client = Client(tmp_path / "no socket is there")
+    calls: list[Callable[[], Any]] = [
+        lambda: client.path(wrong), lambda: client.part(wrong), lambda: client.hold(wrong).__enter__(),
+        lambda: client.latest(wrong), lambda: client.last_version(wrong), lambda: client.wait(wrong, timeout=0),
+        lambda: client.lineage(wrong), lambda: client.want(wrong, "all"), lambda: client.publish(tmp_path, name=wrong),
+        lambda: client.latest("m", wrong), *([] if wrong == "a\ud800" else [lambda: client.publish(wrong, name="m")]),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(UsageError, match=r"^(name|path|where) "):
+            call()
+
+
 def test_the_async_twin_has_every_method_with_the_same_parameters() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         found = vars(kind).items()
         return {name: list(signature(one).parameters) for name, one in found if callable(one) and name[0] != "_"}
 
     sync = methods(Client)
-    del sync["publish_async"], sync["wait_until_over"]  # which a task is, and what cancelling it is
+    del (
+        sync["publish_async"],
+        sync["wait_until_over"],
+        sync["events_until_over"],
+    )  # which a task is, and what cancelling it is
     assert methods(AsyncClient) == sync
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gossipd.core.ids import SOURCE
 from gossipd.daemon.leftovers import delete_cut_short, finish_removals, settle_publication
-from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.state_dir import SCRATCH, StateDirectory
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
@@ -55,6 +55,14 @@ def test_a_publication_that_was_cut_short_leaves_nothing(host: Host) -> None:
     assert host.store.models() == []
     assert os.listdir(host.incoming) == []
     assert host.state.publications() == []
+
+
+def test_what_a_publication_was_writing_when_its_daemon_was_killed_goes(host: Host) -> None:
+    left = host.state.path / f"{SCRATCH}abcd"
+    left.mkdir()
+    (left / "manifest").write_text("half")
+    host.start()
+    assert not left.exists()
 
 
 def test_chunks_whose_statement_the_register_has_forgotten_are_kept(host: Host) -> None:
