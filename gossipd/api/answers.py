@@ -27,17 +27,37 @@ _STATUS_OF_EXIT: Mapping[int, int] = {
 
 def json_answer(answer: msgspec.Struct | Mapping[str, object], status: int = 200) -> Response:
     fields = msgspec.structs.asdict(answer) if isinstance(answer, msgspec.Struct) else dict(answer)
-    body = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
+    body = to_json({"schema_version": SCHEMA_VERSION, **fields})
     return Response(body + b"\n", status_code=status)
 
 
 def listed_answer(fields: Mapping[str, object], name: str, rows: Sequence[bytes]) -> Response:
     """The same of an object with a list of this name at its end, whose items are JSON already."""
-    head = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields, name: []})
+    head = to_json({"schema_version": SCHEMA_VERSION, **fields, name: []})
     pieces = [head.removesuffix(b"]}")]
     for number, row in enumerate(rows):
         pieces += [b",", row] if number else [row]
     return PiecewiseResponse([*pieces, b"]}\n"])
+
+
+def to_json(value: object) -> bytes:
+    """As JSON. What no encoding holds, as a byte of a file's name that is no UTF-8, is escaped: one such name must not
+    hide all else from an operator."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
+
+
+def _escaped(value: object) -> object:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_escaped(one) for one in value]
+    return value
 
 
 async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
@@ -47,9 +67,9 @@ async def streamed_answer(steps: AsyncGenerator[Row, None]) -> Response:
     async def lines() -> AsyncGenerator[bytes, None]:
         try:
             if first is not None:
-                yield msgspec.json.encode(first) + b"\n"
+                yield to_json(first) + b"\n"
             async for step in steps:
-                yield msgspec.json.encode(step) + b"\n"
+                yield to_json(step) + b"\n"
         except GossipdError as error:
             yield error_body(error.code, str(error), int(error.code_of_exit))
         finally:

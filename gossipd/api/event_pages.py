@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import msgspec
 import trio
 
-from gossipd.api.answers import json_answer
+from gossipd.api.answers import json_answer, to_json
 from gossipd.api.events import EventRing, EventRow, parse_position
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
@@ -50,7 +49,7 @@ class EventPages:
         while trio.current_time() < ends_s:
             rows = await self._after(position, QUIET_S)
             for row in rows:
-                body = msgspec.json.encode(row)
+                body = to_json(row)
                 name = row.body.__struct_config__.tag
                 yield f"id: {row.boot}:{row.id}\nevent: {name}\ndata: ".encode() + body + b"\n\n"
                 position = row.boot, row.id

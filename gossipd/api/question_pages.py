@@ -12,7 +12,7 @@ from importlib import import_module
 import msgspec
 import trio
 
-from gossipd.api.answers import json_answer, listed_answer
+from gossipd.api.answers import json_answer, listed_answer, to_json
 from gossipd.api.http_exchange import StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.long_poll import LongPoll
@@ -45,7 +45,7 @@ class QuestionPages:
         hosts_max = whole_number(most, "hosts_max") if (most := request.query.get("hosts_max")) is not None else None
         rows, host = [], request.query.get("host")
         for row in self._view.deployments(name, number, hosts_max=hosts_max, host=host):
-            rows.append(msgspec.json.encode(row))
+            rows.append(to_json(row))
             await trio.lowlevel.checkpoint()
         is_of_others = host is not None and not rows and any(self._view.deployments(name, number, hosts_max=0))
         if name is not None and not rows and not is_of_others:

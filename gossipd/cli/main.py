@@ -23,6 +23,7 @@ import click
 from gossipd import __version__
 from gossipd.cli.layout import show_lines
 from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.units import printable
 from gossipd.core.versions import parse_version
 
 _EXIT_CODES = """\b
@@ -200,7 +201,8 @@ def _end(error: click.ClickException | GossipdError | OSError, given: Sequence[s
         name = f"{error.filename}: " if error.filename else ""
         code, message = "E_OS", f"{name}{error.strerror or error}"
     message = _as_typed(message, given)
-    show_lines([f"{code}: {_harmless(message)}"], err=True)
+    harmless = "\n".join(map(printable, message.split("\n")))
+    show_lines([f"{code}: {harmless}"], err=True)
     if "--json" in given:
         refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         try:
@@ -225,11 +227,6 @@ def _as_typed(message: str, given: Sequence[str]) -> str:
             with suppress(ValueError):
                 message = message.replace(f"{name}@{parse_version(version)}", text)
     return message
-
-
-def _harmless(message: str) -> str:
-    """What no terminal takes for an order: names in a refusal are anybody's words."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in message)
 
 
 def _usage_sentence(error: click.ClickException) -> str:

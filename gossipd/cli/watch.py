@@ -21,6 +21,7 @@ from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, examples
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
+from gossipd.core.units import printable
 from gossipd.core.versions import split_version
 
 if TYPE_CHECKING:
@@ -85,11 +86,12 @@ def watch(
                         refused[command.directory] = error.code_of_exit
                     else:
                         refused.pop(command.directory, None)
-                        show_lines([f"{made.name}@{show_step(made.version)}  {command.directory}  id {made.id[:12]}"])
+                        shown = printable(command.directory)
+                        show_lines([f"{made.name}@{show_step(made.version)}  {shown}  id {made.id[:12]}"])
                         sys.stdout.flush()
                         steps.published(command.directory, time.monotonic())
                 else:
-                    show_lines([f"{command.directory}: {command.sentence}"], err=True)
+                    show_lines([printable(f"{command.directory}: {command.sentence}")], err=True)
         if once and time.monotonic() - begun > 2 * SETTLED_S:
             return next(iter(refused.values()), 0)
         time.sleep(LOOK_S)

@@ -31,6 +31,13 @@ def parse_bytes(text: str) -> int:
     return int(value)
 
 
+def printable(text: str) -> str:
+    """What no terminal takes for an order, and every encoding holds: names in a sentence are anybody's words."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def show_bytes(count: float) -> str:
     """``1.5 GiB``, ``4 MiB``, ``150 MiB``: powers of 1024; with a decimal only below 100 and where it is not zero."""
     unit = 0

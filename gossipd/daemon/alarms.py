@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from gossipd.api.schema import AlarmRow
 from gossipd.audit.log import AuditLog
-from gossipd.core.units import timestamp
+from gossipd.core.units import printable, timestamp
 from gossipd.daemon.member_directory import MemberDirectory
 from membership.member import node_id
 
@@ -33,6 +33,7 @@ class Alarms(Struct):
     def ring(self, code: str, sentence: str, *, of_others: bool = False) -> None:
         """Begin to show it, if it is not shown. ``of_others``: other hosts' words bring it about, and may bring ever
         new sentences: some of that code are written down, further ones counted."""
+        sentence = printable(sentence)
         if (code, sentence) in self.rows:
             return
         if len(self.rows) >= ALARMS_MAX:
@@ -44,7 +45,7 @@ class Alarms(Struct):
 
     def ring_as(self, code: str, sentence: str) -> None:
         """Like ``ring``, where only one sentence of this code holds at a time."""
-        self._end([row for row in self.rows.values() if row.code == code and row.sentence != sentence])
+        self._end([row for row in self.rows.values() if row.code == code and row.sentence != printable(sentence)])
         self.ring(code, sentence)
 
     def cured(self, code: str) -> None:

@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from gossipd.api.request_guard import RequestGuard
 
 REFUSALS_LOOK_S = 1.0
+OPENING_MAX_S, OPENING_LOOK_S = 10.0, 0.01
 STANDING_LINKS_S, DIALS_AT_ONCE = 1.0, 20  # some percent of a core while a cluster of 40 gets acquainted
 log = get_logger("node")
 
@@ -345,9 +346,17 @@ class App:
         nursery.start_soon(ask_unheard, self._directory, self._membership_host)
         nursery.start_soon(self._publishing.settle_untold)
         await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
-        await self._open_local_sockets(nursery)
         await run_blocking(finish_removals, self._state, self._statements, self._store)
         self._deployments.post(DaemonStarted())
+        with trio.move_on_after(OPENING_MAX_S):
+            await self._models_are_open()
+        await self._open_local_sockets(nursery)
+
+    async def _models_are_open(self) -> None:
+        """Before anybody asks: a job that is told that its checkpoint is not here begins a new run."""
+        kept = frozenset(await run_blocking(self._state.envelopes))  # of others, holders are asked for the manifest
+        while any(one.is_opening for one in self._deployments.lifecycle if one.id in kept):
+            await trio.sleep(OPENING_LOOK_S)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status

@@ -3,8 +3,9 @@
 What lives here: which hooks a fact has, what has been told, the order, retries and bounds. What does not: processes
 (``hooks``).
 
-Each fact is told once in the life of a daemon to each hook that it has then, at least once over restarts: what is
-complete at the start is told again. One hook runs at a time, in the order of the facts. A hook that fails is tried
+Each fact is told once to each hook that it has when it begins, and again when it has ended and begins again, also over
+restarts: what is complete at the start is told again. What finds no room is told when there is some, and counted as
+dropped if it ends before. One hook runs at a time, in the order of the facts. A hook that fails is tried
 again ``RETRIES`` times, before the next one; then it is given up, and counted. What waits for a hook that a reload has
 taken away is dropped; one for the same kind and names takes it over, so that a corrected command is the next try.
 """
@@ -18,17 +19,23 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 WAITING_MAX = 256
-TOLD_MAX = 4096
 RETRY_S = (1.0, 5.0)  # after the first failure, after the second
 RETRIES = len(RETRY_S)
 TIMEOUT_S = 30.0
 
 
 class HookFact(Struct, frozen=True):
-    """Something worth a hook: ``kind`` is complete, failed or alarm; ``fields`` go into the JSON."""
+    """Something worth a hook: ``kind`` is complete, failed or alarm; ``fields`` go into the JSON. ``key``: what makes
+    it the same fact while its words change; without one, all fields."""
 
     kind: str
     fields: tuple[tuple[str, str | int], ...]
+    key: tuple[str | int, ...] = ()
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for one fact, however it is worded."""
+        return self.kind, self.key or self.fields
 
 
 class Hook(Struct, frozen=True):
@@ -64,7 +71,10 @@ class HookQueue:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Hook, HookFact]] = deque()
-        self._told: dict[HookFact, None] = {}
+        self._told: set[tuple[object, ...]] = set()
+        """Of the facts that are so."""
+        self._late: dict[tuple[object, ...], str] = {}
+        """Those that found no room, with their kind."""
         self._failures = 0
         self._due_s = 0.0
         self.figures = HookFigures()
@@ -76,15 +86,19 @@ class HookQueue:
     def note(self, facts: list[HookFact], hooks: Sequence[Hook]) -> None:
         """What is so now, and the hooks of now. Facts that were told are known; a hook that comes later is not told."""
         self._follow(hooks)
+        present = {fact.identity for fact in facts}
+        self._told &= present
+        self._drop_late(present)
         for fact in facts:
-            if fact in self._told:
+            if fact.identity in self._told:
                 continue
-            self._told[fact] = None
-            if len(self._told) > TOLD_MAX:
-                del self._told[next(iter(self._told))]
-            for hook in hooks:
-                if hook.is_for(fact):
-                    self._add(hook, fact)
+            takers = [hook for hook in hooks if hook.is_for(fact)]
+            if len(self._waiting) + len(takers) > WAITING_MAX:
+                self._late[fact.identity] = fact.kind
+                continue
+            self._told.add(fact.identity)
+            self._late.pop(fact.identity, None)
+            self._waiting += [(hook, fact) for hook in takers]
 
     def next(self, now: float) -> tuple[Hook, HookFact] | None:
         """The hook to run now, and for what; say with ``ended`` how it ended."""
@@ -104,12 +118,11 @@ class HookQueue:
         self._waiting.popleft()
         self._failures, self._due_s = 0, 0.0
 
-    def _add(self, hook: Hook, fact: HookFact) -> None:
-        if len(self._waiting) >= WAITING_MAX:
+    def _drop_late(self, present: set[tuple[object, ...]]) -> None:
+        for identity in [one for one in self._late if one not in present]:
+            kind = self._late.pop(identity)
             self.figures.dropped += 1
-            self.figures.last_failure = f"{WAITING_MAX} hooks wait already; one for {fact.kind} was dropped"
-            return
-        self._waiting.append((hook, fact))
+            self.figures.last_failure = f"{WAITING_MAX} hooks waited already; one for {kind} was dropped"
 
     def _follow(self, hooks: Sequence[Hook]) -> None:
         """Give what waits to the hooks of now."""

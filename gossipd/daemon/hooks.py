@@ -11,6 +11,7 @@ object on its standard input. It has ``timeout_s``; then it and its children, a 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import trio
@@ -69,12 +70,16 @@ class Hooks:
 
     def _facts(self) -> list[HookFact]:
         facts = [
-            HookFact(kind, self._fields(record))
+            HookFact(kind, self._fields(record), (record.id.hex(), record.reason.value))
             for record in self._lifecycle
             if record.manifest is not None and (kind := _KINDS.get(record.state)) is not None
         ]
-        alarms = self._alarms.rows.values()
-        return facts + [HookFact("alarm", (("code", one.code), ("sentence", one.sentence))) for one in alarms]
+        of_code = Counter[str]()
+        for one in self._alarms.rows.values():
+            of_code[one.code] += 1  # one that goes on in other words is the same; a second of its code is another
+            fields = (("code", one.code), ("sentence", one.sentence))
+            facts.append(HookFact("alarm", fields, (one.code, of_code[one.code])))
+        return facts
 
     def _fields(self, record: DeploymentRecord) -> tuple[tuple[str, str | int], ...]:
         manifest = record.manifest

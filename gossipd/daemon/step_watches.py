@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from gossipd.api.ports import PublishStep
 from gossipd.config.job_sections import WatchEntry
 from gossipd.core.errors import GossipdError
+from gossipd.core.units import printable
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.publish.step_watch import KnownSteps, PublishStepDirectory, StepListing, StepWatch
@@ -143,7 +144,9 @@ class StepWatches:
                     await self._publish(entry, command, steps)
                 else:
                     log.warning(
-                        "step not published", directory=_path(entry, command.directory), reason=command.sentence
+                        "step not published",
+                        directory=printable(_path(entry, command.directory)),
+                        reason=command.sentence,
                     )
 
     async def _publish(self, entry: WatchEntry, command: PublishStepDirectory, steps: StepWatch) -> None:

@@ -88,6 +88,12 @@ class DeploymentRecord(Struct):
         """Whether it takes up room here: proven, a target, and not ended."""
         return self.is_proven and self.is_target and self.state not in FINAL
 
+    @property
+    def is_opening(self) -> bool:
+        """Whether this host has not yet seen what it has of it, and nothing is known to keep it from looking."""
+        is_begun = self.state is HostState.INIT and self.reason is HostReason.NONE
+        return is_begun and self.is_proven and self.is_target and self.statement.verb is Verb.DEPLOY
+
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state, or the reason for it."""
         assert state is self.state or state in STATES[self.state], (self.state, state)

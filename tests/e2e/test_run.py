@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from gossipd.api.client import DaemonUnreachableError
 from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
 from gossipd.identity.key_files import read_key_ring, replace_key_ring
 from membership.seal import KeyRing
@@ -447,3 +448,23 @@ def test_an_exposed_secret_key_is_refused(alone: Cluster) -> None:
     refused = run_to_the_end(daemon)
     assert refused.returncode == 2
     assert "cluster_key" in refused.stderr
+
+
+def test_the_first_answer_after_a_start_tells_all_that_lies_here(tmp_path: Path) -> None:
+    """A job that asks again until its daemon answers must not hear that its checkpoint is not here."""
+    names = [f"toy-{number}" for number in range(12)]
+    model = make_model(tmp_path / "model", shards=1, shard_bytes=1_000_000)
+    with cluster(tmp_path / "site", environment={"GOSSIPD_SOURCES__ALLOW": f'["file://{model}"]'}) as site:
+        site.start(1, racks=1)
+        daemon = site[1]
+        for name in names:
+            site.drop(site.publish(model, name, 1, "--source", f"file://{model}"), daemon)
+        for name in names:
+            site.wait_complete(name, 1, at=daemon, hosts=1)
+        assert daemon.stop() == 0
+        daemon.start()
+        answer = None
+        while answer is None:
+            with contextlib.suppress(DaemonUnreachableError):
+                answer = daemon.client.models()
+        assert sorted(row["name"] for row in answer["models"] if row["state"] == "complete") == sorted(names)

@@ -8,6 +8,46 @@ _SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
 _SHARDS = ("tests/gossipd/manifest/test_shards.py",)
 MUTANTS = (
     Mutant(
+        "an-alarm-that-begins-again-runs-no-hook",
+        "A webhook hears of an alarm once in the life of a daemon.",
+        "gossipd/daemon/hook_queue.py",
+        "        self._told &= present\n",
+        "",
+        ("tests/gossipd/daemon/test_hook_queue.py",),
+    ),
+    Mutant(
+        "facts-without-room-are-never-told",
+        "Of 300 models that are complete at a start some run no hook.",
+        "gossipd/daemon/hook_queue.py",
+        "                self._late[fact.identity] = fact.kind\n",
+        "                self._told.add(fact.identity)\n",
+        ("tests/gossipd/daemon/test_hook_queue.py",),
+    ),
+    Mutant(
+        "one-odd-name-hides-the-whole-page",
+        "A byte in a directory's name that is no UTF-8 leaves an operator without any status.",
+        "gossipd/api/answers.py",
+        "    except UnicodeEncodeError:\n",
+        "    except MemoryError:\n",
+        ("tests/gossipd/api/test_routes.py",),
+    ),
+    Mutant(
+        "names-in-alarms-move-the-cursor",
+        "A directory's name gives orders to the operator's terminal.",
+        "gossipd/daemon/alarms.py",
+        "        sentence = printable(sentence)\n",
+        "",
+        ("tests/gossipd/daemon/test_alarms.py",),
+    ),
+    Mutant(
+        "sockets-open-before-the-models",
+        "A job that asks at once after a start hears that its checkpoint is not here.",
+        "gossipd/daemon/app.py",
+        "            await self._models_are_open()\n",
+        "            await trio.sleep(0)\n",
+        ("tests/e2e/test_run.py",),
+    ),
+    Mutant(
         "hashing-goes-on-for-nobody",
         "Killed jobs keep all others from publishing, and the daemon from its end.",
         "gossipd/daemon/job_publishing.py",
@@ -30,14 +70,6 @@ MUTANTS = (
         "        self.step = msgspec.structs.replace(self.step, left_out=dict(counted))\n",
         "        self.step = msgspec.structs.replace(self.step)\n",
         ("tests/gossipd/daemon/test_job_publishing.py",),
-    ),
-    Mutant(
-        "a-cancelled-loop-over-events-goes-on",
-        "A process whose task has left a loop over events never ends.",
-        "gossipd/client/aio.py",
-        "                yield event\n        finally:\n            over.set()\n",
-        "                yield event\n        finally:\n            over.clear()\n",
-        ("tests/gossipd/client/test_client.py",),
     ),
     Mutant(
         "waits-take-all-threads",

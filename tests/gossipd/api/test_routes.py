@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
+from gossipd.api.events import AlarmEvent
 from gossipd.api.job_commands import JobCommands
 from gossipd.api.local_socket import SocketPathError, bind_metrics, bind_unix
 from gossipd.api.request_guard import WAIT_PATHS, RequestGuard
@@ -77,6 +78,21 @@ async def test_the_status_page_has_every_promised_field(tmp_path: Path) -> None:
     assert {"name", "rack", "state", "chunks_verified", "age_s", "reason"} <= row["hosts"][0].keys()
     assert page["security"]["bulk_encryption"] == "tls"
     assert page["store"]["condition"] == "ok"
+
+
+async def test_a_name_that_no_encoding_holds_hides_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    odd = "step\udcff-5"
+    daemon = FakeDaemon(alarms=[AlarmRow(code="E_STEPS", sentence=odd, since="2026-11-25T12:00:00Z")])
+    daemon.ring.append(AlarmEvent(code=odd, state="begun"), "2026-11-25T12:00:00Z")
+    daemon.trouble = odd
+    async with serving(path, daemon):
+        client = StatusClient(path)
+        page = await trio.to_thread.run_sync(client.status)
+        assert [row["sentence"] for row in page["alarms"]] == [r"step\udcff-5"]
+        told = await trio.to_thread.run_sync(lambda: client.events(None, wait_s=0)["events"])
+        assert told[0]["body"]["code"] == r"step\udcff-5"
+        assert (await trio.to_thread.run_sync(client.models))["models"][1]["trouble"] == r"step\udcff-5"
 
 
 async def test_a_deployment_row_adds_up(tmp_path: Path) -> None:

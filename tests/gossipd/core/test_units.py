@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.core.units import parse_bytes, parse_seconds, show_bytes, show_count
+from gossipd.core.units import parse_bytes, parse_seconds, printable, show_bytes, show_count
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,8 @@ def test_sizes_are_shown_short(count: float, text: str) -> None:
 @pytest.mark.parametrize(("count", "words"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
 def test_one_thing_is_told_in_the_singular(count: int, words: str) -> None:
     assert show_count(count, "file") == words
+
+
+def test_what_moves_a_cursor_or_has_no_encoding_is_escaped() -> None:
+    assert printable("é 100 %") == "é 100 %"
+    assert printable("a\n\x1b[2Jb\udcff") == r"a\n\x1b[2Jb\udcff"

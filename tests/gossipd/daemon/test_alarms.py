@@ -54,6 +54,13 @@ def told() -> Told:
     return Told()
 
 
+def test_a_sentence_with_anybody_s_names_is_printable_and_still_one_alarm(told: Told) -> None:
+    for _ in range(2):
+        told.alarms.ring_as("E_STEPS", "not published: step\udcff\x1b[2J")
+    assert [row.sentence for row in told.alarms.rows.values()] == [r"not published: step\udcff\x1b[2J"]
+    assert told.events == [("E_STEPS", r"not published: step\udcff\x1b[2J")]
+
+
 def test_an_alarm_is_one_row_and_one_event_however_often_it_rings_until_it_is_cured(told: Told) -> None:
     for _ in range(3):
         told.alarms.ring("E_STATE_WRITE", "state/register cannot be written: disk full")

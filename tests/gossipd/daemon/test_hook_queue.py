@@ -24,6 +24,7 @@ def test_each_fact_is_told_once_in_its_order() -> None:
     queue = HookQueue()
     queue.note([fact(1), fact(2)], HOOKS)
     queue.note([fact(2), fact(1), fact(3)], HOOKS)
+    queue.note([fact(1), fact(2), fact(3)], HOOKS)
     assert told(queue) == [(DONE, fact(1)), (DONE, fact(2)), (DONE, fact(3))]
     assert queue.figures.done == 3
 
@@ -79,6 +80,29 @@ def test_a_failing_hook_is_tried_again_and_given_up_before_the_next() -> None:
 
 def test_a_flood_of_facts_is_bounded_and_counted() -> None:
     queue = HookQueue()
-    queue.note([fact(number, "alarm") for number in range(WAITING_MAX + 5)], HOOKS)
-    assert queue.waiting == WAITING_MAX
-    assert queue.figures.dropped == 5
+    flood = [fact(number, "alarm") for number in range(WAITING_MAX + 5)]
+    queue.note(flood, HOOKS)
+    assert (queue.waiting, queue.figures.dropped) == (WAITING_MAX, 0)
+    queue.ended(None, 0.0)
+    queue.note(flood, HOOKS)
+    assert (queue.waiting, queue.figures.dropped) == (WAITING_MAX, 0), "the next one has its place"
+    queue.note([], HOOKS)
+    assert queue.figures.dropped == 4, "they ended before there was room"
+
+
+def test_all_that_is_complete_at_a_start_is_told_however_much_it_is() -> None:
+    queue, facts, found = HookQueue(), [fact(number) for number in range(3 * WAITING_MAX)], 0
+    while True:
+        queue.note(facts, HOOKS)
+        if not (now := told(queue)):
+            break
+        found += len(now)
+    assert (found, queue.figures.dropped) == (len(facts), 0)
+
+
+def test_a_fact_that_begins_again_is_told_again_and_other_words_are_no_beginning() -> None:
+    queue = HookQueue()
+    first, reworded = (HookFact("alarm", (("code", "E_STEPS"), ("sentence", one)), ("E_STEPS", 1)) for one in "ab")
+    for facts, count in (([first], 1), ([reworded], 0), ([], 0), ([reworded], 1)):
+        queue.note(facts, HOOKS)
+        assert len(told(queue)) == count

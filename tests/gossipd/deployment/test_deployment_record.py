@@ -88,3 +88,18 @@ def test_a_state_is_followed_by_those_of_the_table_only(
 def test_what_is_complete_is_left_by_an_order_to_make_room_or_for_another_part_only() -> None:
     assert STATES[HostState.COMPLETE] == {HostState.REMOVED, HostState.EVICTED, HostState.FAILED, HostState.INIT}
     assert HostState.INIT not in STATES[HostState.VERIFYING]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "is_opening"),
+    [
+        (HostState.INIT, HostReason.NONE, True),
+        (HostState.INIT, HostReason.NO_SPACE, False),
+        (HostState.COMPLETE, HostReason.NONE, False),
+    ],
+)
+def test_it_is_opening_until_it_has_a_state_or_something_keeps_it(
+    deployment: DeploymentRecord, state: HostState, reason: HostReason, is_opening: bool
+) -> None:
+    deployment.state, deployment.reason = state, reason
+    assert deployment.is_opening == is_opening
