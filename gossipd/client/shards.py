@@ -13,6 +13,7 @@ no version exists. Rejected: daemons that collect the hashes of each other, beca
 
 from __future__ import annotations
 
+import os
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ class ShardedStep:
         return b64decode(last_line(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
 
     def _assembled(self, shards: Sequence[bytes], given: Mapping[str, object]) -> bytes:
-        with _shown_directory() as private:
+        with _shown_directory(Path(self._directory).parent) as private:
             for rank, own in enumerate(shards):
                 (private / f"{rank:04d}").write_bytes(own)
             return b64decode(
@@ -82,7 +83,7 @@ class ShardedStep:
             )
 
     def _adopt(self, manifest: bytes, *, is_told: bool) -> dict[str, Any]:
-        with _shown_directory() as private:
+        with _shown_directory(Path(self._directory).parent) as private:
             path = private / "manifest"
             path.write_bytes(manifest)
             return last_line(self._daemon.adopt_shards, directory=self._directory, manifest=str(path), told=is_told)
@@ -120,11 +121,13 @@ def last_line(call: _Call, **fields: object) -> dict[str, Any]:
 
 
 @contextmanager
-def _shown_directory() -> Iterator[Path]:
-    """A temporary directory that the daemon, another user perhaps, can read."""
+def _shown_directory(beside: Path) -> Iterator[Path]:
+    """A temporary directory that the daemon, another user perhaps, can read: where it reads the checkpoint, as its unit
+    may hide this process's /tmp from it."""
     import tempfile  # some milliseconds that most clients do not need
 
-    with tempfile.TemporaryDirectory(prefix="gossipd-shards-") as name:
+    place = beside if os.access(beside, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".gossipd-shards-", suffix=".tmp", dir=place) as name:
         path = Path(name)
         path.chmod(0o755)
         yield path

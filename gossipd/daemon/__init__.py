@@ -19,7 +19,8 @@
   ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``settled_rows`` (rows that hold), ``admin_operations`` and
   ``want_orders`` (commands), ``event_feed``
-* Jobs: ``job_publishing``, ``step_watches``, ``untold_shards``, ``store_watch``; ``hooks``, ``hook_queue`` and
-  ``hook_program``; ``hub_links``, ``process_end`` (of a job)
-* The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full)
+* Jobs: ``job_publishing``, ``publishing_job``, ``step_watches``, ``untold_shards``; ``hooks``, ``hook_queue``
+  and ``hook_program``; ``hub_links``, ``process_end`` (of a job)
+* The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full),
+  ``store_watch`` (what others did to it)
 """

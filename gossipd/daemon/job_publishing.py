@@ -14,17 +14,15 @@ copy was begun (``leftovers``), because books without a statement may be what an
 from __future__ import annotations
 
 import os
-import tempfile
 import time
-from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import trio
-from msgspec import Struct
 
 from gossipd.api.ports import PublishStep, StatusPort
 from gossipd.api.readiness import HostsNeeded
@@ -36,7 +34,8 @@ from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.state_dir import SCRATCH, StateDirectory
+from gossipd.daemon.publishing_job import SELECTION, Making, PublishingJob
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -47,18 +46,16 @@ from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import keys_for
 from gossipd.manifest.annotations import Retention, check_retention, pack_about, read_about
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
-from gossipd.manifest.manifest import Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.manifest.manifest import Manifest, ManifestDraft, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.shards import RANKS_MAX, Joined, join_shards, open_shards
 from gossipd.parts.want import EVERYTHING
-from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards, files_of, opened
+from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards, opened
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
 from gossipd.publish.permits import ROOT, check_permit, signing_key
-from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from gossipd.publish.step_watch import KnownSteps
 from gossipd.runtime.file_access import user_number
-from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.regular_file import read_regular
 from gossipd.runtime.worker_threads import run_blocking
@@ -68,8 +65,8 @@ from gossipd.store.disk.syscalls import can_share_blocks
 AT_ONCE = 4  # publications that hash or copy; the others wait for their turn
 LINE_S = 1.0  # between two lines: a client gives up after ten seconds without one
 LOOK_S = 0.02
-log = get_logger("publish")
-_SELECTION = Selection(defaults=DEFAULT_EXCLUDES)
+_HIDDEN_PLACES = ("/tmp/", "/var/tmp/", "/home/", "/root/", "/run/user/")
+_Run: TypeAlias = Callable[[PublishingJob], Awaitable[None]]
 
 
 class CannotAdoptError(LocalError):
@@ -113,34 +110,6 @@ def _joined(directory: Path, name: str, trusted: Collection[bytes]) -> Joined:
     return join_shards(name, [open_shards(read_envelope(path), trusted) for path in paths])
 
 
-class _Job(Struct):
-    """One publication under way; its step is what the caller is told next. An observer of hashing."""
-
-    step: PublishStep
-    ended: trio.Event = msgspec.field(default_factory=trio.Event)
-    error: GossipdError | None = None
-    scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
-
-    def found(self, file_count: int, bytes_total: int) -> None:
-        self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
-
-    def sign(self, envelope: bytes) -> None:
-        """A signed envelope goes with the next line to the caller."""
-        self.step = msgspec.structs.replace(self.step, envelope=b64encode(envelope).decode())
-
-    def leave_out(self, counted: Mapping[str, int]) -> None:
-        """So many files match these patterns, and are not in the version."""
-        if counted:
-            log.warning("files were left out", name=self.step.name, patterns=dict(counted))
-        self.step = msgspec.structs.replace(self.step, left_out=dict(counted))
-
-    def hashed(self, count: int) -> None:
-        """Raises PublishError where nobody waits for it any more: the threads end with their extents."""
-        if self.ended.is_set():
-            raise PublishError(f"{self.step.name}: the publication has been ended")
-        self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
-
-
 @dataclass(kw_only=True, eq=False)
 class JobPublishing:
     """The body of ``PublishPort``, which says what each method does."""
@@ -169,10 +138,10 @@ class JobPublishing:
         _next(self, name, version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
 
-        async def run(job: _Job) -> None:
+        async def run(job: PublishingJob) -> None:
             async with self._turn_of(name):
                 chosen = self._choose(job, name, version=version, step=step)
-                make = _Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep, told)
+                make = Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep, told)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, Path(directory), user, how)
 
@@ -182,7 +151,7 @@ class JobPublishing:
     async def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
         opened_manifest = await self._judged(user, Path(manifest))
 
-        async def run(job: _Job) -> None:
+        async def run(job: PublishingJob) -> None:
             async with self._turn_of(opened_manifest.name):
                 await self._adopt(job, opened_manifest, Path(directory), user, how)
 
@@ -196,15 +165,15 @@ class JobPublishing:
     ) -> AsyncGenerator[PublishStep, None]:
         key = self._key_of(user, name)
 
-        def hashed(job: _Job) -> bytes:
-            from gossipd.publish.shard_hashing import hash_shards  # see _Making
+        def hashed(job: PublishingJob) -> bytes:
+            from gossipd.publish.shard_hashing import hash_shards  # see Making
 
             return hash_shards(
-                Path(directory), name, _SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
+                Path(directory), name, SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
                 user=self._owner(user),
             )  # fmt: skip
 
-        async def run(job: _Job) -> None:
+        async def run(job: PublishingJob) -> None:
             job.sign(await run_blocking(hashed, job, limiter=self._turns, abandon_on_cancel=True))
 
         async for line in self._told(run, name):
@@ -217,7 +186,7 @@ class JobPublishing:
         trusted, key = self.live.trusted(), self._key_of(user, name)
         keep, told = _keep(keep_last, keep_every), pack_about(read_about(about.encode()))
 
-        async def run(job: _Job) -> None:
+        async def run(job: PublishingJob) -> None:
             async with self._turn_of(name):
                 chosen = self._choose(job, name, version=version, step=step)
                 joined = await run_blocking(_joined, Path(shards), name, keys_for(trusted, name))
@@ -236,7 +205,7 @@ class JobPublishing:
     ) -> AsyncGenerator[PublishStep, None]:
         opened_manifest = await self._judged(user, Path(manifest))
 
-        async def run(job: _Job) -> None:
+        async def run(job: PublishingJob) -> None:
             async with self._turn_of(opened_manifest.name):
                 find = partial(AdoptableShards, Path(directory), opened_manifest, self._owner(user))
                 files = await run_blocking(find, limiter=self._turns)
@@ -269,7 +238,7 @@ class JobPublishing:
         _check_all_is_wanted(self.live, manifest.name)
         return manifest
 
-    def _choose(self, job: _Job, name: str, *, version: int | None, step: int | None) -> int:
+    def _choose(self, job: PublishingJob, name: str, *, version: int | None, step: int | None) -> int:
         """The version of a job, whose turn among those of the name has come."""
         chosen = _next(self, name, version=version, step=step)
         job.step = msgspec.structs.replace(job.step, version=chosen)
@@ -297,9 +266,11 @@ class JobPublishing:
 
     # ---- running -------------------------------------------------------------------------------------
 
-    async def _told(self, run: Callable[[_Job], Awaitable[None]], name: str) -> AsyncGenerator[PublishStep, None]:
+    async def _told(self, run: _Run, name: str) -> AsyncGenerator[PublishStep, None]:
         """Run a job beside its caller, and tell the caller of it; a caller that goes ends the job."""
-        job = _Job(PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=0, file_count=0))
+        job = PublishingJob(
+            PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=0, file_count=0)
+        )
         self.nursery.start_soon(_to_its_end, run, job)
         try:
             while not job.ended.is_set():
@@ -313,7 +284,7 @@ class JobPublishing:
         finally:
             job.scope.cancel()
 
-    async def _adopt(self, job: _Job, manifest: Manifest, directory: Path, user: int, how: str) -> None:
+    async def _adopt(self, job: PublishingJob, manifest: Manifest, directory: Path, user: int, how: str) -> None:
         files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
         if how == "reflink":
             await run_blocking(_check_reflink, files, self.live.config.store.models)
@@ -321,7 +292,7 @@ class JobPublishing:
         await self._complete(manifest)
 
     async def _take_over(
-        self, job: _Job, manifest: Manifest, files: AdoptableFiles, directory: Path, *, is_told: bool
+        self, job: PublishingJob, manifest: Manifest, files: AdoptableFiles, directory: Path, *, is_told: bool
     ) -> None:
         """Copy, then offer the manifest. What another host is to tell stays noted until a statement has come."""
         job.step = msgspec.structs.replace(
@@ -413,44 +384,24 @@ def _is_told(view: StatusPort, record: DeploymentRecord, manifest: Manifest) -> 
     return own is not None and HostsNeeded(is_here=True).met_by(own, view.host_name())
 
 
-class _Making(Struct, frozen=True):
-    """Hash and sign; in a thread. What publishes, obstore among it, is imported by the first job."""
-
-    job: _Job
-    directory: Path
-    name: str
-    version: int
-    key: SecretKey
-    scratch: Path
-    owner: int
-    keep: Retention | None
-    about: bytes
-
-    def manifest(self) -> Manifest:
-        from gossipd.publish.publisher import PublishOrder, publish
-
-        files_of(self.directory, _SELECTION, self.owner)
-        with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=self.scratch) as private:
-            out = Path(private) / "manifest"
-            order = PublishOrder(
-                source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
-                selection=_SELECTION, is_adopted=True, is_step=True, created_s=int(time.time()), keep=self.keep,
-                about=self.about,
-            )  # fmt: skip
-            self.job.leave_out(publish(order, self.job).left_out)
-            return open_manifest(out.read_bytes(), [self.key.public.ed25519])
-
-
-async def _to_its_end(run: Callable[[_Job], Awaitable[None]], job: _Job) -> None:
+async def _to_its_end(run: _Run, job: PublishingJob) -> None:
     try:
         with job.scope:
             await run(job)
     except GossipdError as error:
         job.error = error
     except OSError as error:
-        job.error = CannotAdoptError(f"{error.filename or job.step.name}: {error.strerror or error}")
+        job.error = CannotAdoptError(_why_unreadable(error, job.step.name))
     finally:
         job.ended.set()
+
+
+def _why_unreadable(error: OSError, name: str) -> str:
+    path = str(error.filename or "")
+    hidden = ""
+    if isinstance(error, FileNotFoundError) and path.startswith(_HIDDEN_PLACES):
+        hidden = ", or is hidden from the daemon: its unit may have PrivateTmp or ProtectHome"
+    return f"{path or name}: {error.strerror or error}{hidden}"
 
 
 def _check_all_is_wanted(live: LiveSettings, name: str) -> None:

@@ -8,6 +8,14 @@ _SUPERSESSION = ("tests/gossipd/deployment/test_supersession.py",)
 _SHARDS = ("tests/gossipd/manifest/test_shards.py",)
 MUTANTS = (
     Mutant(
+        "shards-are-handed-over-where-the-daemon-cannot-see",
+        "With the packaged unit no step of several hosts can be published.",
+        "gossipd/client/shards.py",
+        "    place = beside if os.access(beside, os.W_OK | os.X_OK) else None\n",
+        "    place = None if os.access(beside, os.W_OK | os.X_OK) else None\n",
+        ("tests/gossipd/client/test_shards.py",),
+    ),
+    Mutant(
         "an-alarm-that-begins-again-runs-no-hook",
         "A webhook hears of an alarm once in the life of a daemon.",
         "gossipd/daemon/hook_queue.py",
@@ -50,10 +58,10 @@ MUTANTS = (
     Mutant(
         "hashing-goes-on-for-nobody",
         "Killed jobs keep all others from publishing, and the daemon from its end.",
-        "gossipd/daemon/job_publishing.py",
+        "gossipd/daemon/publishing_job.py",
         "        if self.ended.is_set():\n",
         "        if not self.step:\n",
-        ("tests/gossipd/daemon/test_job_publishing.py",),
+        ("tests/gossipd/daemon/test_publishing_job.py",),
     ),
     Mutant(
         "what-a-killed-publication-wrote-stays",
@@ -66,10 +74,10 @@ MUTANTS = (
     Mutant(
         "a-job-is-not-told-what-was-left-out",
         "A file that is still written is in no version, and the job believes that it is.",
-        "gossipd/daemon/job_publishing.py",
+        "gossipd/daemon/publishing_job.py",
         "        self.step = msgspec.structs.replace(self.step, left_out=dict(counted))\n",
         "        self.step = msgspec.structs.replace(self.step)\n",
-        ("tests/gossipd/daemon/test_job_publishing.py",),
+        ("tests/gossipd/daemon/test_publishing_job.py",),
     ),
     Mutant(
         "waits-take-all-threads",

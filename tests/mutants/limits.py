@@ -276,8 +276,8 @@ MUTANTS = (
         "rows-of-all-deployments-in-one-step",
         "A status page of many deployments and hosts holds up the loop.",
         "gossipd/api/question_pages.py",
-        "encode(row))\n            await trio.lowlevel.checkpoint()\n",
-        "encode(row))\n",
+        "to_json(row))\n            await trio.lowlevel.checkpoint()\n",
+        "to_json(row))\n",
         ("tests/gossipd/api/test_routes.py",),
     ),
     Mutant(

@@ -41,8 +41,8 @@ def run(sockets: list[Path], about: dict[str, Any] | None = None) -> list[Public
     def take_part(rank: int) -> Publication | GossipdError:
         try:
             return Client(sockets[rank]).publish_shards(
-                "/saved", name="m", step=7, rank=rank, ranks=len(sockets), all_gather=group.gather_of(rank),
-                keep_last=3, about=about,
+                sockets[0].parent / "saved", name="m", step=7, rank=rank, ranks=len(sockets),
+                all_gather=group.gather_of(rank), keep_last=3, about=about,
             )  # fmt: skip
         except GossipdError as error:
             return error
@@ -70,7 +70,13 @@ def test_what_one_rank_gives_wrong_ends_all_of_them(tmp_path: Path) -> None:
         wrong: dict[str, Any] = {"keep_last": 1.5} if rank == 0 else {}
         with pytest.raises(GossipdError) as caught:
             Client(tmp_path / "s").publish_shards(
-                "/saved", name="m", step=7, rank=rank, ranks=2, all_gather=group.gather_of(rank), **wrong
+                tmp_path / "saved",
+                name="m",
+                step=7,
+                rank=rank,
+                ranks=2,
+                all_gather=group.gather_of(rank),
+                **wrong,
             )
         return str(caught.value)
 
@@ -103,3 +109,21 @@ def test_a_rank_without_a_daemon_ends_all_ranks(tmp_path: Path) -> None:
     assert "rank 1: E_DAEMON_UNREACHABLE" in str(made[0])
     assert isinstance(made[1], DaemonUnreachableError)
     assert [order[0] for order in first.orders] == ["shards"]
+
+
+def test_what_is_handed_to_the_daemon_lies_beside_the_checkpoint_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packaged unit hides the job's /tmp from it."""
+    seen: list[Path] = []
+    real = FakeDaemon.adopt_shards
+
+    def noted(self: FakeDaemon, user: int, directory: str, manifest: str, *, is_told: bool) -> Any:
+        seen.append(Path(manifest))
+        return real(self, user, directory, manifest, is_told=is_told)
+
+    monkeypatch.setattr(FakeDaemon, "adopt_shards", noted)
+    with guarded(tmp_path / "a", FakeDaemon()):
+        run([tmp_path / "a"])
+    assert {path.parent.parent for path in seen} == {tmp_path}
+    assert not any(path.parent.exists() for path in seen)

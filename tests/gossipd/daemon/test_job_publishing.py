@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,22 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.api.ports import PublishStep
 from gossipd.api.readiness import HostsNeeded
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.job_publishing import (
-    LOOK_S,
-    JobPublishing,
-    NotDeployedError,
-    TwoContentsError,
-    _Job,
-    _Making,
-)
+from gossipd.daemon.job_publishing import LOOK_S, JobPublishing, NotDeployedError, TwoContentsError
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.progress_record import HostState
-from gossipd.identity.keys import SecretKey
-from gossipd.publish.adoption import ANY_OWNER
-from gossipd.publish.errors import PublishError
 from tests.gossipd.deployment.scripted_host import ONE, said
 
 
@@ -92,28 +80,3 @@ async def test_a_version_that_has_two_contents_ends_for_its_publisher(autojump_c
     parts.others = [DeploymentId(bytes(32))]
     with pytest.raises(TwoContentsError, match="with other content \\(000000000000\\)"):
         await parts.complete()
-
-
-def making(directory: Path, scratch: Path) -> _Making:
-    """Of a step with one file of weights, and one that is still written."""
-    for path in (directory, scratch):
-        path.mkdir()
-    (directory / "w.bin").write_bytes(bytes(100_000))
-    (directory / "state.tmp").write_bytes(b"half")
-    job = _Job(PublishStep(stage="hashing", name="m", version=1, bytes_done=0, bytes_total=0, file_count=0))
-    return _Making(job, directory, "m", 1, SecretKey(b"k" * 32), scratch, ANY_OWNER, None, b"")
-
-
-async def test_hashing_ends_when_nobody_waits_for_the_publication(tmp_path: Path) -> None:
-    made = making(tmp_path / "step", tmp_path / "scratch")
-    made.job.ended.set()
-    with pytest.raises(PublishError, match="m: the publication has been ended"):
-        await trio.to_thread.run_sync(made.manifest)
-    assert list((tmp_path / "scratch").iterdir()) == []
-
-
-async def test_a_job_is_told_which_files_are_not_in_its_version(tmp_path: Path) -> None:
-    made = making(tmp_path / "step", tmp_path / "scratch")
-    manifest = await trio.to_thread.run_sync(made.manifest)
-    assert [file.path for file in manifest.files] == ["w.bin"]
-    assert made.job.step.left_out == {"*.tmp": 1}
