@@ -43,7 +43,7 @@ class StepLister:
             if fnmatchcase(entry.name, self._pattern) and _DIGITS.search(entry.name) and entry.is_dir()
         ]
         found = {}
-        for name in sorted(names)[:STEPS_MAX]:
+        for name in sorted(names, key=_step_of)[-STEPS_MAX:]:  # of more, those that training has left behind are out
             listing = self._list(name)
             if listing is not None:
                 found[name] = listing
@@ -51,22 +51,26 @@ class StepLister:
         return found
 
     def _list(self, name: str) -> StepListing | None:
-        digits = _DIGITS.search(name)
-        assert digits is not None
-        directory = self._directory / name
+        step, directory = _step_of(name), self._directory / name
         try:
             if not os.access(directory, os.R_OK | os.X_OK) and directory.is_dir():
-                return StepListing(int(digits[0]), (), (f"cannot be read by user {os.geteuid()}",))
+                return StepListing(step, (), (f"cannot be read by user {os.geteuid()}",))
             files = find_files(directory, EVERYTHING)
             seen = tuple(StepFile(file.path, file.size, file.mtime_ns, file.inode[1]) for file in files)
             before = self._last.get(name)
             if before is not None and before.files == seen:
                 return before
-            return StepListing(int(digits[0]), seen, _faults(files))
+            return StepListing(step, seen, _faults(files))
         except (NothingSelectedError, OSError):  # it was just made, or is being deleted
             return None
         except GossipdError as error:
-            return StepListing(int(digits[0]), (), (str(error.args[0]),)) if directory.exists() else None
+            return StepListing(step, (), (str(error.args[0]),)) if directory.exists() else None
+
+
+def _step_of(name: str) -> int:
+    digits = _DIGITS.search(name)
+    assert digits is not None
+    return int(digits[0])
 
 
 def _faults(files: list[FoundFile]) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ class StepWatch:
             last_step = None if last is None else split_version(last)[0]
             signs = (signed_ns(one, self._marker) for one in listings.values() if one.step == last_step)
             self._last_ns = max(signs, default=None)
-        for name in sorted(listings)[:STEPS_MAX]:
+        for name in sorted(listings, key=lambda name: (listings[name].step, name))[-STEPS_MAX:]:
             self._seen(name, listings[name], now)
         self._is_first, self._was_empty = self._is_first and not listings, not listings
         self._choose(now)

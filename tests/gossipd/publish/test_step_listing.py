@@ -15,6 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import gossipd
+from gossipd.publish import step_listing
 from gossipd.publish.step_listing import StepLister
 from gossipd.publish.step_watch import unfinished
 from tests.gossipd.publish.trees import published
@@ -45,6 +46,16 @@ def test_a_pickle_in_a_step_is_published_as_bytes_and_never_loaded(tmp_path: Pat
     assert not (tmp_path / "sprung").exists()
     pickle.loads((step / name).read_bytes())
     assert (tmp_path / "sprung").exists(), "it is a trap"
+
+
+def test_of_more_directories_than_a_look_takes_the_highest_steps_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_listing, "STEPS_MAX", 3)
+    for step in (8, 9, 10, 11):
+        (tmp_path / f"step-{step}").mkdir()
+        (tmp_path / f"step-{step}" / ".metadata").write_bytes(b"m")
+    assert sorted(one.step for one in StepLister(tmp_path).look().values()) == [9, 10, 11]
 
 
 def test_no_module_imports_what_runs_code_out_of_data() -> None:
@@ -118,6 +129,7 @@ def test_a_file_that_lost_its_rights_is_a_fault_until_they_are_back(tmp_path: Pa
     code = f"""
 import os, sys
 from pathlib import Path
+from gossipd.publish import step_listing
 from gossipd.publish.step_listing import StepLister
 from gossipd.publish.step_watch import unfinished
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
