@@ -348,7 +348,7 @@ class App:
         await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
         await run_blocking(finish_removals, self._state, self._statements, self._store)
         self._deployments.post(DaemonStarted())
-        with trio.move_on_after(OPENING_MAX_S):
+        with trio.move_on_after(OPENING_MAX_S), contextlib.suppress(OSError):  # a disk whose failure is told elsewhere
             await self._models_are_open()
         await self._open_local_sockets(nursery)
 

@@ -70,7 +70,7 @@ class Hooks:
 
     def _facts(self) -> list[HookFact]:
         facts = [
-            HookFact(kind, self._fields(record), (record.id.hex(), record.reason.value))
+            HookFact(kind, self._fields(record), (record.id.hex(), record.reason.value if kind == "failed" else ""))
             for record in self._lifecycle
             if record.manifest is not None and (kind := _KINDS.get(record.state)) is not None
         ]
