@@ -80,7 +80,10 @@ def watch(
                             client.publish, directory / command.directory, name=name, step=command.step,
                             keep_last=keep_last, keep_every=keep_every,
                         )  # fmt: skip
-                        made = _waiting(publish, waits=not once)
+                        made = publish()
+                    except DaemonUnreachableError as error:
+                        _waiting(partial(client.last_version, name), waits=not once)
+                        steps.failed(command.directory, error.sentence, time.monotonic())
                     except GossipdError as error:
                         steps.failed(command.directory, error.sentence, time.monotonic())
                         refused[command.directory] = error.code_of_exit
@@ -89,7 +92,7 @@ def watch(
                         shown = printable(command.directory)
                         show_lines([f"{made.name}@{show_step(made.version)}  {shown}  id {made.id[:12]}"])
                         sys.stdout.flush()
-                        steps.published(command.directory, time.monotonic())
+                        steps.published(command.directory, time.monotonic(), (made.file_count, made.bytes_total))
                 else:
                     show_lines([printable(f"{command.directory}: {command.sentence}")], err=True)
         if once and time.monotonic() - begun > 2 * SETTLED_S:

@@ -64,8 +64,8 @@ class Publication:
     id: str
     bytes_total: int
     file_count: int
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many files each of the usual patterns left out, such as ``*.tmp``."""
+    left_out: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many files each of the usual patterns left out, such as ``*.tmp``; of shards it is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Client:
                 a rank's files are missing, or two ranks have written one file.
         """
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        taken = ShardedStep(self._daemon, place(path, "path"), text(name, "name"), all_gather)
+        taken = ShardedStep(self._daemon, path, name, all_gather)
         return _publication(
             taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, about=about, numbers=numbers)
         )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.client.arguments import given, whole
+from gossipd.client.arguments import given, place, text, whole
 from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, GossipdError
 
@@ -44,8 +44,8 @@ class ShardedStep:
 
     def __init__(self, daemon: StatusClient, directory: str | Path, name: str, all_gather: AllGather) -> None:
         self._daemon = daemon
-        self._directory = str(Path(directory).absolute())
-        self._name = name
+        self._given = directory, name
+        self._directory = self._name = ""
         self._all_gather = all_gather
 
     def publish(
@@ -58,6 +58,7 @@ class ShardedStep:
         def first() -> bytes:
             """What one rank has given wrong ends all of them."""
             given(about, **numbers)
+            self._directory, self._name = str(place(self._given[0], "path")), text(self._given[1], "name")
             return self._shards(whole(rank, "rank"), whole(ranks, "ranks"), chunk_bytes)
 
         shards = together(self._all_gather, first)

@@ -29,6 +29,9 @@ class Alarms(Struct):
     ended: Callable[[str, str], None] = lambda code, sentence: None
     """Told of the code and sentence of an alarm that ends."""
     rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    """One for each beginning: an alarm that goes on in other words keeps it."""
+    begun: int = 0
 
     def ring(self, code: str, sentence: str, *, of_others: bool = False) -> None:
         """Begin to show it, if it is not shown. ``of_others``: other hosts' words bring it about, and may bring ever
@@ -38,23 +41,34 @@ class Alarms(Struct):
             return
         if len(self.rows) >= ALARMS_MAX:
             most = Counter(known for known, _ in self.rows).most_common(1)[0][0]
-            del self.rows[next(row for row in self.rows if row[0] == most)]
+            self._forget(next(row for row in self.rows if row[0] == most))
+        self.begun += 1
+        self.numbers[code, sentence] = self.begun
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
         bound = {"subject": code} if of_others else {}
         self.audit.record("alarm", code=code, reason=sentence, **bound)
 
     def ring_as(self, code: str, sentence: str) -> None:
         """Like ``ring``, where only one sentence of this code holds at a time."""
-        self._end([row for row in self.rows.values() if row.code == code and row.sentence != printable(sentence)])
+        sentence = printable(sentence)
+        before = [row for row in self.rows.values() if row.code == code and row.sentence != sentence]
+        numbers = [self.numbers[row.code, row.sentence] for row in before]
+        is_known = (code, sentence) in self.rows
+        self._end(before)
         self.ring(code, sentence)
+        if numbers and not is_known:
+            self.numbers[code, sentence] = numbers[0]
 
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""
         self._end([row for row in self.rows.values() if row.code == code])
 
+    def _forget(self, key: tuple[str, str]) -> None:
+        del self.rows[key], self.numbers[key]
+
     def _end(self, rows: list[AlarmRow]) -> None:
         for row in rows:
-            del self.rows[row.code, row.sentence]
+            self._forget((row.code, row.sentence))
             self.ended(row.code, row.sentence)
 
 

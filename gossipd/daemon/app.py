@@ -91,6 +91,7 @@ from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded, WantsChanged
+from gossipd.deployment.progress_record import HostState
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import get_logger, set_level
@@ -357,6 +358,9 @@ class App:
         kept = frozenset(await run_blocking(self._state.envelopes))  # of others, holders are asked for the manifest
         while any(one.is_opening for one in self._deployments.lifecycle if one.id in kept):
             await trio.sleep(OPENING_LOOK_S)
+        for record in self._deployments.lifecycle:  # `latest` and `wait` judge by what is told, also by this host
+            if record.state is HostState.COMPLETE:
+                self._progress_publisher.tell(record)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status

@@ -11,7 +11,6 @@ object on its standard input. It has ``timeout_s``; then it and its children, a 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import trio
@@ -74,12 +73,10 @@ class Hooks:
             for record in self._lifecycle
             if record.manifest is not None and (kind := _KINDS.get(record.state)) is not None
         ]
-        of_code = Counter[str]()
-        for one in self._alarms.rows.values():
-            of_code[one.code] += 1  # one that goes on in other words is the same; a second of its code is another
-            fields = (("code", one.code), ("sentence", one.sentence))
-            facts.append(HookFact("alarm", fields, (one.code, of_code[one.code])))
-        return facts
+        alarms, numbers = self._alarms.rows.items(), self._alarms.numbers
+        return facts + [
+            HookFact("alarm", (("code", one.code), ("sentence", one.sentence)), (numbers[key],)) for key, one in alarms
+        ]
 
     def _fields(self, record: DeploymentRecord) -> tuple[tuple[str, str | int], ...]:
         manifest = record.manifest

@@ -158,12 +158,12 @@ class StepWatches:
         try:
             async with aclosing(lines) as told:
                 async for line in told:
-                    version = line.version
+                    version, made = line.version, (line.file_count, line.bytes_total)
         except GossipdError as error:
             steps.failed(command.directory, error.sentence, trio.current_time())
         else:
             log.info("step published", directory=_path(entry, command.directory), name=entry.name, version=version)
-            steps.published(command.directory, trio.current_time())
+            steps.published(command.directory, trio.current_time(), made)
 
 
 def _listed(watched: _Watched) -> dict[str, StepListing]:

@@ -92,7 +92,7 @@ class DeploymentRecord(Struct):
     def is_opening(self) -> bool:
         """Whether this host has not yet seen what it has of it, and nothing is known to keep it from looking."""
         is_begun = self.state is HostState.INIT and self.reason is HostReason.NONE
-        return is_begun and self.is_proven and self.is_target and self.statement.verb is Verb.DEPLOY
+        return is_begun and self.is_proven and self.is_target
 
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state, or the reason for it."""

@@ -38,6 +38,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from gossipd.core.versions import split_version
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 
 SETTLED_S = 1.0
 UNSETTLED_S = 60.0  # a directory that keeps changing after its sign is told of: two writers, or a wrong marker
@@ -47,6 +48,7 @@ AGAIN_MAX = 3  # a log in the directory of a step must not make a version of eac
 STEPS_MAX = 10_000
 METADATA = ".metadata"
 UNFINISHED = (".tmp", ".part", ".partial", ".incomplete", ".lock")
+_TAKEN = Selection(defaults=DEFAULT_EXCLUDES)
 _WHOLE = (".safetensors", ".safetensors.index.json")
 
 
@@ -126,8 +128,12 @@ class _Step(Struct):
     published_ns: int | None = None
     """The time of the sign when it was published."""
     published_as: StepListing | None = None
+    """As it was then; None where that is not known, and where it was left out."""
+    made: tuple[int, int] | None = None
+    """How many files and bytes the version has, until the next look."""
     again: int = 0
-    """How often it was published again."""
+    """How often it was published again with the same sign."""
+    is_more_told: bool = False
 
 
 def signed_ns(listing: StepListing, marker: str | None = None) -> int:
@@ -136,6 +142,11 @@ def signed_ns(listing: StepListing, marker: str | None = None) -> int:
     if not signs and marker is None:
         signs = [file.mtime_ns for file in listing.files if file.path.endswith(_WHOLE)]
     return max(signs, default=0)
+
+
+def _published_files(listing: StepListing) -> list[StepFile]:
+    """Those that a publication takes: what tools leave beside a model comes to a directory at any time."""
+    return [file for file in listing.files if _TAKEN.admits(file.path)]
 
 
 class StepWatch:
@@ -166,6 +177,7 @@ class StepWatch:
 
     def looked(self, listings: Mapping[str, StepListing], now: float) -> None:
         """A look has seen these directories, by name."""
+        self._last_tried = None
         self._forget_all_but(listings)
         self._said = {name: words for name, words in self._said.items() if name in listings}
         if self._is_first:
@@ -189,19 +201,23 @@ class StepWatch:
         elif step.listing != listing:
             step = self._steps[name] = _Step(
                 listing, now, step.signed_s, published_ns=step.published_ns, published_as=step.published_as,
-                again=step.again,
+                made=step.made, again=step.again, is_more_told=step.is_more_told,
             )  # fmt: skip
             self._tell_of_more(name, step)
+        step.made = None
         reason = unfinished(listing, self._marker)
         if reason is not None and reason.startswith("has no"):
             step.signed_s = None
         elif step.signed_s is None:
             step.signed_s = now
         is_unreadable = bool(listing.faults and not listing.files)
-        if self._is_done(name, step) or (step.signed_s is None and not is_unreadable):
+        if self._is_done(name, step):
+            step.signed_s = None  # of the sign that comes next
+            return
+        if step.signed_s is None and not is_unreadable:
             return
         if listing.faults and now - step.since_s >= SETTLED_S:
-            self._say(name, f"{listing.faults[0]}; it is published when that is mended")
+            self._say(name, f"{listing.faults[0]}; it is published when that is mended, if no later step is by then")
         elif (
             step.signed_s is not None
             and now - step.signed_s >= UNSETTLED_S
@@ -266,23 +282,31 @@ class StepWatch:
 
     def _leave_out(self, name: str, sentence: str) -> None:
         self._is_dealt_with(name)
+        self._steps[name].published_as = None
         self._commands.append(ReportTrouble(name, sentence))
 
     def _is_dealt_with(self, name: str) -> None:
         step = self._steps[name]
         step.published_ns, step.published_as = signed_ns(step.listing, self._marker), step.listing
+        step.signed_s = None
         self._said.pop(name, None)
 
     def _tell_of_more(self, name: str, step: _Step) -> None:
-        """A directory has changed after it was published: what came after its sign is told once."""
-        if (path := self._more_than_published(step)) is None:
+        """A directory has changed after it was published: what came after its sign is told once. What came before the
+        version was made is in it."""
+        if step.published_ns is None or signed_ns(step.listing, self._marker) > step.published_ns:
             return
+        files = _published_files(step.listing)
+        if step.published_as is not None and step.made == (len(files), sum(file.size for file in files)):
+            step.published_as = step.listing
+        if (path := self._more_than_published(step)) is None or step.is_more_told:
+            return
+        step.is_more_told = True
         cure = "name the file that its writer writes last (marker)"
         if self._goes_again(name, step):
             words = f"got {path} after it was published, and is published again; {cure}"
         else:
             words = f"got {path} after it was published, and stays without; {cure}"
-            step.published_as = step.listing
         self._commands.append(ReportTrouble(name, words))
 
     def _more_than_published(self, step: _Step) -> str | None:
@@ -291,13 +315,15 @@ class StepWatch:
         if before is None or any(file.path == (self._marker or METADATA) for file in step.listing.files):
             return None
         known = {file.path for file in before.files}
-        more = (one.path for one in step.listing.files if one.path not in known or one.mtime_ns > before.newest_ns)
-        return next(more, None)
+        files = _published_files(step.listing)
+        return next((one.path for one in files if one.path not in known or one.mtime_ns > before.newest_ns), None)
 
     def _left_of(self, ready: list[tuple[int, int, str]], keep_last: int) -> list[tuple[int, int, str]]:
-        """Those that will live when all of them are published; the others count as published, and are told."""
-        lives = ready[-keep_last:]
-        for one in ready[:-keep_last]:
+        """Those that will live when all of them are published, and those that are refused and may never be; the others
+        count as published, and are told."""
+        wait = [one for one in ready if self._steps[one[2]].failures < IN_ORDER_MAX]
+        lives = [one for one in ready if one not in wait[:-keep_last]]
+        for one in wait[:-keep_last]:
             _, number, name = one
             if self._keep_every and number % self._keep_every == 0:
                 lives.append(one)
@@ -316,14 +342,18 @@ class StepWatch:
     def _is_finished(self, step: _Step, now: float) -> bool:
         return now - step.since_s >= SETTLED_S and unfinished(step.listing, self._marker) is None
 
-    def published(self, directory: str, now: float) -> None:
-        """The directory is published. No look may come between the order to publish and this."""
+    def published(self, directory: str, now: float, made: tuple[int, int] | None = None) -> None:
+        """The directory is published. No look may come between the order to publish and this. ``made``: how many files
+        and bytes the version has, where that is known."""
         self._publishing = None
         self._said.pop(directory, None)
         if directory in self._steps:
-            self._steps[directory].again += self._steps[directory].published_as is not None
+            step = self._steps[directory]
+            listing, is_again = step.listing, step.published_as is not None
+            has_new_sign = step.published_ns is None or signed_ns(listing, self._marker) > step.published_ns
+            step.again = 0 if has_new_sign else step.again + is_again
+            step.made, step.is_more_told, step.failures = made, False, 0
             self._is_dealt_with(directory)
-            listing = self._steps[directory].listing
             self._last_name, self._highest = directory, max(self._highest, listing.step)
             self._newest_ns = max(self._newest_ns, listing.newest_ns)
         self._choose(now)

@@ -120,8 +120,8 @@ MUTANTS = (
         "alarms-about-others-push-out-all-others",
         "A member that brings about ever new alarms hides those that an operator must act on.",
         "gossipd/daemon/alarms.py",
-        "            del self.rows[next(row for row in self.rows if row[0] == most)]\n",
-        "            del self.rows[next(row for row in self.rows if most)]\n",
+        "            self._forget(next(row for row in self.rows if row[0] == most))\n",
+        "            self._forget(next(row for row in self.rows if most))\n",
         (_ALARMS,),
     ),
     Mutant(

@@ -127,3 +127,25 @@ def test_what_is_handed_to_the_daemon_lies_beside_the_checkpoint_and_goes(
         run([tmp_path / "a"])
     assert {path.parent.parent for path in seen} == {tmp_path}
     assert not any(path.parent.exists() for path in seen)
+
+
+@pytest.mark.parametrize("wrong", [("", "m"), ("saved", ""), ("saved", None)])
+def test_a_path_or_name_that_one_rank_lacks_ends_all_of_them(tmp_path: Path, wrong: tuple[str, Any]) -> None:
+    group = Group(2)
+
+    def take_part(rank: int) -> str:
+        path, name = wrong if rank == 1 else ("saved", "m")
+        with pytest.raises(GossipdError) as caught:
+            Client(tmp_path / "s").publish_shards(
+                path, name=name, step=1, rank=rank, ranks=2, all_gather=group.gather_of(rank)
+            )
+        return str(caught.value)
+
+    with guarded(tmp_path / "s", FakeDaemon()), ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(take_part, range(2))
+    assert "must be a text that is not empty" in second
+    assert "rank 1" in first
+
+
+def test_a_publication_can_be_a_key(tmp_path: Path) -> None:
+    assert len({Publication("m", 1, "i", 2, 3, {"*.tmp": 1}), Publication("m", 1, "i", 2, 3, {"*.tmp": 1})}) == 1

@@ -57,8 +57,23 @@ def told() -> Told:
 def test_a_sentence_with_anybody_s_names_is_printable_and_still_one_alarm(told: Told) -> None:
     for _ in range(2):
         told.alarms.ring_as("E_STEPS", "not published: step\udcff\x1b[2J")
+        told.alarms.ring("E_STEPS", "not published: step\udcff\x1b[2J")
     assert [row.sentence for row in told.alarms.rows.values()] == [r"not published: step\udcff\x1b[2J"]
     assert told.events == [("E_STEPS", r"not published: step\udcff\x1b[2J")]
+
+
+def test_an_alarm_in_other_words_goes_on_and_another_of_its_code_begins(told: Told) -> None:
+    told.alarms.ring_as("E_STEPS", "a")
+    told.alarms.ring_as("E_STEPS", "b")
+    assert list(told.alarms.numbers.values()) == [1], "it goes on"
+    told.alarms.cured("E_STEPS")
+    told.alarms.ring("E_NAME_CONFLICT", "a")
+    told.alarms.ring("E_NAME_CONFLICT", "b")
+    told.alarms._end([told.alarms.rows["E_NAME_CONFLICT", "a"]])
+    told.alarms.ring("E_NAME_CONFLICT", "c")
+    assert len(set(told.alarms.numbers.values())) == 2
+    assert told.alarms.numbers["E_NAME_CONFLICT", "c"] == max(told.alarms.numbers.values()), "none of those before"
+    assert told.alarms.numbers.keys() == told.alarms.rows.keys()
 
 
 def test_an_alarm_is_one_row_and_one_event_however_often_it_rings_until_it_is_cured(told: Told) -> None:

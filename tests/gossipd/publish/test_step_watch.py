@@ -305,7 +305,9 @@ def test_a_step_that_was_refused_is_tried_once_more_before_a_newer_one_goes() ->
         assert watch.drain()[-1] == PublishStepDirectory("step-1", 1)
     watch.failed("step-1", "E_NO_SPACE: the disk is full", now)
     steps |= {"step-2": dcp(2, 3, 4), "step-3": dcp(3, 5, 6)}
-    assert looked(watch, steps, now + 1.0) == [PublishStepDirectory("step-2", 2)], "it was tried just now"
+    assert looked(watch, steps, now + 1.0) == [PublishStepDirectory("step-1", 1)], "its disk may be well by now"
+    watch.failed("step-1", "E_NO_SPACE: the disk is full", now + 2.0)
+    assert watch.drain() == [PublishStepDirectory("step-2", 2)], "it was tried just now"
     watch.failed("step-2", "E_NO_SPACE: the disk is full", now + 2.0)
     done: list[int] = []
     while len(done) < len(steps):
@@ -334,6 +336,65 @@ def test_files_that_come_after_safetensors_bring_the_last_step_again() -> None:
         if PublishStepDirectory("step-1", 1) in looked(watch, {"step-1": growing}, 10.0 + 3 * number):
             watch.published("step-1", 11.5 + 3 * number)
             assert number < AGAIN_MAX - 1
+
+
+def test_a_step_that_is_refused_for_ever_does_not_leave_out_those_that_newer_ones_keep() -> None:
+    watch, now = StepWatch(keep_last=1), 0.0
+    steps = {"step-1": dcp(1, 10**18, 10**18)}  # of a time to come
+    for _ in range(IN_ORDER_MAX + 1):
+        for command in looked(watch, steps, now):
+            if isinstance(command, PublishStepDirectory):
+                watch.failed(command.directory, "E_PATH_SYMLINK: a link leads out", now)
+        now += RETRY_MAX_S
+    steps |= {"step-2": dcp(2, 3, 4)}
+    commands = looked(watch, steps, now)
+    if PublishStepDirectory("step-1", 1) in commands:
+        watch.failed("step-1", "E_PATH_SYMLINK: a link leads out", now + SETTLED_S)
+        commands = watch.drain()
+    assert PublishStepDirectory("step-2", 2) in commands
+
+
+def test_what_tools_leave_in_a_step_brings_it_no_second_time() -> None:
+    watch = StepWatch()
+    alone = listing(1, model__dot__safetensors=1)
+    looked(watch, {"step-1": alone}, 0.0)
+    watch.published("step-1", 1.0)
+    with_log = StepListing(1, (*alone.files, StepFile("slurm-7.out", 5, 9, 2), StepFile(".nfs01", 5, 9, 3)))
+    assert looked(watch, {"step-1": with_log}, 2.0) == []
+
+
+def test_files_that_came_before_the_version_was_made_are_in_it() -> None:
+    watch = StepWatch()
+    half = listing(1, model__dot__safetensors=1)
+    looked(watch, {"step-1": half}, 0.0)
+    watch.published("step-1", 9.0, made=(2, 20))  # the daemon hashed when both files were there
+    whole = listing(1, model__dot__safetensors=1, optimizer__dot__pt=5)
+    assert looked(watch, {"step-1": whole}, 10.0) == []
+    more = listing(1, model__dot__safetensors=1, optimizer__dot__pt=5, scheduler__dot__pt=8)
+    assert PublishStepDirectory("step-1", 1) in looked(watch, {"step-1": more}, 12.0)
+
+
+def test_a_directory_that_is_saved_again_and_again_gets_its_later_files_each_time() -> None:
+    watch, now = StepWatch(), 0.0
+    for save in range(1, 3 * AGAIN_MAX):
+        half = listing(0, model__dot__safetensors=100 * save)
+        whole = listing(0, model__dot__safetensors=100 * save, optimizer__dot__pt=100 * save + 5)
+        for one in (half, whole):
+            commands = looked(watch, {"last-0": one}, now)
+            assert commands[-1] == PublishStepDirectory("last-0", 0)
+            assert len(commands) == 1 + (one is whole), "a new sign is no file that came late"
+            watch.published("last-0", now + SETTLED_S)
+            now += 10.0
+
+
+def test_a_log_that_grows_in_a_published_step_is_told_once() -> None:
+    watch, told = StepWatch(), 0
+    looked(watch, {"step-1": listing(1, model__dot__safetensors=1)}, 0.0)
+    watch.published("step-1", 1.0)
+    for number in range(100):  # never settled
+        watch.looked({"step-1": listing(1, model__dot__safetensors=1, train=10 + number)}, 2.0 + number / 2)
+        told += sum("got train" in one.sentence for one in watch.drain() if isinstance(one, ReportTrouble))
+    assert told == 1
 
 
 def test_files_that_come_to_an_earlier_step_are_told_and_change_no_version() -> None:
@@ -365,7 +426,10 @@ def test_a_missing_shard_is_told_once_it_stays_missing() -> None:
     for now in (0.0, 1.0, 2.0, 3.0):
         watch.looked({"step-1": lacking}, now)
     assert watch.drain() == [
-        ReportTrouble("step-1", "m.safetensors.index.json names shards; it is published when that is mended")
+        ReportTrouble(
+            "step-1",
+            "m.safetensors.index.json names shards; it is published when that is mended, if no later step is by then",
+        )
     ]
 
 
