@@ -18,10 +18,11 @@ mounted, was published before. Safetensors are no sign that a writer has ended: 
 that was published last is published again, at most ``AGAIN_MAX`` times, and of an earlier one it is told.
 
 Steps are published one at a time, the one finished first goes first; those that newer ones which wait too would delete
-at once are left out, or a job that saves faster than its steps are published would never see its newest. Newer ones
-wait for one that is refused ``IN_ORDER_MAX`` times, and once more before each of them. Then they go first, and it is
-left out: published after them it would be their next attempt, which is the newest version. A resumed run that goes back
-writes newer files.
+at once are left out, or a job that saves faster than its steps are published would never see its newest.
+
+Newer steps wait for one that is refused, until it was refused ``IN_ORDER_MAX`` times. Later it is only tried once more
+before each of them. If one of them is published first, it is left out: published after it, it would be the next
+attempt, which is the newest version. A resumed run that goes back writes newer files.
 
 At the start the versions known tell what was done before: each directory that is no newer than the version of its step
 (both times are of one moment, so that a clock that is set later decides nothing) or than the last version's directory;
