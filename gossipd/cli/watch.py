@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from gossipd.publish.step_watch import StepListing
 
 LOOK_S = 0.5
-_Answer = TypeVar("_Answer")
 
 
 @click.command(
@@ -62,7 +60,7 @@ def watch(
     if keep_every is not None and keep_last is None:
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
-    last = _waiting(lambda: client.last_version(name), waits=not once)
+    last = _last_version(client, name, waits=not once)
     looks = _Looks(directory, StepLister(directory, pattern))
     present = {listing.step for listing in looks.look(waits=False).values()}
     path, questions = find_sockets(socket, config)
@@ -76,15 +74,13 @@ def watch(
             for command in commands:
                 if isinstance(command, PublishStepDirectory):
                     try:
-                        publish = partial(
-                            client.publish, directory / command.directory, name=name, step=command.step,
-                            keep_last=keep_last, keep_every=keep_every,
+                        made = client.publish(
+                            directory / command.directory, name=name, step=command.step, keep_last=keep_last,
+                            keep_every=keep_every,
                         )  # fmt: skip
-                        made = publish()
-                    except DaemonUnreachableError as error:
-                        _waiting(partial(client.last_version, name), waits=not once)
-                        steps.failed(command.directory, error.sentence, time.monotonic())
                     except GossipdError as error:
+                        if isinstance(error, DaemonUnreachableError) and not once:
+                            _last_version(client, name, waits=True)
                         steps.failed(command.directory, error.sentence, time.monotonic())
                         refused[command.directory] = error.code_of_exit
                     else:
@@ -123,12 +119,12 @@ class _Looks:
             time.sleep(LOOK_S)
 
 
-def _waiting(ask: Callable[[], _Answer], *, waits: bool) -> _Answer:
-    """The daemon's answer, with ``waits`` of one that starts later, or again, too; told once on stderr."""
+def _last_version(client: Client, name: str, *, waits: bool) -> int | None:
+    """As ``Client.last_version``, with ``waits`` of a daemon that starts later, or again, too; told once on stderr."""
     is_told = False
     while True:
         try:
-            return ask()
+            return client.last_version(name)
         except DaemonUnreachableError as error:
             if not waits:
                 raise

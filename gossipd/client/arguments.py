@@ -50,14 +50,15 @@ def text(value: Any, argument: str) -> str:
     raise UsageError(f"{argument} is {_shown(value)}; it must be a text that is not empty")
 
 
-def place(value: Any, argument: str) -> Path:
-    """An absolute path. Raises UsageError."""
-    if isinstance(value, Path):
-        return value.absolute()
+def absolute_path(value: Any, argument: str) -> Path:
+    """An absolute path, of one that is not empty. Raises UsageError."""
     try:
-        return Path(os.fsdecode(value)).absolute() if value else Path(text(value, argument))
+        named = os.fsdecode(value)
     except TypeError:
-        raise UsageError(f"{argument} is {_shown(value)}; it must be a path") from None
+        named = ""
+    if not named:
+        raise UsageError(f"{argument} is {_shown(value)}; it must be a path that is not empty")
+    return Path(named).absolute()
 
 
 def whole(value: Any, argument: str) -> int:

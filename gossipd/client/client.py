@@ -16,7 +16,7 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
-from gossipd.client.arguments import given, place, seconds, text, whole_or_none
+from gossipd.client.arguments import absolute_path, given, seconds, text, whole_or_none
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.events import Event, events_of
 from gossipd.client.holding import held
@@ -135,7 +135,7 @@ class Client:
             UsageError: ``about`` is too long, or no JSON.
             RefusedByDaemonError: ``E_SOURCE_CHANGED``, a file changed meanwhile, and the sentence names it.
         """
-        directory = place(path, "path")
+        directory = absolute_path(path, "path")
         fields: dict[str, object] = {"directory": str(directory), "name": text(name, "name"), "how": how}
         if how == "move":
             from gossipd.client.moving import delete_moved, seen_files  # which most clients do not need
@@ -273,9 +273,8 @@ class Client:
         """The version, the newest that is known here without one, then what it came from, parent by parent, depth
         first. Raises NotThereError."""
         with typed_refusals():
-            rows = list(
-                ancestors(self._daemon.manifest(text(name, "name"), whole_or_none(version, "version")), self._daemon)
-            )
+            child = self._daemon.manifest(text(name, "name"), whole_or_none(version, "version"))
+            rows = list(ancestors(child, self._daemon))
         return [
             Ancestor(row["id"], row["generation"], row.get("name", ""), row.get("version"), row.get("about", {}))
             for row in rows

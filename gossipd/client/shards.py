@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.client.arguments import given, place, text, whole
+from gossipd.client.arguments import absolute_path, given, text, whole
 from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, GossipdError
 
@@ -44,7 +44,7 @@ class ShardedStep:
 
     def __init__(self, daemon: StatusClient, directory: str | Path, name: str, all_gather: AllGather) -> None:
         self._daemon = daemon
-        self._given = directory, name
+        self._given = directory, name  # judged with all else that a rank gives, so that none waits for another
         self._directory = self._name = ""
         self._all_gather = all_gather
 
@@ -58,7 +58,7 @@ class ShardedStep:
         def first() -> bytes:
             """What one rank has given wrong ends all of them."""
             given(about, **numbers)
-            self._directory, self._name = str(place(self._given[0], "path")), text(self._given[1], "name")
+            self._directory, self._name = str(absolute_path(self._given[0], "path")), text(self._given[1], "name")
             return self._shards(whole(rank, "rank"), whole(ranks, "ranks"), chunk_bytes)
 
         shards = together(self._all_gather, first)
@@ -127,8 +127,8 @@ def _shown_directory(beside: Path) -> Iterator[Path]:
     may hide this process's /tmp from it."""
     import tempfile  # some milliseconds that most clients do not need
 
-    place = beside if os.access(beside, os.W_OK | os.X_OK) else None
-    with tempfile.TemporaryDirectory(prefix=".gossipd-shards-", suffix=".tmp", dir=place) as name:
+    parent = beside if os.access(beside, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".gossipd-shards-", suffix=".tmp", dir=parent) as name:
         path = Path(name)
         path.chmod(0o755)
         yield path

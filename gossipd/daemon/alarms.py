@@ -32,6 +32,7 @@ class Alarms(Struct):
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     """One for each beginning: an alarm that goes on in other words keeps it."""
     begun: int = 0
+    """How many have begun."""
 
     def ring(self, code: str, sentence: str, *, of_others: bool = False) -> None:
         """Begin to show it, if it is not shown. ``of_others``: other hosts' words bring it about, and may bring ever

@@ -17,6 +17,7 @@ import trio
 
 from gossipd.api.schema import HooksRow
 from gossipd.config.job_sections import HooksSection
+from gossipd.core.units import printable
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.hook_program import HookPrograms
 from gossipd.daemon.hook_queue import Hook, HookFact, HookQueue
@@ -99,7 +100,7 @@ class Hooks:
         if ended.trouble is None or not ended.said:
             return ended.trouble
         line = ended.said.splitlines()[-1].strip()[:LINE_CHARS_MAX]
-        return f"{ended.trouble}: {line if line.isprintable() else ascii(line)}"
+        return f"{ended.trouble}: {printable(line)}"
 
 
 def hooks_of(section: HooksSection) -> list[Hook]:

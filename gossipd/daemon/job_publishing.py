@@ -34,7 +34,7 @@ from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.publishing_job import SELECTION, Making, PublishingJob
+from gossipd.daemon.publishing_job import SELECTION, ManifestMaker, PublishingJob
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
@@ -133,7 +133,7 @@ class JobPublishing:
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
         keep_last: int | None = None, keep_every: int | None = None, about: str = "",
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        key = self._key_of(user, name)
+        key, path = self._key_of(user, name), Path(directory)
         told = pack_about(read_about(about.encode()))
         _next(self, name, version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
@@ -141,9 +141,9 @@ class JobPublishing:
         async def run(job: PublishingJob) -> None:
             async with self._turn_of(name):
                 chosen = self._choose(job, name, version=version, step=step)
-                make = Making(job, Path(directory), name, chosen, key, self.state.path, self._owner(user), keep, told)
+                make = ManifestMaker(job, path, name, chosen, key, self.state.path, self._owner(user), keep, told)
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
-                await self._adopt(job, manifest, Path(directory), user, how)
+                await self._adopt(job, manifest, path, user, how)
 
         async for line in self._told(run, name):
             yield line
@@ -166,7 +166,7 @@ class JobPublishing:
         key = self._key_of(user, name)
 
         def hashed(job: PublishingJob) -> bytes:
-            from gossipd.publish.shard_hashing import hash_shards  # see Making
+            from gossipd.publish.shard_hashing import hash_shards  # see ManifestMaker
 
             return hash_shards(
                 Path(directory), name, SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,

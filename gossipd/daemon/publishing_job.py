@@ -59,7 +59,7 @@ class PublishingJob(Struct):
         self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
 
 
-class Making(Struct, frozen=True):
+class ManifestMaker(Struct, frozen=True):
     """Hash and sign; in a thread. What publishes, obstore among it, is imported by the first job."""
 
     job: PublishingJob

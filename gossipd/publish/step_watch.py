@@ -282,13 +282,13 @@ class StepWatch:
         return True
 
     def _leave_out(self, name: str, sentence: str) -> None:
-        self._is_dealt_with(name)
-        self._steps[name].published_as = None
+        self._deal_with(name, published_as=None)
         self._commands.append(ReportTrouble(name, sentence))
 
-    def _is_dealt_with(self, name: str) -> None:
+    def _deal_with(self, name: str, *, published_as: StepListing | None) -> None:
+        """Nothing more is done with the step as it is."""
         step = self._steps[name]
-        step.published_ns, step.published_as = signed_ns(step.listing, self._marker), step.listing
+        step.published_ns, step.published_as = signed_ns(step.listing, self._marker), published_as
         step.signed_s = None
         self._said.pop(name, None)
 
@@ -313,7 +313,9 @@ class StepWatch:
     def _more_than_published(self, step: _Step) -> str | None:
         """A file that came, or was written, after the step was published, of a writer that has no last file."""
         before = step.published_as
-        if before is None or any(file.path == (self._marker or METADATA) for file in step.listing.files):
+        if before is None or before == step.listing:
+            return None
+        if any(file.path == (self._marker or METADATA) for file in step.listing.files):
             return None
         known = {file.path for file in before.files}
         files = _published_files(step.listing)
@@ -347,14 +349,13 @@ class StepWatch:
         """The directory is published. No look may come between the order to publish and this. ``made``: how many files
         and bytes the version has, where that is known."""
         self._publishing = None
-        self._said.pop(directory, None)
         if directory in self._steps:
             step = self._steps[directory]
             listing, is_again = step.listing, step.published_as is not None
             has_new_sign = step.published_ns is None or signed_ns(listing, self._marker) > step.published_ns
             step.again = 0 if has_new_sign else step.again + is_again
             step.made, step.is_more_told, step.failures = made, False, 0
-            self._is_dealt_with(directory)
+            self._deal_with(directory, published_as=listing)
             self._last_name, self._highest = directory, max(self._highest, listing.step)
             self._newest_ns = max(self._newest_ns, listing.newest_ns)
         self._choose(now)

@@ -1,7 +1,8 @@
-"""What all ways of reading a range share: the range, the pieces in which it is handed on, the least rate.
+"""What all ways of reading a range share: the range, the pieces in which it is handed on, the least rate, and what
+becomes of an answer that no library can take.
 
-What lives here: words. What does not: the ways themselves (``web_stream``, ``file_stream``, ``obstore_clients``), of
-which a daemon loads only those that its sources need.
+What lives here: words, and that failure. What does not: the ways themselves (``web_stream``, ``file_stream``,
+``obstore_clients``), of which a daemon loads only those that its sources need.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class WebStream:
                     sock, self._source_settings, self._connections.clock, self._pieces.watch, self._location.shown
                 )
                 response = head_of(incoming, "GET")
-            except _BROKEN as error:
+            except (*_BROKEN, ValueError) as error:
                 if sock is not None:
                     sock.close()
                 if kept is not None and isinstance(error, ConnectionError):

@@ -168,7 +168,7 @@ class ChunkStore:
 
     def why_unseen(self, deployment: DeploymentId) -> str:
         """Why users do not find, or not whole, what is published of an open model, with the cure; empty while they do.
-        Of files that were removed since the last look of ``removed`` it knows nothing."""
+        A single file that was removed since the last look of ``removed`` is not noticed."""
         replica = self._models.find(deployment)
         if replica is None or not replica.is_published:
             return ""

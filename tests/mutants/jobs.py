@@ -66,17 +66,17 @@ MUTANTS = (
     Mutant(
         "what-one-rank-lacks-hangs-the-others",
         "The other ranks wait for one that has given no name.",
-        "gossipd/client/shards.py",
-        "        self._given = directory, name\n",
-        '        self._given = place(directory, "path"), text(name, "name")\n',
+        "gossipd/client/client.py",
+        "ShardedStep(self._daemon, path, name, all_gather)",
+        'ShardedStep(self._daemon, absolute_path(path, "path"), text(name, "name"), all_gather)',
         ("tests/gossipd/client/test_shards.py",),
     ),
     Mutant(
         "shards-are-handed-over-where-the-daemon-cannot-see",
         "With the packaged unit no step of several hosts can be published.",
         "gossipd/client/shards.py",
-        "    place = beside if os.access(beside, os.W_OK | os.X_OK) else None\n",
-        "    place = None if os.access(beside, os.W_OK | os.X_OK) else None\n",
+        "    parent = beside if os.access(beside, os.W_OK | os.X_OK) else None\n",
+        "    parent = None if os.access(beside, os.W_OK | os.X_OK) else None\n",
         ("tests/gossipd/client/test_shards.py",),
     ),
     Mutant(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from inspect import signature
@@ -368,6 +368,19 @@ def test_the_async_twin_runs_beside_other_coroutines_on_asyncio(tmp_path: Path) 
         assert asyncio.run(job()) == 4
 
 
+async def asked_when_cancelled(call: Coroutine[Any, Any, object], asked: list[Any]) -> int:
+    """How often the daemon is asked within half a second after a call was cancelled that had asked."""
+    task = asyncio.create_task(call)
+    while not asked:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    before = len(asked)
+    await asyncio.sleep(0.5)
+    return len(asked) - before
+
+
 def test_a_wait_that_is_cancelled_asks_no_more_than_its_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     real = StatusClient.wait_round
@@ -379,19 +392,8 @@ def test_a_wait_that_is_cancelled_asks_no_more_than_its_round(tmp_path: Path, mo
     monkeypatch.setattr("gossipd.client.client.ROUND_S", 0.05)
     monkeypatch.setattr(StatusClient, "wait_round", counted)
 
-    async def job() -> None:
-        waiting = asyncio.create_task(AsyncClient(tmp_path / "s").wait("org/toy", 3))
-        while not asked:
-            await asyncio.sleep(0.01)
-        waiting.cancel()
-        with suppress(asyncio.CancelledError):
-            await waiting
-        cancelled = len(asked)
-        await asyncio.sleep(0.5)
-        assert len(asked) <= cancelled + 1
-
     with guarded(tmp_path / "s", FakeDaemon(rows=[toy_row(0)])):
-        asyncio.run(job())
+        assert asyncio.run(asked_when_cancelled(AsyncClient(tmp_path / "s").wait("org/toy", 3), asked)) <= 1
 
 
 def test_events_that_are_left_ask_no_more_than_their_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,23 +409,12 @@ def test_events_that_are_left_ask_no_more_than_their_round(tmp_path: Path, monke
 
     monkeypatch.setattr(StatusClient, "events", counted)
 
-    async def job() -> int:
-        async def follow() -> None:
-            async for _ in AsyncClient(tmp_path / "s").events("quiet"):
-                pass
-
-        following = asyncio.create_task(follow())
-        while not asked:
-            await asyncio.sleep(0.01)
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
-        left = len(asked)
-        await asyncio.sleep(0.5)
-        return len(asked) - left
+    async def follow() -> None:
+        async for _ in AsyncClient(tmp_path / "s").events("quiet"):
+            pass
 
     with guarded(tmp_path / "s", FakeDaemon()):
-        assert asyncio.run(job()) <= 1
+        assert asyncio.run(asked_when_cancelled(follow(), asked)) <= 1
 
 
 def test_those_who_wait_leave_threads_for_those_who_ask(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from gossipd.daemon.state_dir import SCRATCH, StateDirectory
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
-from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.settings import StoreSettings
+from tests.gossipd.daemon.quiet_store import quiet_store
 from tests.gossipd.store.small_models import Model, small
 
 KEY = SecretKey(b"k" * 32)
@@ -26,11 +25,7 @@ class Host:
     """A host whose store has begun one model."""
 
     def __init__(self, tmp_path: Path, model: Model) -> None:
-        (tmp_path / "store").mkdir()
-        settings = StoreSettings(reserve_bytes=0)
-        self.store = ChunkStore(
-            tmp_path / "store", settings=settings, on_event=lambda event: None, background=False
-        )  # fmt: skip
+        self.store = quiet_store(tmp_path / "store")
         self.state, self.statements = StateDirectory(tmp_path / "state"), StatementStore()
         self.incoming = tmp_path / "store" / ".incoming"
         self.store.open(model.manifest)

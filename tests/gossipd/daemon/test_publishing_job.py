@@ -8,20 +8,20 @@ import pytest
 import trio
 
 from gossipd.api.ports import PublishStep
-from gossipd.daemon.publishing_job import Making, PublishingJob
+from gossipd.daemon.publishing_job import ManifestMaker, PublishingJob
 from gossipd.identity.keys import SecretKey
 from gossipd.publish.adoption import ANY_OWNER
 from gossipd.publish.errors import PublishError
 
 
-def making(directory: Path, scratch: Path) -> Making:
+def making(directory: Path, scratch: Path) -> ManifestMaker:
     """Of a step with one file of weights, and one that is still written."""
     for path in (directory, scratch):
         path.mkdir()
     (directory / "w.bin").write_bytes(bytes(100_000))
     (directory / "state.tmp").write_bytes(b"half")
     job = PublishingJob(PublishStep(stage="hashing", name="m", version=1, bytes_done=0, bytes_total=0, file_count=0))
-    return Making(job, directory, "m", 1, SecretKey(b"k" * 32), scratch, ANY_OWNER, None, b"")
+    return ManifestMaker(job, directory, "m", 1, SecretKey(b"k" * 32), scratch, ANY_OWNER, None, b"")
 
 
 async def test_hashing_ends_when_nobody_waits_for_the_publication(tmp_path: Path) -> None:

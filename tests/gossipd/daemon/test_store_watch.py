@@ -19,10 +19,9 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.annotations import pack_about
 from gossipd.runtime.ports import NotHeldError
-from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models.catalogue import StoredModel
-from gossipd.store.settings import StoreSettings
+from tests.gossipd.daemon.quiet_store import quiet_store
 from tests.gossipd.store.small_models import build, small
 
 KEY = SecretKey(b"k" * 32)
@@ -33,11 +32,7 @@ class Host:
     """A host whose store has one model, and whose register was lost."""
 
     def __init__(self, tmp_path: Path) -> None:
-        (tmp_path / "store").mkdir()
-        settings = StoreSettings(reserve_bytes=0)
-        self.store = ChunkStore(
-            tmp_path / "store", settings=settings, on_event=lambda event: None, background=False
-        )  # fmt: skip
+        self.store = quiet_store(tmp_path / "store")
         self.state, self.statements = StateDirectory(tmp_path / "state"), StatementStore()
         self.alarms = Alarms(AuditLog(tmp_path / "audit.jsonl"))
         self.watch = StoreWatch(self.store, self.state, self.statements, self.alarms, tmp_path / "store")

@@ -19,7 +19,7 @@ from gossipd.sources.errors import SourceError
 from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.reader import ProbeOutcome
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
-from tests.gossipd.sources.raw import partial, raw_server
+from tests.gossipd.sources.raw import Answer, partial, raw_server
 from tests.gossipd.sources.test_reader import PATIENT, QUICK, Seat
 
 BODY = Random(11).randbytes(2 * CHUNK_BYTES)
@@ -200,6 +200,17 @@ def test_a_part_that_lies_elsewhere_is_refused_with_both_places() -> None:
     assert "asked for bytes 0-0, was sent 1-1" in str(error)
 
 
+def assert_read_before_it_ends(answer: Answer, is_over: threading.Event) -> None:
+    """All of an object is read from a server whose answers go on until ``is_over``, which is set then."""
+    with raw_server(answer) as url:
+        began = time.monotonic()
+        outcome = Seat(sign({"a.bin": BODY}, url), settings=PATIENT).read()
+        elapsed_s = time.monotonic() - began
+        is_over.set()
+    assert (outcome.failed, outcome.errors) == ((), ())
+    assert elapsed_s < PATIENT.read_timeout_s
+
+
 def test_nobody_waits_for_the_end_of_a_body_that_is_all_here() -> None:
     """As from squid, where it takes the length away and keeps the connection."""
     is_over = threading.Event()
@@ -208,13 +219,7 @@ def test_nobody_waits_for_the_end_of_a_body_that_is_all_here() -> None:
         yield partial(BODY, start, stop, length=False)
         is_over.wait(3 * PATIENT.read_timeout_s)
 
-    with raw_server(answer) as url:
-        began = time.monotonic()
-        outcome = Seat(sign({"a.bin": BODY}, url), settings=PATIENT).read()
-        elapsed_s = time.monotonic() - began
-        is_over.set()
-    assert (outcome.failed, outcome.errors) == ((), ())
-    assert elapsed_s < PATIENT.read_timeout_s
+    assert_read_before_it_ends(answer, is_over)
 
 
 def test_a_body_that_is_longer_than_its_label_is_cut_and_its_connection_closed() -> None:
@@ -357,13 +362,7 @@ def test_what_drips_after_the_last_wanted_byte_is_not_waited_for() -> None:
         while not is_over.wait(0.02) and time.monotonic() - began < PATIENT.read_timeout_s:
             yield b"X: more\r\n"
 
-    with raw_server(answer) as url:
-        began = time.monotonic()
-        outcome = Seat(sign({"a.bin": BODY}, url), settings=PATIENT).read()
-        elapsed_s = time.monotonic() - began
-        is_over.set()
-    assert (outcome.failed, outcome.errors) == ((), ())
-    assert elapsed_s < PATIENT.read_timeout_s
+    assert_read_before_it_ends(answer, is_over)
 
 
 def test_long_tags_of_many_objects_are_kept_as_digests() -> None:
