@@ -12,6 +12,14 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "a-request-that-cannot-be-written-leaves-its-connection",
+        "Each such request of a read leaves a descriptor.",
+        "gossipd/sources/web_stream.py",
+        "            except (*_BROKEN, ValueError) as error:\n                if sock is not None:\n",
+        "            except _BROKEN as error:\n                if sock is not None:\n",
+        ("tests/gossipd/sources/test_web_stream.py",),
+    ),
+    Mutant(
         "a-header-of-storage-ends-the-daemon",
         "A header that the standard library cannot parse is our bug.",
         "gossipd/sources/web_connection.py",

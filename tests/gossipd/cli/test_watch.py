@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from gossipd.api.client import DaemonUnreachableError
+from gossipd.cli.main import main
+from gossipd.client import Client
 from tests.gossipd.api.fake_daemon import FakeDaemon
 from tests.gossipd.cli.daemons import guarded
 
@@ -36,6 +41,17 @@ def test_once_ends_with_the_code_of_a_step_that_was_refused(tmp_path: Path) -> N
         ended = subprocess.run([*command, "--socket", str(tmp_path / "s")], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
     assert "step-7: E_NOT_FOUND: nothing is not deployed here" in ended.stderr
+
+
+def test_once_ends_with_the_code_of_a_daemon_that_went_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def go_away(*_: object, **__: object) -> None:
+        raise DaemonUnreachableError("the connection broke")
+
+    (tmp_path / "run" / "step-7").mkdir(parents=True)
+    (tmp_path / "run" / "step-7" / ".metadata").write_bytes(b"m")
+    monkeypatch.setattr(Client, "publish", go_away)
+    with guarded(tmp_path / "s", FakeDaemon()):
+        assert main(["watch", str(tmp_path / "run"), "--name", "m", "--once", "--socket", str(tmp_path / "s")]) == 4
 
 
 def test_a_directory_that_is_away_for_a_while_is_told_of_and_waited_for(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from gossipd.manifest.source_url import parse_source_url
+from gossipd.sources import web_stream
 from gossipd.sources.errors import SourceSlowError
 from gossipd.sources.location import Location
 from gossipd.sources.reader import SourceReader
@@ -130,6 +131,20 @@ def test_a_kept_connection_to_an_address_that_is_no_longer_the_hosts_is_not_used
     addresses[0] = "127.0.0.2"
     seat.read(1)
     assert {host for host, _ in made} == {"127.0.0.2"}
+
+
+def test_a_request_that_cannot_be_written_leaves_no_connection_open(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[socket.socket] = []
+
+    def refuse(sock: socket.socket, *_: object) -> None:
+        opened.append(sock)
+        raise ValueError("Invalid header value")
+
+    monkeypatch.setattr(web_stream, "ask", refuse)
+    assert one_file(server).read().stored == ()
+    assert opened and all(sock.fileno() == -1 for sock in opened)
 
 
 def test_a_kept_connection_that_the_server_has_closed_costs_no_failure(server: FaultServer) -> None:
