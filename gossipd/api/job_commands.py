@@ -16,6 +16,7 @@ from gossipd.api.request_guard import CALLER
 from gossipd.core.errors import UsageError
 
 _KEEP = ("keep_last", "keep_every")
+_WORDS = ("about", "exclude")
 
 
 class JobCommands:
@@ -25,19 +26,21 @@ class JobCommands:
         self._publishing = publishing
 
     async def publish(self, request: HttpRequest) -> Response:
-        fields = command_fields(request, "directory", "name", optional=("version", "step", "how", "about", *_KEEP))
-        about = fields.get("about", "")
+        fields = command_fields(request, "directory", "name", optional=("version", "step", "how", *_WORDS, *_KEEP))
+        about, exclude = (fields.get(key, "") for key in _WORDS)
         steps = self._publishing.publish(
-            CALLER.get(), fields["directory"], fields["name"], how=_how(fields), about=about, **_numbers(fields)
-        )
+            CALLER.get(), fields["directory"], fields["name"], how=_how(fields), about=about, exclude=exclude,
+            **_numbers(fields),
+        )  # fmt: skip
         return await streamed_answer(steps)
 
     async def shards(self, request: HttpRequest) -> Response:
-        fields = command_fields(request, "directory", "name", "rank", "ranks", "chunk_bytes")
+        fields = command_fields(request, "directory", "name", "rank", "ranks", "chunk_bytes", optional=("exclude",))
         rank, ranks, chunk_bytes = (whole_number(fields[key], key) for key in ("rank", "ranks", "chunk_bytes"))
         steps = self._publishing.shards(
-            CALLER.get(), fields["directory"], fields["name"], rank=rank, ranks=ranks, chunk_bytes=chunk_bytes
-        )
+            CALLER.get(), fields["directory"], fields["name"], rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
+            exclude=fields.get("exclude", ""),
+        )  # fmt: skip
         return await streamed_answer(steps)
 
     async def assemble(self, request: HttpRequest) -> Response:

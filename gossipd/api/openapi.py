@@ -242,7 +242,7 @@ OPERATIONS = (
         PublishStep,
         media=LINES,
         body=("directory", "name"),
-        optional=("version", "step", "how", "about", "keep_last", "keep_every"),
+        optional=("version", "step", "how", "about", "keep_last", "keep_every", "exclude"),
     ),
     _Operation(
         "post",
@@ -260,6 +260,7 @@ OPERATIONS = (
         PublishStep,
         media=LINES,
         body=("directory", "name", "rank", "ranks", "chunk_bytes"),
+        optional=("exclude",),
     ),
     _Operation(
         "post",
@@ -322,6 +323,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "manifest": {"type": "string", "description": "a path on the daemon's host"},
     "keep_last": {"type": "integer", "minimum": 1, "description": "the newest so many versions live"},
     "about": {"type": "string", "description": "lineage: a JSON object, at most 16 KiB"},
+    "exclude": {"type": "string", "description": "patterns of files that are left out, one a line"},
     "keep_every": {"type": "integer", "minimum": 0, "description": "with keep_last: steps that it divides live, too"},
     "step": {"type": "integer", "minimum": 0, "description": "of the trainer, instead of version"},
     "how": {"type": "string", "enum": ["copy", "reflink"], "default": "copy"},

@@ -242,21 +242,21 @@ class PublishPort(Protocol):
 
     def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None, keep_every: int | None, about: str,
+        keep_last: int | None, keep_every: int | None, about: str, exclude: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         """Hash and sign a directory, and go on as ``adopt``. ``keep_last``, ``keep_every``: which versions of the name
-        are to live; None for ``keep_last`` leaves it to each host. ``about``: a JSON object, or empty. Raises
-        GossipdError."""
+        are to live; None for ``keep_last`` leaves it to each host. ``about``: a JSON object, or empty. ``exclude``:
+        patterns of files that are left out, one a line. Raises GossipdError."""
 
     def adopt(self, user: int, directory: str, manifest: str, *, how: str) -> AsyncGenerator[PublishStep, None]:
         """Take a directory as this host's copy of what the manifest in a file names, and deploy it. Raises
         GossipdError."""
 
     def shards(
-        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int, exclude: str
     ) -> AsyncGenerator[PublishStep, None]:
-        """Hash and sign the files that this host has of a version whose files lie on ``ranks`` hosts. Raises
-        GossipdError."""
+        """Hash and sign the files that this host has of a version whose files lie on ``ranks`` hosts. ``exclude``: as
+        of ``publish``. Raises GossipdError."""
 
     def assemble(
         self, user: int, shards: str, name: str, *, version: int | None, step: int | None, keep_last: int | None,

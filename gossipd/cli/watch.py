@@ -18,6 +18,7 @@ import click
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.cli.layout import show_lines
 from gossipd.cli.options import GivenFile, examples
+from gossipd.client.arguments import patterns
 from gossipd.client.client import Client
 from gossipd.core.errors import GossipdError, UsageError
 from gossipd.core.units import printable
@@ -39,12 +40,13 @@ LOOK_S = 0.5
 @click.option("--marker", metavar="FILE", help="The file that is written last.  [default: .metadata, or safetensors]")
 @click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N versions live on every host.")
 @click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files; '*' matches '/' too.")
 @click.option("--once", is_flag=True, help="Publish what is finished, and end.")
 @click.option("--socket", metavar="PATH", help="The daemon's.  [default: $GOSSIPD_SOCKET, ./gossipd.sock]")
 @click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
 def watch(
     *, directory: Path, name: str, pattern: str, marker: str | None, once: bool, socket: str | None, config: str | None,
-    keep_last: int | None, keep_every: int | None,
+    keep_last: int | None, keep_every: int | None, exclude: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Publish each step that a trainer has finished below DIR, through this host's daemon, which signs for this user.
 
@@ -61,7 +63,7 @@ def watch(
         raise UsageError("--keep-every goes with --keep-last")
     client = Client(socket, config=config)
     last = _last_version(client, name, waits=not once)
-    looks = _Looks(directory, StepLister(directory, pattern))
+    looks = _Looks(directory, StepLister(directory, pattern, patterns(exclude).get("exclude", ""), marker))
     present = {listing.step for listing in looks.look(waits=False).values()}
     path, questions = find_sockets(socket, config)
     made_s = _made_s(StatusClient(path, questions=questions), name, present)
@@ -76,7 +78,7 @@ def watch(
                     try:
                         made = client.publish(
                             directory / command.directory, name=name, step=command.step, keep_last=keep_last,
-                            keep_every=keep_every,
+                            keep_every=keep_every, exclude=exclude,
                         )  # fmt: skip
                     except GossipdError as error:
                         if isinstance(error, DaemonUnreachableError) and not once:

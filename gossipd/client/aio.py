@@ -18,7 +18,7 @@ from anyio.lowlevel import RunVar
 
 from gossipd.client.client import Ancestor, Client, Hosts, LocalPart, Publication, Version, Where
 from gossipd.client.events import Event
-from gossipd.client.shards import AllGather
+from gossipd.client.shards import AllGather, Patterns
 
 WAITS_MAX = 1_000  # at once, in one event loop; each takes a thread
 _limiter: RunVar[CapacityLimiter] = RunVar("gossipd waits")
@@ -43,23 +43,24 @@ class AsyncClient:
     async def publish(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
         keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
+        exclude: Patterns = (),
     ) -> Publication:  # fmt: skip
         call = partial(
             self._client.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
-            keep_every=keep_every, about=about,
+            keep_every=keep_every, about=about, exclude=exclude,
         )  # fmt: skip
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 
     async def publish_shards(
         self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
         step: int | None = None, keep_last: int | None = None, keep_every: int | None = None,
-        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None,
+        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None, exclude: Patterns = (),
     ) -> Publication:  # fmt: skip
         """``all_gather`` is called in a worker thread, and blocks it."""
         call = partial(
             self._client.publish_shards, path, name=name, rank=rank, ranks=ranks, all_gather=all_gather,
             version=version, step=step, keep_last=keep_last, keep_every=keep_every, chunk_bytes=chunk_bytes,
-            about=about,
+            about=about, exclude=exclude,
         )  # fmt: skip
         return await to_thread.run_sync(call, abandon_on_cancel=True)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,18 @@ def absolute_path(value: Any, argument: str) -> Path:
     if not named:
         raise UsageError(f"{argument} is {_shown(value)}; it must be a path that is not empty")
     return Path(named).absolute()
+
+
+def patterns(value: Any, argument: str = "exclude") -> dict[str, str]:
+    """One pattern or several, as the daemon takes them; nothing, where there are none. Raises UsageError."""
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, Sequence | set | frozenset) or isinstance(listed, bytes):
+        raise UsageError(f"{argument} is {_shown(value)}; it must be a pattern of paths, or several")
+    told = [text(one, argument) for one in listed]
+    for one in told:
+        if "\n" in one:
+            raise UsageError(f"{argument} is {_shown(one)}; a pattern is one line, and ? stands for a line's end")
+    return {argument: "\n".join(told)} if told else {}
 
 
 def whole(value: Any, argument: str) -> int:

@@ -16,20 +16,20 @@ from threading import Event as Flag
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
-from gossipd.client.arguments import absolute_path, given, seconds, text, whole_or_none
+from gossipd.client.arguments import absolute_path, given, patterns, seconds, text, whole_or_none
 from gossipd.client.errors import NotThereError, TimedOutError, typed_refusals
 from gossipd.client.events import Event, events_of
 from gossipd.client.holding import held
 from gossipd.client.lineage import ancestors
 from gossipd.client.patience import Patience
 from gossipd.client.publishing_thread import PublishingThread
-from gossipd.client.shards import AllGather, ShardedStep, last_line
+from gossipd.client.shards import AllGather, Patterns, ShardedStep, last_line
 from gossipd.core.errors import ExitCode, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-API_VERSION = "1.6"
+API_VERSION = "1.7"
 ROUND_S = 15.0  # of waiting; the daemon answers then even when nothing has changed
 
 Hosts: TypeAlias = "str | int"
@@ -110,6 +110,7 @@ class Client:
     def publish(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
         keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
+        exclude: Patterns = (),
     ) -> Publication:  # fmt: skip
         """Make the directory ``path``, or the one file, the next version of ``name``; return when this host holds it.
 
@@ -130,6 +131,8 @@ class Client:
                 that comes later hears of them. None: ``store.keep_versions`` of each host.
             about: where it came from, one JSON object of at most 16 KiB that every host is told: ``run``, ``parents``
                 (ids), ``metrics``, ``mlflow``, ``wandb``. Decides nothing; no secrets (``E_SECRET``).
+            exclude: files that are no part of the version, beside the usual ones: patterns of paths below ``path``, in
+                which ``*`` matches ``/``, too. ``"optimizer/"`` is that directory.
         Raises:
             NotTrustedError: this user may not publish that name (``publish.users``).
             UsageError: ``about`` is too long, or no JSON.
@@ -142,6 +145,7 @@ class Client:
 
             seen, fields["how"] = seen_files(directory), "copy"
         fields |= given(about, version=version, step=step, keep_last=keep_last, keep_every=keep_every)
+        fields |= patterns(exclude)
         last = last_line(self._daemon.publish, **fields)
         if how == "move":
             delete_moved(directory, seen, self.path(name, last["version"]))
@@ -150,6 +154,7 @@ class Client:
     def publish_async(
         self, path: str | Path, *, name: str, version: int | None = None, step: int | None = None, how: str = "copy",
         keep_last: int | None = None, keep_every: int | None = None, about: Mapping[str, Any] | None = None,
+        exclude: Patterns = (),
     ) -> Future[Publication]:  # fmt: skip
         """``publish`` in a thread of its own; returns at once. In coroutines: ``asyncio.wrap_future(future)``.
 
@@ -158,14 +163,14 @@ class Client:
         asked for it: a child after ``fork`` asks for its own."""
         call = partial(
             self.publish, path, name=name, version=version, step=step, how=how, keep_last=keep_last,
-            keep_every=keep_every, about=about,
+            keep_every=keep_every, about=about, exclude=exclude,
         )  # fmt: skip
         return self._publisher.submit(name, call)
 
     def publish_shards(
         self, path: str | Path, *, name: str, rank: int, ranks: int, all_gather: AllGather, version: int | None = None,
         step: int | None = None, keep_last: int | None = None, keep_every: int | None = None,
-        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None,
+        chunk_bytes: int | None = None, about: Mapping[str, Any] | None = None, exclude: Patterns = (),
     ) -> Publication:  # fmt: skip
         """Make the files that lie in ``path`` on several hosts one version, and return when each host holds its own.
 
@@ -178,13 +183,14 @@ class Client:
             all_gather: gives every rank the values of all, in the order of ranks: of torch, ``all_gather_object``
                 (``gossipd.torch.all_gather``); of mpi4py, ``comm.allgather``.
             about: as of ``publish``; what rank 0 gives counts.
+            exclude: as of ``publish``, for what lies on this host.
             chunk_bytes: of every rank the same; 1 MiB without it. Files of less must all be rank 0's, or another's.
         Raises:
             RankFailedError: another rank has failed, and the sentence says how. Else as ``publish``, and ``E_SHARDS``:
                 a rank's files are missing, or two ranks have written one file.
         """
         numbers = {"version": version, "step": step, "keep_last": keep_last, "keep_every": keep_every}
-        taken = ShardedStep(self._daemon, path, name, all_gather)
+        taken = ShardedStep(self._daemon, path, name, all_gather, exclude)
         return _publication(
             taken.publish(rank=rank, ranks=ranks, chunk_bytes=chunk_bytes, about=about, numbers=numbers)
         )

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.client.arguments import absolute_path, given, text, whole
+from gossipd.client.arguments import absolute_path, given, patterns, text, whole
 from gossipd.client.errors import typed_refusals
 from gossipd.core.errors import ExitCode, GossipdError
 
 AllGather: TypeAlias = Callable[[Any], Sequence[Any]]
 """Gives every rank the values of all, in the order of ranks."""
+Patterns: TypeAlias = "str | Sequence[str]"
+"""One pattern of paths, or several."""
 _T = TypeVar("_T")
 _CHUNK_BYTES = 1 << 20  # of a step of a few GB some thousand chunks; smaller ones share more where weights are frozen
 
@@ -42,9 +44,12 @@ class RankFailedError(RefusedByDaemonError):
 class ShardedStep:
     """One publication, as one rank takes part in it."""
 
-    def __init__(self, daemon: StatusClient, directory: str | Path, name: str, all_gather: AllGather) -> None:
+    def __init__(
+        self, daemon: StatusClient, directory: str | Path, name: str, all_gather: AllGather, exclude: Patterns = ()
+    ) -> None:
+        """``exclude``: files of this rank's that are no part of the version."""
         self._daemon = daemon
-        self._given = directory, name  # judged with all else that a rank gives, so that none waits for another
+        self._given = directory, name, exclude  # judged with all else that a rank gives, so that none waits for another
         self._directory = self._name = ""
         self._all_gather = all_gather
 
@@ -72,7 +77,8 @@ class ShardedStep:
 
     def _shards(self, rank: int, ranks: int, chunk_bytes: int | None) -> bytes:
         size = _CHUNK_BYTES if chunk_bytes is None else whole(chunk_bytes, "chunk_bytes")
-        fields = {"directory": self._directory, "name": self._name, "chunk_bytes": size}
+        fields: dict[str, object] = {"directory": self._directory, "name": self._name, "chunk_bytes": size}
+        fields |= patterns(self._given[2])
         return b64decode(last_line(self._daemon.shards, **fields, rank=rank, ranks=ranks)["envelope"])
 
     def _assembled(self, shards: Sequence[bytes], given: Mapping[str, object]) -> bytes:

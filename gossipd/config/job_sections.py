@@ -25,6 +25,11 @@ def _check_marker(text: str) -> None:
         raise ValueError(f"{text[:80]!r} must be a path below the step's directory")
 
 
+def _check_pattern(text: str) -> None:
+    if text.startswith(("/", "./")):
+        raise ValueError(f"{text[:80]!r} matches no file: paths begin below the step's directory")
+
+
 class WatchEntry(Section, frozen=True, kw_only=True):
     """One ``[[publish.watch]]``: a directory whose steps are published by themselves. Hashable: it is a key."""
 
@@ -43,6 +48,11 @@ class WatchEntry(Section, frozen=True, kw_only=True):
     )
     keep_last: int = setting(kinds.Whole(0, 1_000_000), "The newest so many versions live; 0 is no rule.", 0)
     keep_every: int = setting(kinds.Whole(0, 2**32 - 1), "With keep_last: steps that this divides, too.", 0)
+    exclude: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a pattern of paths in the step's directory", _check_pattern)),
+        'Files that are no part of a version: ["*.pt", "optimizer/"].',
+        (),
+    )
 
 
 class PublishSection(Section, frozen=True, kw_only=True):

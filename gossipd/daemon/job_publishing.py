@@ -34,7 +34,7 @@ from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.publishing_job import SELECTION, ManifestMaker, PublishingJob
+from gossipd.daemon.publishing_job import ManifestMaker, PublishingJob
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
@@ -54,6 +54,7 @@ from gossipd.publish.adoption import ANY_OWNER, AdoptableFiles, AdoptableShards,
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.next_version import next_version
 from gossipd.publish.permits import ROOT, check_permit, signing_key
+from gossipd.publish.selection import selection_without
 from gossipd.publish.step_watch import KnownSteps
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.look_interval import until_next_look
@@ -91,6 +92,11 @@ class TwoContentsError(NotDeployedError):
 
     code = "E_EQUIVOCATION"
     exit_code = ExitCode.TRUST
+
+
+def _owner(user: int) -> int:
+    """Whose files a user may publish."""
+    return ANY_OWNER if user in (ROOT, os.geteuid()) else user
 
 
 def _keep(last: int | None, every: int | None) -> Retention | None:
@@ -131,9 +137,9 @@ class JobPublishing:
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None = None, keep_every: int | None = None, about: str = "",
+        keep_last: int | None = None, keep_every: int | None = None, about: str = "", exclude: str = "",
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        key, path = self._key_of(user, name), Path(directory)
+        key, path, chosen_files = self._key_of(user, name), Path(directory), selection_without(exclude)
         told = pack_about(read_about(about.encode()))
         _next(self, name, version=version, step=step)  # refused at once, not after hashing
         keep = _keep(keep_last, keep_every)
@@ -141,7 +147,9 @@ class JobPublishing:
         async def run(job: PublishingJob) -> None:
             async with self._turn_of(name):
                 chosen = self._choose(job, name, version=version, step=step)
-                make = ManifestMaker(job, path, name, chosen, key, self.state.path, self._owner(user), keep, told)
+                make = ManifestMaker(
+                    job, path, chosen_files, name, chosen, key, self.state.path, _owner(user), keep, told
+                )
                 manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
                 await self._adopt(job, manifest, path, user, how)
 
@@ -161,16 +169,17 @@ class JobPublishing:
     # ---- files on several hosts ----------------------------------------------------------------------
 
     async def shards(
-        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
-    ) -> AsyncGenerator[PublishStep, None]:
-        key = self._key_of(user, name)
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int,
+        exclude: str = "",
+    ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
+        key, chosen_files = self._key_of(user, name), selection_without(exclude)
 
         def hashed(job: PublishingJob) -> bytes:
             from gossipd.publish.shard_hashing import hash_shards  # see ManifestMaker
 
             return hash_shards(
-                Path(directory), name, SELECTION, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
-                user=self._owner(user),
+                Path(directory), name, chosen_files, key, job, rank=rank, ranks=ranks, chunk_bytes=chunk_bytes,
+                user=_owner(user),
             )  # fmt: skip
 
         async def run(job: PublishingJob) -> None:
@@ -207,7 +216,7 @@ class JobPublishing:
 
         async def run(job: PublishingJob) -> None:
             async with self._turn_of(opened_manifest.name):
-                find = partial(AdoptableShards, Path(directory), opened_manifest, self._owner(user))
+                find = partial(AdoptableShards, Path(directory), opened_manifest, _owner(user))
                 files = await run_blocking(find, limiter=self._turns)
                 await self._take_over(job, opened_manifest, files, Path(directory), is_told=is_told)
 
@@ -243,9 +252,6 @@ class JobPublishing:
         chosen = _next(self, name, version=version, step=step)
         job.step = msgspec.structs.replace(job.step, version=chosen)
         return chosen
-
-    def _owner(self, user: int) -> int:
-        return ANY_OWNER if user in (ROOT, os.geteuid()) else user
 
     def last_version(self, name: str) -> int | None:
         """The highest version that this host has heard of, complete or not."""
@@ -285,7 +291,7 @@ class JobPublishing:
             job.scope.cancel()
 
     async def _adopt(self, job: PublishingJob, manifest: Manifest, directory: Path, user: int, how: str) -> None:
-        files = await run_blocking(AdoptableFiles, directory, manifest, self._owner(user), limiter=self._turns)
+        files = await run_blocking(AdoptableFiles, directory, manifest, _owner(user), limiter=self._turns)
         if how == "reflink":
             await run_blocking(_check_reflink, files, self.live.config.store.models)
         await self._take_over(job, manifest, files, directory, is_told=True)

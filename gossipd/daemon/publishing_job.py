@@ -24,10 +24,9 @@ from gossipd.manifest.annotations import Retention
 from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.adoption import files_of
 from gossipd.publish.errors import PublishError
-from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+from gossipd.publish.selection import Selection
 from gossipd.runtime.logs import get_logger
 
-SELECTION = Selection(defaults=DEFAULT_EXCLUDES)
 log = get_logger("publish")
 
 
@@ -64,6 +63,7 @@ class ManifestMaker(Struct, frozen=True):
 
     job: PublishingJob
     directory: Path
+    selection: Selection
     name: str
     version: int
     key: SecretKey
@@ -75,12 +75,12 @@ class ManifestMaker(Struct, frozen=True):
     def manifest(self) -> Manifest:
         from gossipd.publish.publisher import PublishOrder, publish
 
-        files_of(self.directory, SELECTION, self.owner)
+        files_of(self.directory, self.selection, self.owner)
         with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=self.scratch) as private:
             out = Path(private) / "manifest"
             order = PublishOrder(
                 source=str(self.directory), name=self.name, version=self.version, secret=self.key, out=out,
-                selection=SELECTION, is_adopted=True, is_step=True, created_s=int(time.time()), keep=self.keep,
+                selection=self.selection, is_adopted=True, is_step=True, created_s=int(time.time()), keep=self.keep,
                 about=self.about,
             )  # fmt: skip
             self.job.leave_out(publish(order, self.job).left_out)

@@ -49,7 +49,7 @@ class StepPublishing(Protocol):
 
     def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None = None, keep_every: int | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, exclude: str = "",
     ) -> AsyncGenerator[PublishStep, None]: ...  # fmt: skip
 
     def known_steps(self, name: str) -> KnownSteps: ...
@@ -100,7 +100,8 @@ class StepWatches:
             if entry not in self._watched:
                 from gossipd.publish.step_listing import StepLister  # only hosts that watch a directory need it
 
-                watched = _Watched(entry, StepLister(Path(entry.directory), entry.pattern))
+                exclude, marker = "\n".join(entry.exclude), entry.marker or None
+                watched = _Watched(entry, StepLister(Path(entry.directory), entry.pattern, exclude, marker))
                 self._watched[entry] = watched
                 nursery.start_soon(self._watch, watched)
 
@@ -154,6 +155,7 @@ class StepWatches:
         lines = self._publishing.publish(
             NOBODY if user is None else user, _path(entry, command.directory), entry.name, version=None,
             step=command.step, how="copy", keep_last=entry.keep_last or None, keep_every=entry.keep_every or None,
+            exclude="\n".join(entry.exclude),
         )  # fmt: skip
         try:
             async with aclosing(lines) as told:

@@ -18,6 +18,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from gossipd.core.errors import UsageError
+
 UNFINISHED_EXCLUDES = (
     "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/", "*.part.minio",
     "*.gstmp", "*.download", "*-partial", "*.!qB", "*.lftp-pget-status", ".azDownload-*", ".syncthing.*.tmp",
@@ -40,6 +42,7 @@ DEFAULT_EXCLUDES = (
     ".idea/", ".vscode/", ".vs/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".venv/", ".tox/", ".nox/",
     ".coverage", "node_modules/", "nohup.out", "slurm-*.out",  # editors, interpreters, jobs
 )  # fmt: skip
+PATTERNS_MAX = 100  # that a job may give
 _TYPED_MAX = 60  # characters of a path in a pattern that a message proposes
 
 
@@ -75,6 +78,18 @@ class Selection(Struct, frozen=True):
 
 
 EVERYTHING = Selection()
+
+
+def selection_without(exclude: str) -> Selection:
+    """What a job publishes: all but what tools leave, and but the files that these patterns match, one a line. Raises
+    UsageError: too many, or one that matches no relative path."""
+    patterns = tuple(exclude.split("\n")) if exclude else ()
+    if len(patterns) > PATTERNS_MAX:
+        raise UsageError(f"exclude has {len(patterns)} patterns, at most {PATTERNS_MAX}")
+    for pattern in patterns:
+        if not pattern or pattern.startswith(("/", "./")):
+            raise UsageError(f"exclude has {pattern[:40]!r}, which matches no file: paths begin below the directory")
+    return Selection(exclude=patterns, defaults=DEFAULT_EXCLUDES)
 
 
 def pattern_for(path: str) -> str:

@@ -17,7 +17,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.publish.errors import NothingSelectedError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.inspection import inspect
-from gossipd.publish.selection import EVERYTHING
+from gossipd.publish.selection import Selection, selection_without
 from gossipd.publish.step_watch import STEPS_MAX, StepFile, StepListing
 from gossipd.publish.tree import FoundFile, find_files
 
@@ -28,9 +28,13 @@ _FAULTS = ("empty_weights", "safetensors_header", "shard_count", "index_broken",
 class StepLister:
     """Looks at one directory again and again."""
 
-    def __init__(self, directory: Path, pattern: str = "*") -> None:
+    def __init__(self, directory: Path, pattern: str = "*", exclude: str = "", marker: str | None = None) -> None:
+        """``exclude``: as of a publication; the ``marker`` is seen though it is no part of the version. What tools
+        leave is seen, too: some of it says that a step is still written."""
         self._directory = directory
         self._pattern = pattern
+        self._selection = Selection(exclude=selection_without(exclude).exclude)
+        self._marker = None if marker is None or self._selection.admits(marker) else marker
         self._last: dict[str, StepListing] = {}
 
     def look(self) -> dict[str, StepListing]:
@@ -55,8 +59,9 @@ class StepLister:
         try:
             if not os.access(directory, os.R_OK | os.X_OK) and directory.is_dir():
                 return StepListing(step, (), (f"cannot be read by user {os.geteuid()}",))
-            files = find_files(directory, EVERYTHING)
+            files = find_files(directory, self._selection)
             seen = tuple(StepFile(file.path, file.size, file.mtime_ns, file.inode[1]) for file in files)
+            seen += self._marker_in(directory)
             before = self._last.get(name)
             if before is not None and before.files == seen:
                 return before
@@ -65,6 +70,13 @@ class StepLister:
             return None
         except GossipdError as error:
             return StepListing(step, (), (str(error.args[0]),)) if directory.exists() else None
+
+    def _marker_in(self, directory: Path) -> tuple[StepFile, ...]:
+        """The marker, where it is no part of the version."""
+        if self._marker is None or not (directory / self._marker).is_file():
+            return ()
+        seen = (directory / self._marker).stat()
+        return (StepFile(self._marker, seen.st_size, seen.st_mtime_ns, seen.st_ino),)
 
 
 def _step_of(name: str) -> int:

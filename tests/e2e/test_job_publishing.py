@@ -53,8 +53,10 @@ def test_a_job_publishes_without_a_key_and_every_host_gets_it(cluster: Cluster, 
     cluster.start(hosts=2, racks=1)
     first, second = cluster.daemons.values()
     saved = step_directory(tmp_path / "step-100", 1)
+    (saved / "rng").mkdir()
+    (saved / "rng" / "0.pt").write_bytes(b"for this host alone")
     job, other = Client(first.home / "gossipd.sock"), Client(second.home / "gossipd.sock")
-    made = job.publish(saved, name="run-7", step=100)
+    made = job.publish(saved, name="run-7", step=100, exclude="rng/")
     assert (made.name, made.version, made.file_count) == ("run-7", 100, 3)
     assert job.path("run-7") == first.tree("run-7", 100)
     kept = step_directory(tmp_path / "kept", 1)
@@ -342,12 +344,16 @@ def test_finished_steps_become_versions_by_themselves_and_unfinished_ones_never(
         os.utime(file, (time.time() + 900, time.time() + 900))  # saved before the clock was set back
     done = gossipd("watch", run, "--name", "run", "--once", "--config", node.config)
     assert done.stdout == ""
+    (step_directory(run / "step-40", 40, bytes_each=70_000) / "a.lock").touch()
+    done = gossipd("watch", run, "--name", "run", "--once", "--exclude", "*.lock", "--config", node.config)
+    assert done.stdout.split()[0] == "run@40.1"
+    assert not (node.tree("run", (1 << 32) + 40) / "a.lock").exists()
 
 
 def test_the_daemon_watches_directories_that_its_configuration_names(cluster: Cluster, tmp_path: Path) -> None:
     run = tmp_path / "run"
     node = cluster.add("node-1", "rack-1")
-    table = f'\n[[publish.watch]]\ndirectory = "{run}"\nname = "run"\nkeep_last = 2\n'
+    table = f'\n[[publish.watch]]\ndirectory = "{run}"\nname = "run"\nkeep_last = 2\nexclude = ["*.pt"]\n'
     before = node.config.read_text()
     node.config.write_text(before + table)
     node.start()

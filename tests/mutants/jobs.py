@@ -67,8 +67,8 @@ MUTANTS = (
         "what-one-rank-lacks-hangs-the-others",
         "The other ranks wait for one that has given no name.",
         "gossipd/client/client.py",
-        "ShardedStep(self._daemon, path, name, all_gather)",
-        'ShardedStep(self._daemon, absolute_path(path, "path"), text(name, "name"), all_gather)',
+        "ShardedStep(self._daemon, path, name, all_gather, exclude)",
+        'ShardedStep(self._daemon, absolute_path(path, "path"), text(name, "name"), all_gather, exclude)',
         ("tests/gossipd/client/test_shards.py",),
     ),
     Mutant(
@@ -142,6 +142,22 @@ MUTANTS = (
         "        self.step = msgspec.structs.replace(self.step, left_out=dict(counted))\n",
         "        self.step = msgspec.structs.replace(self.step)\n",
         ("tests/gossipd/daemon/test_publishing_job.py",),
+    ),
+    Mutant(
+        "a-jobs-patterns-decide-nothing",
+        "A job leaves the optimizer out, and every inference host fetches it.",
+        "gossipd/publish/selection.py",
+        "    return Selection(exclude=patterns, defaults=DEFAULT_EXCLUDES)\n",
+        "    return Selection(defaults=DEFAULT_EXCLUDES)\n",
+        ("tests/gossipd/publish/test_selection.py", "tests/gossipd/daemon/test_publishing_job.py"),
+    ),
+    Mutant(
+        "a-marker-that-is-left-out-is-never-seen",
+        "A watch that leaves the marker out of the versions waits for it without end.",
+        "gossipd/publish/step_listing.py",
+        "            seen += self._marker_in(directory)\n",
+        "",
+        ("tests/gossipd/publish/test_step_listing.py",),
     ),
     Mutant(
         "waits-take-all-threads",

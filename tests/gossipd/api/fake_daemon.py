@@ -329,18 +329,18 @@ class FakeDaemon:
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None, keep_every: int | None, about: str,
+        keep_last: int | None, keep_every: int | None, about: str, exclude: str,
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
-        more = filter(None, (keep_last, keep_every, about))
+        more = filter(None, (keep_last, keep_every, about, exclude))
         self._take("publish", name, user, directory, version, step, how, *more)
         begun = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=9, file_count=2)
         yield begun
         yield msgspec.structs.replace(begun, version=version or 1, id=TOY.hex(), done=True)
 
     async def shards(
-        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int
+        self, user: int, directory: str, name: str, *, rank: int, ranks: int, chunk_bytes: int, exclude: str
     ) -> AsyncGenerator[PublishStep, None]:
-        self._take("shards", name, user, directory, rank, ranks, chunk_bytes)
+        self._take("shards", name, user, directory, rank, ranks, *filter(None, [exclude]), chunk_bytes)
         yield self._signed(name, b"shards %d" % rank)
 
     async def assemble(

@@ -516,3 +516,9 @@ def test_lineage_goes_with_a_publication_and_is_refused_where_it_is_too_long(tmp
         for wrong in (object(), float("nan"), "\ud800"):
             with pytest.raises(UsageError, match="about is no JSON object"):
                 client.publish(tmp_path, name="m", about={"notes": wrong})
+
+
+@pytest.mark.parametrize("wrong", [7, b"*.pt", ["*.pt", ""], ["a\nb"], [None]])
+def test_a_pattern_that_is_none_is_refused_before_the_daemon_is_asked(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=r"^exclude is "):
+        Client(tmp_path / "no socket is there").publish(tmp_path, name="m", exclude=wrong)

@@ -147,5 +147,14 @@ def test_a_path_or_name_that_one_rank_lacks_ends_all_of_them(tmp_path: Path, wro
     assert "rank 1" in first
 
 
+def test_what_a_rank_leaves_out_is_told_to_its_daemon(tmp_path: Path) -> None:
+    with guarded(tmp_path / "a", daemon := FakeDaemon()):
+        Client(tmp_path / "a").publish_shards(
+            tmp_path / "saved", name="m", step=1, rank=0, ranks=1, all_gather=Group(1).gather_of(0),
+            exclude=["optimizer/", "*.pt"],
+        )  # fmt: skip
+    assert daemon.orders[0][-2:] == ("optimizer/\n*.pt", 1 << 20)
+
+
 def test_a_publication_can_be_a_key(tmp_path: Path) -> None:
     assert len({Publication("m", 1, "i", 2, 3, {"*.tmp": 1}), Publication("m", 1, "i", 2, 3, {"*.tmp": 1})}) == 1

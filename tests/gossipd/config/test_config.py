@@ -127,10 +127,12 @@ def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
     least = f'{keys}[[publish.watch]]\ndirectory = "run"\nname = "train/run"\n'
     config = parse(
         f'{least}[[publish.watch]]\ndirectory = "/b"\nname = "b"\nuser = "7"\nkeep_last = 3\nkeep_every = 10\n'
+        'exclude = ["*.pt"]\n'
     )
     first, second = config.publish.watch
     assert (first.directory, first.name, first.user, first.pattern) == ("/srv/gossipd/run", "train/run", "", "*")
     assert (second.directory, second.user, second.keep_last, second.keep_every) == ("/b", "7", 3, 10)
+    assert (first.exclude, second.exclude) == ((), ("*.pt",))
     shown_again = "[publish]\n" + "".join(
         f"{item.name} = {toml_value(item, getattr(config.publish, item.name))}\n" for item in config.publish.settings
     )
@@ -143,6 +145,10 @@ def test_tables_of_watched_directories_are_read_shown_and_read_again() -> None:
     ("tables", "reason"),
     [
         ("watch = 7", "must be tables [[publish.watch]] with directory, name, user"),
+        (
+            '[[publish.watch]]\nname = "m"\ndirectory = "r"\nexclude = ["/r/*"]',
+            "table 1: exclude entry 1: '/r/*' matches",
+        ),
         ('[[publish.watch]]\nname = "m"', "table 1: directory is missing: a path"),
         (
             '[[publish.watch]]\ndirectory = "d"\nname = "m"\nmarker = "../x"',

@@ -35,7 +35,7 @@ class Publishing:
 
     async def publish(
         self, user: int, directory: str, name: str, *, version: int | None, step: int | None, how: str,
-        keep_last: int | None = None, keep_every: int | None = None,
+        keep_last: int | None = None, keep_every: int | None = None, exclude: str = "",
     ) -> AsyncGenerator[PublishStep, None]:  # fmt: skip
         if Path(directory).name in self.refusals:
             raise LocalError(self.refusals[Path(directory).name], code="E_NOT_OWNER")

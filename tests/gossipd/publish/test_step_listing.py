@@ -48,6 +48,19 @@ def test_a_pickle_in_a_step_is_published_as_bytes_and_never_loaded(tmp_path: Pat
     assert (tmp_path / "sprung").exists(), "it is a trap"
 
 
+def test_what_is_left_out_is_not_looked_at_but_a_marker_is_seen(tmp_path: Path) -> None:
+    step = tmp_path / "step-1"
+    step.mkdir()
+    for name in ("model.safetensors", "DONE", "rng.pt"):
+        (step / name).write_bytes(b"x")
+    os.mkfifo(step / "trace.pt")  # no version can have it
+    seen = StepLister(tmp_path, exclude="DONE\n*.pt", marker="DONE").look()["step-1"]
+    assert sorted(file.path for file in seen.files) == ["DONE", "model.safetensors"]
+    (step / "DONE").unlink()
+    seen = StepLister(tmp_path, exclude="DONE\n*.pt", marker="DONE").look()["step-1"]
+    assert unfinished(seen, "DONE") == "has no DONE"
+
+
 def test_of_more_directories_than_a_look_takes_the_highest_steps_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
