@@ -62,10 +62,11 @@ class Goal(Struct, frozen=True):
 
 
 COMPLETE = Goal("complete on", lambda _, host: host.state == "complete")
+REMOVED = Goal("removed from", lambda _, host: host.state == "removed")
 GOALS: Mapping[str, Goal] = {
     "complete": COMPLETE,
     "current": Goal("current on", lambda row, host: host.current == row.version),
-    "removed": Goal("removed from", lambda _, host: host.state == "removed"),
+    "removed": REMOVED,
 }
 
 
@@ -102,8 +103,8 @@ class HostsNeeded(Struct, frozen=True):
 
     def is_hopeless(self, row: DeploymentRow) -> bool:
         """Whether so many hosts have refused, or have a reason that does not end by itself, that the others are too
-        few."""
-        if self.is_here or self.goal is not COMPLETE:
+        few. A version is current only where it is complete."""
+        if self.is_here or self.goal is REMOVED:
             return False
         return row.hosts_total - len(_lost(row)) < min(self._number(row), row.hosts_total)
 

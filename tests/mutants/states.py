@@ -304,4 +304,12 @@ MUTANTS = (
         "            self._rows[key][node] = msgspec.structs.replace(row, version=row.version, packed=packed)\n",
         (_PROGRESS,),
     ),
+    Mutant(
+        "what-is-gone-is-waited-for-until-it-is-current",
+        "A wait for the version to be current goes on where hosts have evicted it.",
+        "gossipd/api/readiness.py",
+        "        if self.is_here or self.goal is REMOVED:\n",
+        "        if self.is_here or self.goal is not COMPLETE:\n",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
 )

@@ -46,6 +46,16 @@ async def test_what_is_hopeless_ends_the_wait_after_some_seconds_of_rounds(clock
     assert caught.value.code_of_exit is ExitCode.PARTIAL
 
 
+async def test_what_is_gone_from_others_ends_a_wait_for_its_being_current(clock: Clock) -> None:
+    polls, needed = LongPoll(refused_by_one()), HostsNeeded.parse("100%", "current")
+    await polls.wait("org/toy", 3, needed, 0.0)
+    clock.now += HOPELESS_S / 2
+    await polls.wait("org/toy", 3, needed, 0.0)
+    clock.now += HOPELESS_S / 2 + 0.01
+    with pytest.raises(DeploymentEndedError, match=r"has ended: node-4 failed refused_key"):
+        await polls.wait("org/toy", 3, needed, 0.0)
+
+
 async def test_a_later_wait_has_its_own_patience(clock: Clock) -> None:
     polls = LongPoll(refused_by_one())
     await polls.wait("org/toy", 3, ALL, 0.0)
