@@ -87,15 +87,16 @@ class Diagnosis:
 def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None = None) -> Diagnosis:
     """Why the deployment of ``row`` is not complete, on all its hosts or on one. Each host costs one step."""
     members = {each["name"]: each for each in page["members"] if each["state"] != "unheard"}
-    behind = [each for each in row["hosts"] if each["state"] != "complete" and host in (None, each["name"])]
-    if row["state"] in ("cancelled", "complete"):
-        behind = []
+    asked = [each for each in row["hosts"] if host in (None, each["name"])]
+    behind = [each for each in asked if each["state"] != "complete"]
+    if row["state"] == "cancelled" or (row["state"] == "complete" and host is None):
+        behind = []  # a host that it was removed from is asked for by name
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for each in behind:
         groups.setdefault(_key(each), []).append(each)
     causes = [_of_group(key, hosts, row, members) for key, hosts in groups.items()]
     causes += _of_nobody_reading(page, row, behind)
-    if row["state"] == "cancelled":
+    if row["state"] == "cancelled" and (host is None or any(each["state"] != "complete" for each in asked)):
         causes.append(_of_a_word(row))
     causes.sort(key=_order)
     if behind or host in (None, page["node"]["name"]):

@@ -312,4 +312,12 @@ MUTANTS = (
         "        if self.is_here or self.goal is not COMPLETE:\n",
         ("tests/gossipd/api/test_long_poll.py",),
     ),
+    Mutant(
+        "a-host-that-was-asked-for-answers-for-all",
+        "Of the one host that lacks a complete deployment `why` says that nothing is wrong.",
+        "gossipd/diagnosis/causes.py",
+        '(row["state"] == "complete" and host is None)',
+        'row["state"] == "complete"',
+        ("tests/gossipd/diagnosis/test_causes.py",),
+    ),
 )

@@ -118,6 +118,16 @@ def test_a_cancelled_deployment_says_so_and_exits_as_wait_does(word: str, told: 
     assert (diagnosis.exit_code, diagnosis.causes[0].cure) == (ExitCode.OTHER, "deploy it again, if it shall go on")
 
 
+def test_a_host_that_is_asked_for_by_name_answers_for_itself() -> None:
+    cancelled = deployment([host(0), host(1, state="cancelled", chunks=5)], state="cancelled", word="cancel")
+    names = [each["name"] for each in cancelled["hosts"]]
+    assert not diagnose(page(), cancelled, names[0]).causes
+    assert [one.code for one in diagnose(page(), cancelled, names[1]).causes] == ["cancelled"]
+    removed = deployment([host(0), host(1, state="removed", reason="removed", chunks=0)], state="complete")
+    assert not diagnose(page(), removed).causes
+    assert [one.code for one in diagnose(page(), removed, names[1]).causes] == ["removed"]
+
+
 def test_an_answering_host_that_is_alone_says_first_that_it_is_a_poor_witness() -> None:
     alarms = [{"code": "E_ALONE", "sentence": "this host hears no other", "since": "now"}]
     diagnosis = found([host(0, state="downloading", reason="not_heard")], alarms=alarms)
