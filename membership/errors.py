@@ -41,3 +41,9 @@ class PayloadRefusedError(MembershipError):
     """An application event too large or too many. Fault: the caller. Retry: smaller, or later."""
 
     code = "E_MEMBERSHIP_PUBLISH"
+
+
+class TooManyStatementsError(PayloadRefusedError):
+    """As many statements are told as may be. Fault: who announces without end. Retry: when some are removed."""
+
+    code = "E_GOSSIP_FULL"

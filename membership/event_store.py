@@ -25,7 +25,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from membership import wire
-from membership.errors import PayloadRefusedError, WireError
+from membership.errors import PayloadRefusedError, TooManyStatementsError, WireError
 from membership.events import PayloadHeard, PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NodeId
@@ -92,7 +92,7 @@ class EventStore:
         elif not verdict.is_known:
             self._keep_back(data, self._node.own.node)
         elif not self._make_room(key, version, verdict.writer):
-            raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
+            raise TooManyStatementsError(f"{len(self._statements)} statements are known already")
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
 

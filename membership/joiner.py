@@ -196,5 +196,5 @@ class Joiner:
             return
         self._pause_s = node.settings.join_retry_max_s
         node.tell(NameConflict(bearer.record.name, bearer.node, bearer.address))
-        where = f"{bearer.record.host}:{bearer.record.port}"
+        where = bearer.record.contact
         node.tell(JoinRefused(f"the name {bearer.record.name} belongs to a living member at {where}"))

@@ -47,6 +47,11 @@ class MemberState(Enum):
     LEFT = "left"  # said goodbye
 
 
+def contact_of(host: str, port: int) -> str:
+    """``HOST:PORT``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Record(Struct, frozen=True):
     """What a member says of itself, signed by itself. ``version`` orders records of one ``boot``. ``port`` serves UDP
     (membership) and TCP (the host's control plane); ``payload`` is the application's, at most 64 bytes; ``capacity`` is
@@ -76,6 +81,11 @@ class Record(Struct, frozen=True):
     def address(self) -> Address:
         """The address for its membership datagrams."""
         return (self.host, self.port)
+
+    @property
+    def contact(self) -> str:
+        """The same as text, as ``net.join`` takes it."""
+        return contact_of(self.host, self.port)
 
 
 class Member(Struct, frozen=True):

@@ -75,7 +75,7 @@ def bind_metrics(host: str, port: int) -> trio.SocketListener:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise _refused(f"{host}:{port}", error) from error
+        raise _refused(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", error) from error
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 
 

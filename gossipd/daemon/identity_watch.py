@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from membership.member import NodeId, Record
+from membership.member import NodeId, Record, contact_of
 
 TWICE_S = 600.0  # ten times the longest pause between two records of a contested key (``record_merger``)
 GRACE_S = 20.0  # a host whose key was made again has its old address; the old key is dead by then
@@ -55,7 +55,7 @@ class IdentityWatch:
 
     def heard(self, record: Record, now: float) -> None:
         """A member's record came into force."""
-        address = f"{record.host}:{record.port}"
+        address = record.contact
         moves = self._moves.setdefault(record.node, deque(maxlen=MOVES_MAX))
         if moves and moves[-1][0] == address:
             return
@@ -68,12 +68,12 @@ class IdentityWatch:
         """A record with our key came from elsewhere, newer than ours. Once is a host that has lost its state."""
         self._outdone.append(now)
         if len(self._outdone) > 1 and now - self._outdone[0] <= TWICE_S:
-            self._note(self._own, (f"{ours.host}:{ours.port}", f"{other[0]}:{other[1]}"), now)
+            self._note(self._own, (ours.contact, contact_of(*other)), now)
 
     def conflict(self, name: str, other: NodeId, address: tuple[str, int], now: float) -> None:
         """A host with another key, which may be no member, has or wants a member's name."""
         self._wanted.pop(other, None)
-        self._wanted[other] = (name, f"{address[0]}:{address[1]}", now + TWICE_S)
+        self._wanted[other] = (name, contact_of(*address), now + TWICE_S)
         if len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
 
@@ -103,7 +103,7 @@ class IdentityWatch:
         for record in here:
             if record.node in heard:
                 names[record.name].append(record)
-            addresses[f"{record.host}:{record.port}"].append(record)
+            addresses[record.contact].append(record)
             transport_keys[record.transport_key].append(record)
         shared = [("E_IDENTITY_TWICE", pair) for pair in _pairs(transport_keys)]
         shared += [("E_NAME_CONFLICT", pair) for pair in _pairs(names)]
@@ -111,7 +111,7 @@ class IdentityWatch:
         self._wanted = {other: one for other, one in self._wanted.items() if one[2] > now}
         for other, (name, address, _) in islice(self._wanted.items(), FINDINGS_MAX):
             bearers = [record for record in names.get(name, ()) if record.node != other]
-            findings += [_one_name(name, f"{one.host}:{one.port}", address) for one in bearers[:1]]
+            findings += [_one_name(name, one.contact, address) for one in bearers[:1]]
         keys: dict[Hashable, float] = {}
         for code, pair in shared:
             key = (code, pair[0].node, pair[1].node)
@@ -136,7 +136,7 @@ def _one_key(record: Record, twice: _Twice) -> IdentityFinding:
 
 
 def _two_keys(code: str, one: Record, other: Record) -> IdentityFinding:
-    first, second = f"{one.host}:{one.port}", f"{other.host}:{other.port}"
+    first, second = one.contact, other.contact
     if code == "E_NAME_CONFLICT":
         return _one_name(one.name, first, second)
     if code == "E_IDENTITY_TWICE":

@@ -68,7 +68,7 @@ class Hearing(Struct, frozen=True, kw_only=True):
     """Hosts on the roster that have not left."""
     answered: int = 0
     failed: int = 0
-    """Probes of this host's."""
+    """Probes of this host's: those that no datagram answered have failed, though the control channel may have."""
     is_isolated: bool
 
 
@@ -78,7 +78,7 @@ def hearing(counts: Mapping[str, int], *, contacts: Sequence[str], others: int) 
         datagrams_in=counts.get("datagrams_in", 0), unsealed=counts.get("dropped_unsealed", 0),
         replayed=counts.get("dropped_replays", 0), contacts=contacts, others=others,
         is_isolated=bool(counts.get("isolated", 0)), answered=counts.get("probes_answered", 0),
-        failed=counts.get("probes_failed", 0),
+        failed=counts.get("probes_failed", 0) + counts.get("probes_saved_by_control", 0),
     )  # fmt: skip
 
 

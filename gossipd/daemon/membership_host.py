@@ -21,16 +21,19 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.deployment.statement import Statement
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.traffic_marks import mark
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
 from membership.credentials import Credentials
-from membership.errors import PayloadRefusedError
+from membership.errors import PayloadRefusedError, TooManyStatementsError
 from membership.host_rules import HostRules
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
 from membership.tombstones import Tombstone
+
+log = get_logger("membership")
 
 
 class MembershipHost:
@@ -46,6 +49,8 @@ class MembershipHost:
         self._alarms = alarms
         self._runtime: SwimRuntime | None = None
         self._seed_term = self._free_step = 0
+        self._refused: dict[membership_events.PayloadKind, str] = {}
+        """Why the last word of a kind was not told."""
         settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
         rng, now = Random(secrets.randbits(64)), trio.current_time()
         self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster, rules=rules)
@@ -93,8 +98,16 @@ class MembershipHost:
     def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
         try:
             self.swim.publish(kind, key, version, payload, trio.current_time())
-        except PayloadRefusedError as error:
-            self._alarms.ring("E_GOSSIP_FULL", str(error))
+        except TooManyStatementsError as error:
+            self._alarms.ring_as(error.code, str(error))
+        except PayloadRefusedError as error:  # such as what a host with a wrong clock says
+            if self._refused.get(kind) != str(error):
+                log.warning("told nobody", kind=kind.name.lower(), reason=str(error))
+            self._refused[kind] = str(error)
+        else:
+            self._refused.pop(kind, None)
+            if kind is membership_events.PayloadKind.STATEMENT:
+                self._alarms.cured(TooManyStatementsError.code)
         self.wake()
 
     def claim_seed(self, term: int) -> None:

@@ -113,7 +113,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         return schema.StatusSnapshot(
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
-                address=f"{record.host}:{record.port}", version=__version__,
+                address=record.contact, version=__version__,
                 uptime_s=round(time.monotonic() - self.age.started_s, 1),
             ),
             members=self.members(),
@@ -187,7 +187,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
-                    address=f"{record.host}:{record.port}",
+                    address=record.contact,
                     state=UNHEARD if self.swim.is_unheard(record.node) else member.state.value,
                     seed=record.node in seeds or (may_read and self.swim.has_answered(record.node)),
                     version=record.software,

@@ -13,7 +13,7 @@ from membership.digest import BUCKET_COUNT, Digest
 from membership.errors import RecordError, SealError, SettingsError, WireError
 from membership.health import LocalHealth
 from membership.isolation import Isolation
-from membership.member import NodeId, Record, node_id
+from membership.member import NodeId, Record, contact_of, node_id
 from membership.record import decode_record, encode_signed, parse_record, sign_record
 from membership.replay import ReplayWindows
 from membership.rumours import RumourClass, Rumours
@@ -531,3 +531,8 @@ def test_a_digest_does_not_depend_on_the_order_and_forgets_completely(marks: lis
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         replace(SwimSettings(), **wrong).validate()
+
+
+def test_an_address_is_told_as_a_configuration_takes_it() -> None:
+    assert RECORD.contact == "10.0.0.1:7946"
+    assert replace(RECORD, host="fd00::1").contact == contact_of("fd00::1", 7946) == "[fd00::1]:7946"

@@ -792,4 +792,28 @@ MUTANTS = (
         "            if envelope is not None or left_s > 0 or not is_coming(deployment):\n",
         ("tests/gossipd/daemon/test_state_dir.py",),
     ),
+    Mutant(
+        "an-ipv6-address-loses-its-brackets",
+        "On a cluster with IPv6 addresses doctor ends with a traceback, and nobody can copy an address.",
+        "membership/member.py",
+        '    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"\n',
+        '    return f"{host}:{port}"\n',
+        (_VALUES,),
+    ),
+    Mutant(
+        "probes-that-only-tcp-answers-are-no-failures",
+        "A host whose datagrams are dropped says that all is well, while the others take it for dead.",
+        "gossipd/daemon/loneliness.py",
+        '        failed=counts.get("probes_failed", 0) + counts.get("probes_saved_by_control", 0),\n',
+        '        failed=counts.get("probes_failed", 0),\n',
+        ("tests/gossipd/daemon/test_loneliness.py",),
+    ),
+    Mutant(
+        "what-a-host-may-not-say-is-told-as-want-of-room",
+        "A host with a wrong clock tells its operator to remove deployments.",
+        "gossipd/daemon/membership_host.py",
+        "        except TooManyStatementsError as error:\n",
+        "        except (TooManyStatementsError, PayloadRefusedError) as error:\n",
+        ("tests/gossipd/daemon/test_membership_host.py",),
+    ),
 )

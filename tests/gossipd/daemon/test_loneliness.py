@@ -93,11 +93,12 @@ class Audit:
         self.told.append(reason)
 
 
-def test_probes_that_all_fail_are_told_though_datagrams_come() -> None:
+@pytest.mark.parametrize("failed", ["probes_failed", "probes_saved_by_control"])
+def test_probes_that_all_fail_are_told_though_datagrams_come(failed: str) -> None:
     lonely = Loneliness(0.0)
     told = []
     for now in range(14):
-        counts = {"datagrams_in": now, "probes_failed": now, "probes_answered": 7}
+        counts = {"datagrams_in": now, failed: now, "probes_answered": 7}
         told.append(lonely.look(float(now), hearing(counts, contacts=(), others=2)))
     assert told[:10] == [None] * 10
     assert "all its probes fail" in (told[-1] or "")

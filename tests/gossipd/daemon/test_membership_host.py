@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import pytest
 import trio
 
 from gossipd.config.keys import Keys
@@ -16,9 +17,25 @@ from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import Phase, TurnLoop
-from membership.host_rules import LenientRules
+from membership.errors import TooManyStatementsError
+from membership.events import PayloadKind
+from membership.host_rules import LenientRules, Verdict
 from membership.seal import KeyRing
 from tests.servers import free_port
+
+
+class Refusing(LenientRules):
+    """Lets nobody say anything while ``refuses`` holds."""
+
+    refuses = False
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        return None if self.refuses else super().judge(kind, key, version, payload)
+
+
+class Audit:
+    def record(self, event: str, *, code: str, reason: str) -> None:
+        """Nobody asks."""
 
 
 def membership_host_at(port: int, tmp_path: Path, *, more: str = "") -> MembershipHost:
@@ -27,8 +44,8 @@ def membership_host_at(port: int, tmp_path: Path, *, more: str = "") -> Membersh
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys, 1)
     return MembershipHost(
-        LiveSettings(config, keys), record=record, roster=[], tombstones=[], alarms=cast(Alarms, None),
-        rules=LenientRules(),
+        LiveSettings(config, keys), record=record, roster=[], tombstones=[], alarms=Alarms(cast(Any, Audit())),
+        rules=Refusing(),
     )  # fmt: skip
 
 
@@ -77,3 +94,30 @@ async def test_its_datagrams_carry_the_mark_of_control(tmp_path: Path) -> None:
             _, told, _, _ = contact.recvmsg(2048, 256)
             assert [value[0] for _, _, value in told] == [18 << 2]
             nursery.cancel_scope.cancel()
+
+
+async def test_what_a_host_may_not_say_is_no_want_of_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = membership_host_at(free_port(), tmp_path)
+    rules = cast(Refusing, host.swim._node.rules)
+    alarms = host._alarms.rows
+    rules.refuses = True
+    with caplog.at_level("WARNING"):
+        for version in (1, 2, 3):
+            host.publish_progress(b"k" * 32, version, b"")
+    assert [record.getMessage() for record in caplog.records] == ["told nobody"]
+    assert not alarms
+    rules.refuses = False
+
+    def full(*args: object) -> None:
+        raise TooManyStatementsError("5 statements are known already")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host.swim, "publish", full)
+        host._publish(PayloadKind.STATEMENT, b"k" * 32, 1, b"")
+    assert [row.code for row in alarms.values()] == ["E_GOSSIP_FULL"]
+    host.publish_progress(b"k" * 32, 4, b"")
+    assert alarms, "a host's own progress has its own room"
+    host._publish(PayloadKind.STATEMENT, b"k" * 32, 1, b"")
+    assert not alarms
