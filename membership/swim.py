@@ -332,7 +332,9 @@ class Swim:
         is_vouched = known is not None and known.record.boot == opened.boot
         if not is_vouched and not node.is_boot_possible(opened.boot, handle):
             if opened.body[:1] == bytes((wire.WELCOME,)) and not self._joiner.welcomed:
-                node.tell(JoinRefused("others began at a time that this host's clock has not reached: set the clock"))
+                node.tell(
+                    JoinRefused("others began later than this host's clock shows: set it, or restart those hosts")
+                )
             return
         sender = known if is_vouched else None
         home = None if sender is None else sender.address

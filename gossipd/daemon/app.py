@@ -94,7 +94,8 @@ from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloade
 from gossipd.deployment.progress_record import HostState
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
-from gossipd.runtime.logs import get_logger, set_level
+from gossipd.runtime.kernel_clock import is_clock_kept
+from gossipd.runtime.logs import flush_lines, get_logger, set_level
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.slow_steps import SlowSteps
 from gossipd.runtime.turn_loop import TurnLoop
@@ -126,7 +127,7 @@ class App:
         home = config.file.parent
         self._state, self._lag = StateDirectory(home / STATE), LoopLag()
         self.live = LiveSettings(config, keys, self._state.wants())
-        boot = self._state.next_boot(wall_s)
+        boot = self._state.next_boot(wall_s, is_clock_kept=is_clock_kept() or False)
         self._feed = EventFeed(EventRing(boot))
         audit = AuditLog(home / "audit.jsonl", listener=self._feed)
         self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())
@@ -328,7 +329,7 @@ class App:
             live=self.live, store=self._store, lifecycle=self._deployments.lifecycle, copies=self._rack_copies,
             driver=self._deployments,
         )  # fmt: skip
-        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
+        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms, self._state)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
@@ -389,9 +390,11 @@ class App:
             await run_blocking(self._state_saver.keep_all)
 
     async def _record_refusals(self) -> None:
-        """Never returns: unknown keys that are still unknown some seconds later go into the audit log."""
+        """Never returns: unknown keys that are still unknown some seconds later go into the audit log, and lines that
+        wait for the log's reader to it."""
         while True:
             await until_next_look(REFUSALS_LOOK_S)
+            flush_lines()
             self._delegate.record_refusals()
 
     async def _keep_standing_links(self) -> None:

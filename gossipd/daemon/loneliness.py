@@ -8,15 +8,20 @@ new host would not be told otherwise.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import trio
 from msgspec import Struct
 
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.worker_threads import run_blocking
 from membership.member import MemberState
 from membership.swim import Swim
 
@@ -70,15 +75,19 @@ class Hearing(Struct, frozen=True, kw_only=True):
     failed: int = 0
     """Probes of this host's: those that no datagram answered have failed, though the control channel may have."""
     is_isolated: bool
+    boot_ahead_s: float = 0.0
+    """By how much the number of this start is ahead of the wall clock."""
 
 
-def hearing(counts: Mapping[str, int], *, contacts: Sequence[str], others: int) -> Hearing:
+def hearing(
+    counts: Mapping[str, int], *, contacts: Sequence[str], others: int, boot_ahead_s: float = 0.0
+) -> Hearing:  # fmt: skip
     """From the counters of ``Swim.statistics``."""
     return Hearing(
         datagrams_in=counts.get("datagrams_in", 0), unsealed=counts.get("dropped_unsealed", 0),
         replayed=counts.get("dropped_replays", 0), contacts=contacts, others=others,
         is_isolated=bool(counts.get("isolated", 0)), answered=counts.get("probes_answered", 0),
-        failed=counts.get("probes_failed", 0) + counts.get("probes_saved_by_control", 0),
+        failed=counts.get("probes_failed", 0) + counts.get("probes_saved_by_control", 0), boot_ahead_s=boot_ahead_s,
     )  # fmt: skip
 
 
@@ -100,9 +109,17 @@ class Loneliness:
             self._answered_s, self._before_answer = now, seen
         if seen.is_isolated:
             return None
-        if now - self._heard_s >= ALONE_S:
+        is_alone = now - self._heard_s >= ALONE_S
+        if not is_alone and now - self._answered_s < ALONE_S:
+            return None
+        if seen.boot_ahead_s > CLOCKS_APART_MAX_S:
+            return (
+                f"others refuse this host: the number of its start is {seen.boot_ahead_s / 3600:.0f} h ahead of its "
+                "clock, as that was once; where the clock is right now, restart the daemon: it begins from the clock"
+            )
+        if is_alone:
             return f"this host hears no other; {self._what(seen, self._before)}"
-        if now - self._answered_s >= ALONE_S and seen.failed - self._before_answer.failed >= PROBES_LEAST:
+        if seen.failed - self._before_answer.failed >= PROBES_LEAST:
             return (
                 "this host hears others, and all its probes fail; is UDP open from here to them, and does "
                 "`net.advertise` lead here?"
@@ -122,23 +139,32 @@ class Loneliness:
 class LonelinessWatch:
     """One per daemon."""
 
-    def __init__(self, swim: Swim, live: LiveSettings, alarms: Alarms) -> None:
+    def __init__(self, swim: Swim, live: LiveSettings, alarms: Alarms, state: StateDirectory) -> None:
         self._swim = swim
         self._live = live
         self._alarms = alarms
+        self._state = state
         self._logged_s = -math.inf
+        self._begins_from_clock = False
 
     async def run(self, clock: Callable[[], float] = trio.current_time) -> None:
         """Never returns."""
         loneliness = Loneliness(clock())
         while True:
             await until_next_look(LOOK_S)
-            self.tell(loneliness.look(clock(), self._seen()), clock())
+            seen = self._seen()
+            sentence = loneliness.look(clock(), seen)
+            self.tell(sentence, clock())
+            if sentence and seen.boot_ahead_s > CLOCKS_APART_MAX_S and not self._begins_from_clock:
+                self._begins_from_clock = True
+                with suppress(StateWriteError):  # which has its own alarm
+                    await run_blocking(self._state.begin_from_clock)
 
     def _seen(self) -> Hearing:
         counts = self._swim.statistics()
         others = counts["members_known"] - counts["members_left"] - 1
-        return hearing(counts, contacts=self._live.config.net.join, others=others)
+        ahead_s = self._swim.self_record().boot - time.time()
+        return hearing(counts, contacts=self._live.config.net.join, others=others, boot_ahead_s=ahead_s)
 
     def tell(self, sentence: str | None, now: float) -> None:
         """Begin, change or end the alarm; log it at most once a minute."""

@@ -4,7 +4,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
 
 ::
 
-    DIR/state/boot               decimal: how often this node has started
+    DIR/state/boot               decimal: the number of this node's last start, seconds since 1970 or more; or a word
     DIR/state/register           statements, trusted versions, removed marks (``deployment.statement_file``)
     DIR/state/roster             signed member records, each behind its length in two bytes; then tombstones likewise
     DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
@@ -35,6 +35,7 @@ from threading import Condition, Lock
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.history import Histories, HistoryFormatError
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
@@ -64,6 +65,7 @@ FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts a
 _LENGTH_BYTES = 2
 _TOMBSTONE = Struct(">8sQ?")  # shorter than any record; an older gossipd reads no further
 _BOOT_DIGITS_MAX = len(str(BOOT_MAX))
+_FROM_CLOCK = b"from the clock"
 
 
 class StateWriteError(LocalError):
@@ -103,6 +105,7 @@ class StateDirectory:
         self._envelope_kept = Condition()
         self._envelopes_kept = 0
         self._register_revision = -1
+        self._latest_boot = BOOT_MAX
 
     def close(self) -> None:
         """Give the directory back."""
@@ -114,14 +117,26 @@ class StateDirectory:
             if name.startswith(SCRATCH):
                 shutil.rmtree(self.path / name)
 
-    def next_boot(self, wall_s: float) -> int:
-        """A number higher than that of any earlier start, also when this file was lost: never below the clock."""
+    def next_boot(self, wall_s: float, *, is_clock_kept: bool = False) -> int:
+        """A number higher than that of any earlier start, also when this file was lost: never below the clock.
+
+        Others accept no number that is more than an hour ahead of their clocks. So one that a start with a wrong clock
+        has left is dropped, with such numbers on the roster, where something keeps the clock right now, or where
+        ``begin_from_clock`` was called. Else the clock may be the one that is wrong, as before NTP, and others know the
+        number."""
         kept = self._read(BOOT)
         # Digits that no boot can have are as good as lost: the file has rotted, or somebody has edited it.
         last = int(kept) if kept is not None and kept.isdigit() and len(kept) <= _BOOT_DIGITS_MAX else 0
+        latest = int(wall_s) + CLOCKS_APART_MAX_S
+        if kept == _FROM_CLOCK or (is_clock_kept and last > latest):
+            last, self._latest_boot = 0, latest
         boot = max(last + 1 if last < BOOT_MAX else 0, int(wall_s))
         self._write(BOOT, str(boot).encode())
         return boot
+
+    def begin_from_clock(self) -> None:
+        """The next start takes its number from the clock alone. Raises StateWriteError."""
+        self._write(BOOT, _FROM_CLOCK)
 
     def register(self) -> StatementStore:
         """Raises RegisterFormatError: a damaged register is an operator's matter."""
@@ -136,7 +151,8 @@ class StateDirectory:
                 self._register_revision = revision
 
     def roster(self) -> list[Record]:
-        """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""
+        """Records as they were signed; one that cannot be read is dropped, gossip brings it again. After ``next_boot``,
+        as that says."""
         kept = self._read(ROSTER) or b""
         records, at = [], 0
         while at + _LENGTH_BYTES <= len(kept):
@@ -144,7 +160,7 @@ class StateDirectory:
             with suppress(WireError):
                 records.append(parse_record(kept[at + _LENGTH_BYTES : end]))
             at = end
-        return records
+        return [record for record in records if record.boot <= self._latest_boot]
 
     def tombstones(self) -> list[Tombstone]:
         """Lives of members that are over."""

@@ -2,10 +2,11 @@
 
 * The loop: ``turn_loop``, ``turn_interval``, ``loop_clock``, ``look_interval``, ``slow_steps`` (what holds it up),
   ``task_tree`` (where tasks wait), ``zmq_trio``
+* The wall clock: ``kernel_clock``
 * Threads: ``worker_threads`` (blocking calls of the loop), ``worker_pool``, ``thread_priority``,
   ``named_thread``
 * Memory and rates: ``buffer_pool``, ``memory_room``, ``rate_limit`` (bytes), ``quotas`` (each writer's share)
 * Connections: ``pending_connections``, ``flooding_addresses``, ``connection_filter``, ``traffic_marks``
 * Chunks between adapters: ``incoming_chunks`` (relayed during their arrival), ``ports`` (the protocols)
-* Files and logs: ``directory_safety``, ``file_access``, ``regular_file``, ``logs``
+* Files and logs: ``directory_safety``, ``file_access``, ``regular_file``, ``logs``, ``line_stream``
 """

@@ -6,7 +6,8 @@ What lives here: the form of lines, and keeping secrets out of them. What does n
 On a terminal lines are for people; elsewhere each is a JSON object with ``ts``, ``level``, ``event``, ``logger`` and
 the caller's fields. Values pass ``redacted``: URLs lose user names, passwords, queries and fragments, because presigned
 URLs carry credentials there. The standard library's logging makes the records, and those of libraries are included from
-WARNING upwards. A closed stderr loses lines and never stops the daemon. The latest lines are kept in
+WARNING upwards. A stderr that is closed, or that nobody reads, loses lines and never stops the daemon
+(``line_stream``). The latest lines are kept in
 memory, for hosts that keep no journal. Rejected: structlog, which brings asyncio and
 rich into each daemon.
 """
@@ -21,6 +22,8 @@ from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from gossipd.runtime.line_stream import LineStream
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REPEAT_S = 60.0
@@ -74,6 +77,12 @@ def recent() -> list[str]:
     return [line for handler in logging.getLogger().handlers if isinstance(handler, _Lines) for line in handler.latest]
 
 
+def flush_lines() -> None:
+    """Write what waits for the reader of a stream that was full, as far as that takes it now."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
 def configure(
     *, level: str = "info", as_json: bool | None = None, node: str = "", stream: TextIO | None = None
 ) -> None:  # fmt: skip
@@ -96,7 +105,7 @@ def set_level(level: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """Writes whole lines; they are lost when the stream refuses them. A line of a library is written at most once a
+    """Writes whole lines, and waits for no reader. A line of a library is written at most once a
     minute: without this, trio logs a traceback ten times a second while the process is out of descriptors.
     """
 
@@ -104,7 +113,7 @@ class _Lines(logging.Handler):
         super().__init__()
         self._everywhere = {"node": node} if node and as_json else {}
         self.latest: deque[str] = deque(maxlen=LATEST_MAX)
-        self._stream = stream
+        self._stream = LineStream(stream)
         self._as_json = as_json
         self._told_s: dict[tuple[str, str], float] = {}
 
@@ -113,6 +122,16 @@ class _Lines(logging.Handler):
         is_ours = record.name.startswith(f"{_OURS}.")
         if not is_ours and self._is_repeated(record):
             return
+        self._write(record)
+        if lost := self._stream.take_lost():
+            told = {"name": f"{_OURS}.log", "levelname": "WARNING", "msg": "lines were lost", "fields": {"count": lost}}
+            self._write(logging.makeLogRecord(told))
+
+    def flush(self) -> None:
+        """Write what waits for the stream's reader."""
+        self._stream.flush()
+
+    def _write(self, record: logging.LogRecord) -> None:
         fields = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(), "event": record.getMessage(),
@@ -124,11 +143,7 @@ class _Lines(logging.Handler):
         safe = {name: _safe(value) for name, value in fields.items()}
         line = json.dumps(safe, default=repr) if self._as_json else _for_people(safe)
         self.latest.append(line[:LATEST_CHARS_MAX])
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            return
+        self._stream.write(line)
 
     def _is_repeated(self, record: logging.LogRecord) -> bool:
         line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])

@@ -304,4 +304,20 @@ MUTANTS = (
         "            if dialled < 0:\n",
         ("tests/gossipd/control/test_dialer.py",),
     ),
+    Mutant(
+        "the-rest-of-a-line-comes-after-later-ones",
+        "Where the log's reader is slow, lines are torn apart and come out of order.",
+        "gossipd/runtime/line_stream.py",
+        "                    self._waiting.appendleft(data[count:])\n",
+        "                    self._waiting.append(data[count:])\n",
+        ("tests/gossipd/runtime/test_line_stream.py",),
+    ),
+    Mutant(
+        "what-waits-for-a-reader-has-no-bound",
+        "A daemon whose log nobody reads takes more and more memory.",
+        "gossipd/runtime/line_stream.py",
+        "            if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:\n",
+        "            if self._waiting_bytes + len(data) > 1000 * WAITING_BYTES_MAX:\n",
+        ("tests/gossipd/runtime/test_line_stream.py", "tests/gossipd/runtime/test_logs.py"),
+    ),
 )

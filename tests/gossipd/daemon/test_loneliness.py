@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.loneliness import (
@@ -69,6 +72,38 @@ def test_a_first_host_without_anybody_to_hear_is_not_alone() -> None:
     assert lonely.look(61.0 + ALONE_S, seen(contacts=(), others=1)) is not None
 
 
+def test_a_host_whose_clock_was_ahead_at_its_start_says_so() -> None:
+    lonely = Loneliness(0.0)
+    ahead = hearing({}, contacts=("h1:7946",), others=2, boot_ahead_s=3 * 86_400.0)
+    assert lonely.look(1.0, ahead) is None
+    assert "the number of its start is 72 h ahead of its clock" in (lonely.look(ALONE_S, ahead) or "")
+    later = hearing({"datagrams_in": 1, "probes_answered": 1}, contacts=(), others=2, boot_ahead_s=9e4)
+    assert lonely.look(20.0, later) is None, "the others know the number: the clock is wrong now"
+
+
+async def test_the_next_start_of_a_lonely_host_begins_from_its_clock(mock_clock: trio.testing.MockClock) -> None:
+    class State:
+        begun = 0
+
+        def begin_from_clock(self) -> None:
+            self.begun += 1
+
+    class AheadSwim(Swim):
+        def statistics(self) -> dict[str, int]:
+            return {"members_known": 3, "members_left": 0}
+
+        def self_record(self) -> Any:
+            return SimpleNamespace(boot=time.time() + 3 * 86_400)
+
+    mock_clock.autojump_threshold = 0.01
+    live, state = SimpleNamespace(config=SimpleNamespace(net=SimpleNamespace(join=["h1:7946"]))), State()
+    alarms = Alarms(cast(Any, Audit()))
+    watch = LonelinessWatch(cast(Any, AheadSwim()), cast(Any, live), alarms, cast(Any, state))
+    with trio.move_on_after(3 * ALONE_S):
+        await watch.run()
+    assert (state.begun, [row.code for row in alarms.rows.values()]) == (1, ["E_ALONE"])
+
+
 def test_a_host_that_membership_calls_isolated_has_one_alarm() -> None:
     lonely = Loneliness(0.0)
     told = hearing({"isolated": 1}, contacts=("h1:7946",), others=9)
@@ -109,7 +144,7 @@ def test_probes_that_all_fail_are_told_though_datagrams_come(failed: str) -> Non
 def test_the_alarm_follows_what_is_seen_and_the_log_has_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     audit = Audit()
     alarms = Alarms(cast(Any, audit))
-    watch = LonelinessWatch(cast(Any, Swim()), cast(Any, None), alarms)
+    watch = LonelinessWatch(cast(Any, Swim()), cast(Any, None), alarms, cast(Any, None))
     with caplog.at_level("WARNING"):
         for now in range(int(LOG_EACH_S) + 1):
             watch.tell("hears no other", float(now))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator
 
@@ -159,3 +160,23 @@ def test_a_stderr_that_is_gone_loses_lines_and_nothing_else() -> None:
     logger = logs.get_logger("x")
     stream.close()
     logger.info("nobody reads this")
+
+
+def test_lines_that_a_stopped_reader_has_lost_are_counted_when_it_goes_on() -> None:
+    reads, writes = os.pipe()
+    with open(reads, "rb", buffering=0) as reader, open(writes, "w") as stream:
+        logs.configure(stream=stream)
+        logger = logs.get_logger("x")
+        for _ in range(3000):
+            logger.info("nobody reads", filler="y" * 100)
+        os.set_blocking(reads, False)
+        told = b""
+        while part := reader.read(1 << 20):
+            told += part
+            logs.flush_lines()
+        logger.info("read again")
+        told += reader.read(1 << 20) or b""
+    events = [json.loads(line) for line in told.splitlines()]
+    last, lost = events[-2:]
+    assert (last["event"], lost["event"], lost["level"]) == ("read again", "lines were lost", "warning")
+    assert lost["count"] == 3000 - (len(events) - 2)
