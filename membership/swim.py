@@ -332,9 +332,7 @@ class Swim:
         is_vouched = known is not None and known.record.boot == opened.boot
         if not is_vouched and not node.is_boot_possible(opened.boot, handle):
             if opened.body[:1] == bytes((wire.WELCOME,)) and not self._joiner.welcomed:
-                node.tell(
-                    JoinRefused("others began later than this host's clock shows: set it, or restart those hosts")
-                )
+                node.tell(JoinRefused("others began later than this host's clock shows: set it, or restart them"))
             return
         sender = known if is_vouched else None
         home = None if sender is None else sender.address

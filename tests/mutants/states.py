@@ -52,8 +52,8 @@ MUTANTS = (
         "why-calls-a-cancelled-deployment-right",
         "`why` says of a cancelled deployment that nothing is wrong, and exits with 0.",
         "gossipd/diagnosis/causes.py",
-        '    if row["state"] == "cancelled":\n',
-        '    if row["state"] == "gone":\n',
+        '    if row["state"] == "cancelled" and (host',
+        '    if row["state"] == "gone" and (host',
         ("tests/gossipd/diagnosis/test_causes.py",),
     ),
     Mutant(
