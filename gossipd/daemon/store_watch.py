@@ -1,9 +1,9 @@
 """Looks at the daemon's directories now and then, and tells the operator what others did to them.
 
 What lives here: four alarms, each of which ends with the first look that finds nothing. ``E_REGISTER_LOST``: the store
-has models of which no statement tells. ``E_STORE_READ``: it cannot be looked into. ``E_STORE_MOVED`` and
-``E_STATE_MOVED``: the directory is elsewhere. Models whose files somebody removed are told in the log. All is one look,
-as each would wake the daemon once more. What does not: what a start deletes (``leftovers``).
+has models of which no statement tells. ``E_STORE_READ``: it cannot be looked into, or its pins cannot be read.
+``E_STORE_MOVED`` and ``E_STATE_MOVED``: the directory is elsewhere. Models whose files somebody removed are told in the
+log. All is one look, as each would wake the daemon once more. What does not: what a start deletes (``leftovers``).
 
 The register (``state/register``) says what is deployed on this host, and which versions it has trusted. Where it was
 lost, removed after damage, or restored empty, the daemon starts as if nothing had ever been deployed: other hosts tell
@@ -87,6 +87,7 @@ class StoreWatch:
         for label in self.store.removed():
             cure = f"put them back; or gossipd verify {label}: they are fetched again"
             log.warning("files of a model were removed or moved by others", model=label, cure=cure)
+        self.store.look_at_pins()
         return self.store.models(), self.state.publications()
 
     def look(self, models: Sequence[StoredModel], publications: Sequence[DeploymentId]) -> list[StoredModel]:

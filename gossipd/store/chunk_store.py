@@ -256,9 +256,13 @@ class ChunkStore:
         """What the operator keeps here: ``NAME``, for its current version, or ``NAME@VERSION``."""
         return self._models.pins.all()
 
+    def look_at_pins(self) -> None:
+        """Read again pins that could not be read. Raises StoreUnreadableError: they still cannot."""
+        self._models.pins.look()
+
     def pin(self, pin: str, *, is_undone: bool = False) -> bool:
-        """Add a pin, or take it away, durably. Returns whether it changed anything. Raises PinLimitError;
-        StoreWriteError: the disk refused.
+        """Add a pin, or take it away, durably. Returns whether it changed anything. Raises PinLimitError,
+        StoreUnreadableError; StoreWriteError: the disk refused.
         """
         try:
             return self._models.pins.change(pin, is_undone=is_undone)

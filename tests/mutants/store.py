@@ -568,4 +568,20 @@ MUTANTS = (
         "after_s",
         ("tests/gossipd/deployment/test_lost_copies.py",),
     ),
+    Mutant(
+        "pins-that-were-not-read-are-written-over",
+        "A pin that is added while the disk is in trouble takes all others away.",
+        "gossipd/store/models/pins.py",
+        "        with self._lock:\n            self._look()\n            if (pin",
+        "        with self._lock:\n            self._is_lost = False\n            if (pin",
+        ("tests/gossipd/store/models/test_pins.py",),
+    ),
+    Mutant(
+        "damaged-pins-pin-nothing",
+        "After damage to one small file, versions that the operator keeps are evicted.",
+        "gossipd/store/models/pins.py",
+        "            split_model(line)\n",
+        "            line.encode()\n",
+        ("tests/gossipd/store/models/test_pins.py",),
+    ),
 )

@@ -9,7 +9,7 @@ from gossipd.store.settings import StoreSettings
 
 
 def quiet_store(directory: Path) -> ChunkStore:
-    """Of a directory that is made."""
-    directory.mkdir()
+    """Of a directory that is made if need be."""
+    directory.mkdir(exist_ok=True)
     settings = StoreSettings(reserve_bytes=0)
     return ChunkStore(directory, settings=settings, on_event=lambda event: None, background=False)

@@ -70,6 +70,19 @@ async def test_a_directory_that_is_moved_away_is_an_alarm_until_it_is_back(
     assert code not in [row.code for row in host.alarms.rows.values()]
 
 
+async def test_pins_that_cannot_be_read_are_an_alarm_until_they_can(host: Host, tmp_path: Path) -> None:
+    pins = tmp_path / "store" / ".pinned"
+    pins.write_bytes(b"\xff\x00")
+    host.store.close()
+    host.watch.store = host.store = quiet_store(tmp_path / "store")
+    await host.look()
+    [row] = [row for row in host.alarms.rows.values() if row.code == "E_STORE_READ"]
+    assert "nothing is evicted until it is mended" in row.sentence
+    pins.unlink()
+    await host.look()
+    assert "E_STORE_READ" not in [row.code for row in host.alarms.rows.values()]
+
+
 async def test_the_alarm_ends_when_something_tells_of_the_model(host: Host) -> None:
     await host.look()
     assert await host.look()

@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from gossipd.store.disk.disk import write_new_file
+from gossipd.store.errors import StoreUnreadableError
 from gossipd.store.models import layout
 from gossipd.store.models.pins import PINS_MAX, PinLimitError, Pins
 from tests.gossipd.store.memory_disk import MemoryDisk
@@ -33,8 +35,28 @@ def test_while_the_file_cannot_be_read_all_is_pinned(monkeypatch: pytest.MonkeyP
     def refuse(path: str, **_: object) -> int:
         raise OSError(5, "input/output error", path)
 
-    monkeypatch.setattr(disk, "open", refuse)
-    assert Pins(disk).is_pinned("anything", 1, is_current=False)
+    with monkeypatch.context() as failing:
+        failing.setattr(disk, "open", refuse)
+        pins = Pins(disk)
+        assert pins.is_pinned("anything", 1, is_current=False)
+        with pytest.raises(StoreUnreadableError, match="cannot be read"):
+            pins.change("n@2")
+    assert pins.change("n@2"), "the disk gives it again"
+    assert (pins.all(), pins.is_pinned("anything", 1, is_current=False)) == (("m@1", "n@2"), False)
+
+
+@pytest.mark.parametrize("kept", [b"\xff\x00\x17", b"m@1\nn@x\n", b"m@1\n/etc\n", b"m@12"])
+def test_a_damaged_file_pins_all_and_is_not_written_over(kept: bytes) -> None:
+    disk = MemoryDisk()
+    write_new_file(disk, layout.PINS, kept)
+    pins = Pins(disk)
+    assert pins.is_pinned("anything", 1, is_current=False)
+    for call in (pins.look, lambda: pins.change("n@2"), lambda: pins.change("n@2", is_undone=True)):
+        with pytest.raises(StoreUnreadableError, match=r"\.pinned in the store's directory is (damaged|cut short)"):
+            call()
+    disk.remove_file(layout.PINS)
+    pins.look()
+    assert (pins.all(), pins.is_pinned("anything", 1, is_current=False)) == ((), False)
 
 
 def test_there_are_at_most_so_many_pins(monkeypatch: pytest.MonkeyPatch) -> None:
