@@ -17,7 +17,7 @@ from gossipd.core.errors import ExitCode, GossipdError, LocalError, NotFoundErro
 from gossipd.core.versions import as_written
 
 if TYPE_CHECKING:
-    from http.client import HTTPException, HTTPResponse
+    from http.client import HTTPConnection, HTTPException, HTTPResponse
 
 SOCKET_NAME = "gossipd.sock"
 READ_SOCKET_NAME = "gossipd-read.sock"
@@ -222,11 +222,10 @@ class StatusClient:
 
         connection = UnixConnection(self.path, self._timeout_s)
         try:
-            connection.request("GET", target, headers={"Connection": "close"})
-            answer = connection.getresponse()
+            answer = _response(connection, "GET", target, None)
             return answer.status, answer.read()
         except (OSError, HTTPException) as error:
-            raise DaemonUnreachableError(self._why(error)) from None
+            raise DaemonUnreachableError(_why(self.path, self._timeout_s, error)) from None
         finally:
             connection.close()
 
@@ -308,33 +307,50 @@ class StatusClient:
 
         connection = UnixConnection(self.path, timeout_s or self._timeout_s)
         try:
-            connection.request(method, target, body, {"Connection": "close"})
-            with connection.getresponse() as answer:
+            with _response(connection, method, target, body) as answer:
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
                     what = f"the program at {self.path} answers {answer.status}"
                     raise DaemonUnreachableError(f"{what} without a reason")
                 yield answer
         except (OSError, HTTPException) as error:  # while the answer is read, too
-            raise DaemonUnreachableError(self._why(error)) from None
+            raise DaemonUnreachableError(_why(self.path, self._timeout_s, error)) from None
         finally:
             connection.close()
 
-    def _why(self, error: OSError | HTTPException) -> str:
-        from http.client import IncompleteRead
 
-        match error:
-            case IncompleteRead():
-                return f"the daemon at {self.path} stopped in the middle of its answer"
-            case TimeoutError():
-                return f"the daemon at {self.path} did not answer within {self._timeout_s:g} s"
-            case PermissionError():
-                who = "its own user and root may give commands, and status.readers says who may ask"
-                return f"this user may not use the daemon at {self.path}; {who}"
-            case OSError():
-                cure = "start it with 'gossipd run', or name another by --config or --socket"
-                return f"no daemon answers at {self.path}: {error.strerror or error}; {cure}"
-        return f"the program at {self.path} is not gossipd: {error!r}"
+def _response(connection: HTTPConnection, method: str, target: str, body: bytes | None) -> HTTPResponse:
+    """A daemon that refuses may close the connection before it has read the request: its answer is there then."""
+    from http.client import HTTPException
+
+    try:
+        connection.request(method, target, body, {"Connection": "close"})
+    except (BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(OSError, HTTPException):
+            return connection.getresponse()
+        raise
+    return connection.getresponse()
+
+
+def _why(path: Path, timeout_s: float, error: OSError | HTTPException) -> str:
+    from http.client import IncompleteRead
+
+    match error:
+        case IncompleteRead():
+            return f"the daemon at {path} stopped in the middle of its answer"
+        case TimeoutError():
+            return f"the daemon at {path} did not answer within {timeout_s:g} s"
+        case PermissionError():
+            who = "its own user and root may give commands, and status.readers says who may ask"
+            return f"this user may not use the daemon at {path}; {who}"
+        case BrokenPipeError() | ConnectionResetError() | BlockingIOError():
+            is_full = isinstance(error, BlockingIOError)
+            did = "has a full queue of callers" if is_full else "closed the connection without an answer"
+            return f"the program at {path} {did}; try again"
+        case OSError():
+            cure = "start it with 'gossipd run', or name another by --config or --socket"
+            return f"no daemon answers at {path}: {error.strerror or error}; {cure}"
+    return f"the program at {path} is not gossipd: {error!r}"
 
 
 def _may_open(path: Path) -> bool:

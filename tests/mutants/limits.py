@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_CLIENT = "tests/gossipd/api/test_client.py"
 _OPEN = "tests/gossipd/swarm/test_open_deployments.py"
 
 MUTANTS = (
@@ -319,5 +320,21 @@ MUTANTS = (
         "            if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:\n",
         "            if self._waiting_bytes + len(data) > 1000 * WAITING_BYTES_MAX:\n",
         ("tests/gossipd/runtime/test_line_stream.py", "tests/gossipd/runtime/test_logs.py"),
+    ),
+    Mutant(
+        "a-refusal-before-the-request-is-read-is-not-heard",
+        "A daemon that refuses is said not to run, with the advice to start it.",
+        "gossipd/api/client.py",
+        "        with contextlib.suppress(OSError, HTTPException):\n            return connection.getresponse()\n",
+        "",
+        (_CLIENT,),
+    ),
+    Mutant(
+        "a-full-queue-of-callers-is-no-daemon",
+        "While many programs connect at once, some are told that no daemon runs.",
+        "gossipd/api/unix_connection.py",
+        "            with short_path(self._path) as path:\n",
+        "            self.sock.settimeout(self.timeout)\n            with short_path(self._path) as path:\n",
+        (_CLIENT,),
     ),
 )
