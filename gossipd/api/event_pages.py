@@ -2,7 +2,8 @@
 
 What lives here: the long poll and server-sent events. What does not: the ring (``events``), other routes (``routes``).
 
-A reader holds one of the socket's places while it waits, so the wait is bounded, and a stream ends after an hour.
+A reader holds one of the socket's places for followers while it waits, so the wait is bounded, and a stream ends after
+an hour. One that has gone gives its place back (``request_guard``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gossipd.api.http_messages import HttpRequest, Response, StreamingResponse
 ROWS_MAX = 1000  # in one answer
 WAIT_MAX_S = 60.0
 LOOK_S = 0.2  # while a reader waits; a daemon without readers looks at nothing
-QUIET_S = 15.0  # then a stream has a comment, by which a reader that has gone is found
+QUIET_S = 15.0  # then a stream has a comment, by which a reader knows that the daemon lives
 STREAM_MAX_S = 3600.0
 
 
@@ -32,7 +33,7 @@ class EventPages:
     async def events(self, request: HttpRequest) -> Response:
         """See the table of routes."""
         position = _position(request.query.get("since"))
-        if "text/event-stream" in request.headers.get("accept", ""):
+        if request.wants_stream:
             return StreamingResponse(self._stream(position), media_type="text/event-stream; charset=utf-8")
         rows = await self._after(position, _wait_s(request.query.get("wait_s")))
         return json_answer({"boot": self._ring.boot, "last": self._ring.last, "events": rows})

@@ -4,11 +4,13 @@ What lives here: what is a request that is answered at all, and the way between 
 how many clients there may be, the refusals (``request_guard``), and the routes (``routes``).
 
 A connection carries one request; bytes after it are dropped. The routes have the whole request from the start. A client
-that has gone is found by a write that fails: then a streamed answer is closed.
+that has gone is found by a write that fails: then a streamed answer is closed. Before that it is found by its socket
+(``client_gone``), which both ends must have closed: one that closes only its sending half waits for its answer.
 """
 
 from __future__ import annotations
 
+import select
 from contextlib import aclosing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
@@ -24,6 +26,7 @@ REQUEST_BYTES_MAX = 4096  # our own client's longest request without lineage is 
 ABOUT_REQUEST_BYTES_MAX = 65_536  # 16 KiB of lineage, of which JSON in JSON may make three times as much
 ABOUT_PATHS = (b"/v1/publish", b"/v1/assemble")
 _READ_BYTES = 4096
+_GONE_LOOK_S = 1.0  # of a client that has closed its sending half, or has said more than its request
 
 
 class StatusRequestError(RemoteError):
@@ -81,6 +84,12 @@ class HttpExchange:
         """The connection's."""
         return self._stream.socket
 
+    async def client_gone(self) -> None:
+        """Returns when the client has closed its connection entirely. Costs nothing while it says nothing more."""
+        await trio.lowlevel.wait_readable(self.socket)
+        while not _is_hung_up(self.socket):
+            await trio.sleep(_GONE_LOOK_S)
+
     async def answer(self, response: Response) -> None:
         """Send it; returns when all of it is sent or the client has gone. Passes on what making its parts raises."""
         self.has_begun = True
@@ -106,6 +115,12 @@ class HttpExchange:
                 continue
             self._answering.cancel()
             return
+
+
+def _is_hung_up(connection: trio.socket.SocketType) -> bool:
+    look = select.poll()
+    look.register(connection.fileno(), 0)  # the kernel tells of the end without being asked
+    return any(flags & select.POLLHUP for _, flags in look.poll(0))
 
 
 def _read(request: h11.Request, body: bytes) -> HttpRequest:

@@ -28,6 +28,11 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     body: bytes
     path_params: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def wants_stream(self) -> bool:
+        """Whether server-sent events are asked for."""
+        return "text/event-stream" in self.headers.get("accept", "")
+
 
 class Response:
     """An answer whose body is known."""

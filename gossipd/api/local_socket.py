@@ -22,7 +22,7 @@ import trio
 from gossipd.api.socket_name import short_path
 from gossipd.core.errors import ExitCode, LocalError
 
-BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more
+BACKLOG = 512  # as many as may be connected; the kernel refuses more, and ranks of a job come together
 _MOMENTARY = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 

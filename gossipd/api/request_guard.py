@@ -1,12 +1,15 @@
 """A local socket's HTTP server: one whole, small, well-formed request on each connection, with deadlines.
 
 What lives here: the accept loop, its limits, and the answers to malformed requests. What does not: the routes
-(``routes``), one request and its answer (``http_exchange``), and the form of HTTP (h11).
+(``routes``), one request and its answer (``http_exchange``), who gets a place (``socket_places``), and the form of HTTP
+(h11).
 
 A request is read, head and body, under one deadline, before the routes see any of it; each 64 KiB of an answer
-have a deadline too, so a client that stops reading holds no task. A client that only closes its sending half still gets
-its answer. Garbage gets one JSON line in plain words before the connection is closed (``nc -U`` shows it). Rejected: a
-general server, which imports HTTP/2 and websockets that no client here may use.
+have a deadline too, so a client that stops reading holds no task. It needs a place of its kind once it has been read,
+so a refusal is an answer, and what takes long keeps nobody from asking. One that finds none waits for it as long as it
+may take to be read: ranks of a job wake together, and each is answered within milliseconds. A client that only closes
+its sending half still gets its answer. Garbage gets one JSON line in plain words before the connection is closed (``nc
+-U`` shows it). Rejected: a general server, which imports HTTP/2 and websockets that no client here may use.
 """
 
 from __future__ import annotations
@@ -23,18 +26,23 @@ import trio
 from gossipd.api.calling_process import NO_PROCESS, CallingProcess
 from gossipd.api.http_exchange import HttpExchange, StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
+from gossipd.api.socket_places import Places
 from gossipd.runtime.logs import get_logger
 
-CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
-WAITS_MAX = 64  # eight jobs with a rank for each of eight GPUs; each waits for minutes and costs a task
+CONNECTIONS_MAX = 512  # each holds one descriptor, and until it is answered its request, of 64 KiB at most
+SHORT_MAX = 16  # a person with a few scripts and a scraper; each is answered within milliseconds
+LONG_MAX = 256  # of waits, and of followers; each waits for minutes and costs two tasks
+LONG_OF_ONE_MAX = 64  # eight jobs with a rank for each of eight GPUs
+WAIT_PATH = "/v1/wait"
 WAIT_PATHS = (
-    "/v1/wait",
+    WAIT_PATH,
     "/v1/publish",
     "/v1/adopt",
     "/v1/shards",
     "/v1/assemble",
     "/v1/adopt-shards",
-)  # their answers may take long; they leave the places above free
+)  # their answers may take long; they leave the places of short requests free
+EVENTS_PATH = "/v1/events"
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 App = Callable[[HttpRequest], Awaitable[Response]]
 """What answers: the routes of a socket."""
@@ -57,13 +65,29 @@ def error_body(code: str, message: str, exit_code: int = 1) -> bytes:
 class RequestGuard:
     """Serves one application on any number of listening sockets, with limits."""
 
-    def __init__(self, app: App, *, clients_max: int = CLIENTS_MAX, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, app: App, *, clients_max: int = CONNECTIONS_MAX, deadline_s: float = DEADLINE_S) -> None:
         self._app = app
-        self._clients_max = clients_max
         self._deadline_s = deadline_s
-        self.clients = 0  # served now
-        self.waits = 0  # served now, of those whose answers may take long
+        self._connections = Places("connections", clients_max, _most_of_one(clients_max))
+        self._short = Places("short requests", SHORT_MAX, _most_of_one(SHORT_MAX))
+        self._waits = Places("waits and publications", LONG_MAX, LONG_OF_ONE_MAX)
+        self._followers = Places("followers of events", LONG_MAX, LONG_OF_ONE_MAX)
         self.refused = 0  # refused requests and connections, for metrics
+
+    @property
+    def clients(self) -> int:
+        """Connected now."""
+        return self._connections.taken
+
+    @property
+    def waits(self) -> int:
+        """Served now, of those whose answers may take long."""
+        return self._waits.taken
+
+    @property
+    def followers(self) -> int:
+        """Served now, of those who wait for events."""
+        return self._followers.taken
 
     async def serve(self, listener: trio.SocketListener) -> None:
         """Accept for ever. Without descriptors it waits and goes on, as trio.serve_listeners does."""
@@ -72,34 +96,35 @@ class RequestGuard:
 
     async def _connection(self, stream: trio.SocketStream) -> None:
         async with stream:
+            _, user = _caller_of(stream.socket)
             # A client may disconnect at any time; then its answer is dropped.
-            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._admit(stream)
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError), self._connections.asked(user) as place:
+                if place.is_had:
+                    await self._admit(stream, user)
+                else:
+                    await self._turn_away(stream, self._connections.refusal(user))
 
-    async def _admit(self, stream: trio.SocketStream) -> None:
-        if self.clients >= self._clients_max:
-            self.refused += 1
-            await self._refuse(stream, f"the socket already has {self._clients_max} clients; try again", 503)
+    async def _admit(self, stream: trio.SocketStream, user: int) -> None:
+        exchange = await self._read(stream)
+        if exchange is None:
             return
-        self.clients += 1
-        try:
-            exchange = await self._read(stream)
-            if exchange is None:
-                return
-            if exchange.request.path not in WAIT_PATHS:
+        places, had = self._places_for(exchange.request), trio.Event()
+        with places.asked(user, had.set) as place:
+            with trio.move_on_after(self._deadline_s):
+                await had.wait()
+            if not place.is_had:
+                await self._turn_away(stream, places.refusal(user))
+            elif places is self._followers or exchange.request.path == WAIT_PATH:
+                await self._answer_while_there(exchange)
+            else:
                 await self._answer(exchange)
-                return
-        finally:
-            self.clients -= 1
-        if self.waits >= WAITS_MAX:
-            self.refused += 1
-            await self._refuse(stream, f"{WAITS_MAX} clients wait at the socket already; try again", 503)
-            return
-        self.waits += 1
-        try:
-            await self._answer(exchange)
-        finally:
-            self.waits -= 1
+
+    def _places_for(self, request: HttpRequest) -> Places:
+        if request.path in WAIT_PATHS:
+            return self._waits
+        if request.path == EVENTS_PATH and (request.wants_stream or request.query.get("wait_s", "").strip("0")):
+            return self._followers
+        return self._short
 
     async def _read(self, stream: trio.SocketStream) -> HttpExchange | None:
         """A whole request, None when there is none and nothing is left to do."""
@@ -115,6 +140,18 @@ class RequestGuard:
             await self._refuse(stream, f"no complete request within {self._deadline_s:g} s", 408)
         return None
 
+    async def _answer_while_there(self, exchange: HttpExchange) -> None:
+        """A question alone: what a publication has begun goes on without its client."""
+        async with trio.open_nursery() as nursery:
+
+            async def end_when_gone() -> None:
+                await exchange.client_gone()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end_when_gone)
+            await self._answer(exchange)
+            nursery.cancel_scope.cancel()
+
     async def _answer(self, exchange: HttpExchange) -> None:
         pid, user = _caller_of(exchange.socket)
         CALLER.set(user)  # the context of this connection's task
@@ -125,6 +162,10 @@ class RequestGuard:
         if not exchange.has_begun:
             sentence = "the daemon failed to answer; its log says why"
             await exchange.answer(Response(error_body("E_INTERNAL", sentence), status_code=500))
+
+    async def _turn_away(self, stream: trio.SocketStream, sentence: str) -> None:
+        self.refused += 1
+        await self._refuse(stream, sentence, 503)
 
     async def _refuse(self, stream: trio.SocketStream, sentence: str, status: int) -> None:
         body = error_body("E_STATUS_REQUEST", sentence)
@@ -146,6 +187,11 @@ class _BugsLogged:
         if isinstance(error, Exception):
             log.error("a route failed", cause=error)
         return isinstance(error, Exception)
+
+
+def _most_of_one(places: int) -> int:
+    """A user may have three quarters: of short requests 12."""
+    return max(1, places * 3 // 4)
 
 
 def _caller_of(connection: trio.socket.SocketType) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_ROUTES = "tests/gossipd/api/test_routes.py"
+_PLACES = "tests/gossipd/api/test_socket_places.py"
 _CLIENT = "tests/gossipd/api/test_client.py"
 _OPEN = "tests/gossipd/swarm/test_open_deployments.py"
 
@@ -320,6 +322,62 @@ MUTANTS = (
         "            if self._waiting_bytes + len(data) > WAITING_BYTES_MAX:\n",
         "            if self._waiting_bytes + len(data) > 1000 * WAITING_BYTES_MAX:\n",
         ("tests/gossipd/runtime/test_line_stream.py", "tests/gossipd/runtime/test_logs.py"),
+    ),
+    Mutant(
+        "who-follows-events-takes-the-places-of-those-who-ask",
+        "Sixteen followers of events lock everybody else out of a local socket.",
+        "gossipd/api/request_guard.py",
+        "            return self._followers\n",
+        "            return self._short\n",
+        (_ROUTES,),
+    ),
+    Mutant(
+        "who-says-nothing-takes-a-place",
+        "Sixteen silent connections lock everybody else out of a local socket.",
+        "gossipd/api/request_guard.py",
+        'self._connections = Places("connections", clients_max, _most_of_one(clients_max))',
+        'self._connections = Places("connections", SHORT_MAX, SHORT_MAX)',
+        (_ROUTES,),
+    ),
+    Mutant(
+        "a-request-without-a-place-is-refused-at-once",
+        "Of 64 ranks that wake together and ask for a path, most are refused.",
+        "gossipd/api/request_guard.py",
+        "            with trio.move_on_after(self._deadline_s):\n                await had.wait()\n",
+        "",
+        (_ROUTES,),
+    ),
+    Mutant(
+        "who-has-gone-keeps-the-place",
+        "Jobs that are killed while they follow events leave no place for those that are started after them.",
+        "gossipd/api/request_guard.py",
+        "            nursery.start_soon(end_when_gone)\n",
+        "",
+        (_ROUTES,),
+    ),
+    Mutant(
+        "half-a-connection-counts-as-none",
+        "A script that closes its sending half, as nc -N does, is never told of an event.",
+        "gossipd/api/http_exchange.py",
+        "        while not _is_hung_up(self.socket):\n",
+        "        while False:\n",
+        (_ROUTES,),
+    ),
+    Mutant(
+        "one-user-takes-all-places",
+        "Programs of one user of the socket for questions lock out all others.",
+        "gossipd/api/socket_places.py",
+        "self._of_user[user] < self._of_one_max and ",
+        "",
+        (_PLACES,),
+    ),
+    Mutant(
+        "many-users-lock-out-root",
+        "Two users of the socket for questions leave root no place to ask.",
+        "gossipd/api/socket_places.py",
+        "(user == ROOT or of_others < self._places_max)",
+        "of_others < self._places_max",
+        (_PLACES,),
     ),
     Mutant(
         "a-refusal-before-the-request-is-read-is-not-heard",

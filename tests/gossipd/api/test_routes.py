@@ -9,8 +9,9 @@ import socket
 import stat
 import struct
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ import trio
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.events import AlarmEvent
+from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.job_commands import JobCommands
 from gossipd.api.local_socket import SocketPathError, bind_metrics, bind_unix
 from gossipd.api.request_guard import WAIT_PATHS, RequestGuard
@@ -365,19 +367,149 @@ async def test_the_daemon_can_stop_while_a_client_is_not_reading(
     await stuck.aclose()
 
 
-async def test_the_seventeenth_client_is_turned_away_with_a_word(tmp_path: Path) -> None:
+async def test_silent_clients_take_no_place_until_the_bound_of_connections(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    async with serving(path, FakeDaemon()) as guard:
-        idle = [await trio.open_unix_socket(path) for _ in range(16)]
-        while guard.clients < 16:
-            await trio.lowlevel.checkpoint()
+    async with serving(path, FakeDaemon(), clients_max=32, deadline_s=120.0) as guard:
+        idle = [await trio.open_unix_socket(path) for _ in range(23)]
+        assert (await ask(path, get("/livez")))[0] == 200
+        idle.append(await trio.open_unix_socket(path))
         code, answer = await ask(path, b"")
         assert (code, answer["error"]["code"]) == (503, "E_STATUS_REQUEST")
+        assert "one user may have 24 connections at the socket" in answer["error"]["message"]
         for stream in idle:
             await stream.aclose()
         while guard.clients:
             await trio.lowlevel.checkpoint()
         assert (await ask(path, get("/livez")))[0] == 200
+
+
+def follow(since: str) -> bytes:
+    return get(f"/v1/events?since={since}&wait_s=60")
+
+
+def stream_events() -> bytes:
+    return b"GET /v1/events HTTP/1.1\r\nHost: d\r\nAccept: text/event-stream\r\n\r\n"
+
+
+async def test_who_follows_events_or_waits_keeps_nobody_from_asking(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path = tmp_path / "s"
+    daemon = FakeDaemon(rows=[toy_row(0)])
+    async with serving(path, daemon) as guard, AsyncExitStack() as stack:
+        for request in (follow(f"{daemon.ring.boot}:0"), stream_events(), get("/v1/wait?name=org/toy")) * 32:
+            stream = await stack.enter_async_context(await trio.open_unix_socket(path))
+            await stream.send_all(request)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (guard.followers, guard.waits) == (64, 32)
+        assert (await ask(path, get("/livez")))[0] == 200
+        assert (await ask(path, get("/v1/events?wait_s=0")))[0] == 200
+        began = trio.current_time()
+        code, answer = await ask(path, follow(f"{daemon.ring.boot}:0"))
+        assert (code, round(trio.current_time() - began)) == (503, 2)
+        assert "one user may have 64 followers of events at the socket" in answer["error"]["message"]
+        assert guard.refused == 1
+
+
+async def test_ranks_that_ask_together_are_answered_in_turn(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, counts = tmp_path / "s", Counter[int]()
+    now = []
+
+    async def app(request: HttpRequest) -> Response:
+        now.append(request)
+        assert len(now) <= 12, "of one user"
+        await trio.sleep(0.1)
+        now.remove(request)
+        return Response(b"{}")
+
+    async def rank() -> None:
+        counts[(await ask(path, get("/v1/models")))[0]] += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(app).serve, bind_unix(path))
+        async with trio.open_nursery() as ranks:
+            for _ in range(64):
+                ranks.start_soon(rank)
+        nursery.cancel_scope.cancel()
+    assert counts == {200: 64}
+
+
+async def test_who_gets_no_turn_within_two_seconds_is_told_of_the_limit(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, end = tmp_path / "s", trio.Event()
+
+    async def app(request: HttpRequest) -> Response:
+        await end.wait()
+        return Response(b"{}")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(app).serve, bind_unix(path))
+        async with trio.open_nursery() as ranks:
+            for _ in range(12):
+                ranks.start_soon(ask, path, get("/v1/models"))
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            code, answer = await ask(path, get("/v1/models"))
+            assert (code, round(trio.current_time() - began)) == (503, 2)
+            assert "one user may have 12 short requests at the socket" in answer["error"]["message"]
+            end.set()
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_closes_a_connection_gives_the_place_back(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, daemon = tmp_path / "s", FakeDaemon(rows=[toy_row(0)])
+    began = trio.current_time()
+    async with serving(path, daemon) as guard:
+        for request in (follow(f"{daemon.ring.boot}:0"), stream_events(), get("/v1/wait?name=org/toy")):
+            for said_after in (b"", b"more"):
+                stream = await trio.open_unix_socket(path)
+                await stream.send_all(request)
+                await trio.testing.wait_all_tasks_blocked()
+                assert guard.followers + guard.waits == 1
+                await stream.send_all(said_after)
+                await trio.testing.wait_all_tasks_blocked()
+                await stream.aclose()
+                while guard.clients:
+                    await trio.sleep(0.1)
+    assert trio.current_time() - began < 6 * 1.2
+
+
+async def test_who_closes_only_the_sending_half_waits_for_the_answer(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path, daemon = tmp_path / "s", FakeDaemon()
+    async with serving(path, daemon), trio.open_nursery() as nursery:
+
+        async def happen_later() -> None:
+            await trio.sleep(5)
+            daemon.ring.append(AlarmEvent(code="E_ALONE", state="begun"), "2026-11-25T12:00:00Z")
+
+        nursery.start_soon(happen_later)
+        began = trio.current_time()
+        code, answer = await ask(path, follow(f"{daemon.ring.boot}:0"), half_close=True)
+        assert (code, len(answer["events"]), round(trio.current_time() - began)) == (200, 1, 5)
+
+
+async def test_a_publication_goes_on_without_its_client(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    path, ended = tmp_path / "s", trio.Event()
+
+    async def app(request: HttpRequest) -> Response:
+        await trio.sleep(10)
+        ended.set()
+        return Response(b"{}")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(app).serve, bind_unix(path))
+        async with await trio.open_unix_socket(path) as stream:
+            await stream.send_all(post("/v1/publish", "{}"))
+        with trio.fail_after(20):
+            await ended.wait()
+        nursery.cancel_scope.cancel()
 
 
 async def test_clients_that_are_turned_away_and_reset_do_not_end_the_server(tmp_path: Path) -> None:

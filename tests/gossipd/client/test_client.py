@@ -24,7 +24,7 @@ from gossipd.api import question_pages
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
-from gossipd.api.request_guard import CLIENTS_MAX
+from gossipd.api.request_guard import SHORT_MAX
 from gossipd.client import Client, EndedError, NotThereError, NotTrustedError, TimedOutError, patience
 from gossipd.client.aio import AsyncClient
 from gossipd.client.arguments import ABOUT_BYTES_MAX
@@ -111,7 +111,7 @@ def test_many_who_wait_leave_room_for_those_who_ask(tmp_path: Path) -> None:
         client = Client(tmp_path / "s")
         waiters = [
             threading.Thread(target=client.wait, args=("org/toy", 3), kwargs={"timeout": 30})
-            for _ in range(2 * CLIENTS_MAX)
+            for _ in range(2 * SHORT_MAX)
         ]
         for waiter in waiters:
             stack.callback(waiter.join)
