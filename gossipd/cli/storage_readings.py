@@ -145,5 +145,6 @@ def _reading(trial: _Trial, error: GossipdError | None) -> SourceReading:
     return SourceReading(
         source=trial.source.text, model=trial.model, code=code, sentence=sentence,
         credential="" if found is None else found.place, is_renewed=found is not None and found.is_renewed,
+        credential_trouble="" if found is None else found.trouble,
         ends_in_s=None if found is None or found.ends_s is None else found.ends_s - time.time(),
     )  # fmt: skip

@@ -80,6 +80,8 @@ class SourceReading(Struct, frozen=True, kw_only=True):
     ends_in_s: float | None = None
     """Until they end; None where nothing tells."""
     is_renewed: bool = False
+    credential_trouble: str = ""
+    """Why nothing can be read where they should be; empty where it can."""
 
     @property
     def reason(self) -> HostReason:
@@ -348,7 +350,10 @@ def _credentials(readings: HostReadings) -> CheckFinding | None:
         return None
     told, verdict = [], CheckVerdict.OK
     for place, one in found.items():
-        if one.ends_in_s is None:
+        if one.credential_trouble:
+            told.append(f"{place}: {one.credential_trouble}")
+            verdict = CheckVerdict.FAIL
+        elif one.ends_in_s is None:
             told.append(place)
         elif one.ends_in_s <= 0:
             told.append(f"{place} ended {-one.ends_in_s:.0f} s ago")
@@ -449,7 +454,7 @@ CHECKS = (
     Check("seeds", _seeds, "somebody reads storage",
           "`gossipd why NAME@VERSION` where a reason is told; else `sources.enabled` on a host that is alive"),
     Check("storage", _storage, "storage gives a part of a file to this host", "as found, for each source"),
-    Check("credentials", _credentials, "credentials for storage last", "renew them where they were found"),
+    Check("credentials", _credentials, "credentials for storage are there and last", "renew them where they should be"),
     Check("handshakes", _handshakes, "nobody knocks here with another cluster's key",
           "the daemon's log and audit log name the addresses; compare cluster.key there, or stop the port check"),
     Check("alarms", _alarms, "no alarm is shown", "see `gossipd help runbook`"),

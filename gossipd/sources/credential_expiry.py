@@ -33,11 +33,13 @@ _PROFILE_ENDS = ("x_security_token_expires", "aws_expiration", "aws_session_expi
 
 class CredentialFound(Struct, frozen=True):
     """``place``: the variable, file or service. ``ends_s``: seconds since 1970; None where nothing says it.
-    ``is_renewed``: another program replaces it before its end, as Kubernetes does."""
+    ``is_renewed``: another program replaces it before its end, as Kubernetes does. ``trouble``: why nothing can be read
+    there; empty where it can."""
 
     place: str
     ends_s: float | None = None
     is_renewed: bool = False
+    trouble: str = ""
 
 
 def credential_found(scheme: str, environ: Mapping[str, str]) -> CredentialFound | None:
@@ -109,6 +111,8 @@ def _google(environ: Mapping[str, str]) -> CredentialFound | None:
         if environ.get(name):
             return CredentialFound(name)
     if named := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        if trouble := _unreadable(named):
+            return CredentialFound(f"GOOGLE_APPLICATION_CREDENTIALS ({named})", trouble=trouble)
         return _google_file("GOOGLE_APPLICATION_CREDENTIALS", Path(named))
     if (usual := Path(GCP_FILE).expanduser()).exists():
         return _google_file(GCP_FILE, usual)
@@ -125,7 +129,8 @@ def _google_file(place: str, path: Path) -> CredentialFound:
         text, form = _text(Path(str(file))), _inside(source, "format")
         if form.get("type") == "json":
             text = str(_parsed(text).get(str(form.get("subject_token_field_name"))))
-        return CredentialFound(f"{place} ({file})", _end_of_token(text), is_renewed=True)
+        ends_s, trouble = _end_of_token(text), _unreadable(str(file))
+        return CredentialFound(f"{place} ({file})", ends_s, is_renewed=True, trouble=trouble)
     return CredentialFound(place, _moment(entry.get("expiry")), is_renewed="refresh_token" in entry)
 
 
@@ -149,7 +154,17 @@ def _hub(environ: Mapping[str, str]) -> CredentialFound | None:
 
 
 def _token_file(variable: str, file: str) -> CredentialFound:
-    return CredentialFound(f"{variable} ({file})", _end_of_token(_text(Path(file))), is_renewed=True)
+    ends_s, trouble = _end_of_token(_text(Path(file))), _unreadable(file)
+    return CredentialFound(f"{variable} ({file})", ends_s, is_renewed=True, trouble=trouble)
+
+
+def _unreadable(file: str) -> str:
+    """Why the file cannot be read; empty when it can."""
+    try:
+        read_regular(Path(file), bytes_max=1)
+    except OSError as error:
+        return (error.strerror or "the file cannot be read").lower()
+    return ""
 
 
 def _entry(path: Path) -> Mapping[str, object]:

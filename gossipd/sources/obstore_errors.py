@@ -32,7 +32,14 @@ _MACHINE_SERVICES = frozenset(
     {"169.254.169.254", "169.254.170.2", "169.254.170.23", "metadata.google.internal", "metadata", "[fd00:ec2::254]"}
 )
 _MACHINE_PATHS = ("/latest/api/token", "/latest/meta-data/iam/", "/computeMetadata/", "/metadata/identity/")
-_TOKEN_SERVICE = "Error performing token request"
+# Reads of storage are no POST, so what is one asks a service for a token (AWS' STS, whose address obstore hides).
+_TOKEN_SERVICES = ("Error performing token request", "Error performing POST ")
+_OF_TOKENS = "the service that gives tokens for it"
+# obstore's words for a file with a token that it cannot read, and the variable that names it.
+_TOKEN_FILES = (
+    ("Failed to read token file '", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    ("Error reading federated token file", "AZURE_FEDERATED_TOKEN_FILE"),
+)
 _WHOLE_OBJECT = "the server answered a range request with the whole object or a page (status 200)"
 # obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
@@ -97,11 +104,27 @@ def _about_credentials(text: str, what: str) -> SourceError | None:
     asked = _ASKED_ADDRESS.search(head)
     if asked is not None and (asked[1] in _MACHINE_SERVICES or asked[2].startswith(_MACHINE_PATHS)):
         return errors.SourceNoCredentialsError(what, none_found(scheme, os.environ))
-    if _TOKEN_SERVICE in head:
-        if status := _STATUS.search(head):
-            return from_refusal(head[status.end() :], int(status[1]), what)
-        return errors.SourceUnreachableError(what, "the service that gives tokens for it did not answer")
-    return None
+    for word, variable in _TOKEN_FILES:
+        if word in head and not _STATUS.search(head):
+            return errors.SourceNoCredentialsError(
+                what, f"{variable} names a file that cannot be read: {_named(variable)}"
+            )
+    return _of_token_service(text, head, what) if any(word in head for word in _TOKEN_SERVICES) else None
+
+
+def _named(variable: str) -> str:
+    """The file that it names, or that it names none any more."""
+    return os.environ.get(variable) or "it is not set now"
+
+
+def _of_token_service(text: str, head: str, what: str) -> SourceError:
+    if status := _STATUS.search(head):
+        return from_refusal(head[status.end() :], int(status[1]), what)
+    if "BadScheme" in text:
+        return errors.SourceNoCredentialsError(what, f"the address of {_OF_TOKENS} must begin with https://")
+    if (refused := words_of_rustls(text.rpartition(_DOCUMENT_ENDS)[2])) is not None:
+        return errors.SourceTlsError(what, f"{_OF_TOKENS}: {refused}")
+    return errors.SourceUnreachableError(what, f"{_OF_TOKENS} did not answer")
 
 
 def _document(text: str, start: int) -> str:

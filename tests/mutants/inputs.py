@@ -92,6 +92,22 @@ MUTANTS = (
         ("tests/gossipd/sources/test_obstore_errors.py",),
     ),
     Mutant(
+        "a-token-service-that-is-down-is-told-as-the-storage",
+        "Where the service that gives tokens does not answer, the bucket is said to be unreachable.",
+        "gossipd/sources/obstore_errors.py",
+        '("Error performing token request", "Error performing POST ")\n',
+        '("Error performing token request",)\n',
+        ("tests/gossipd/sources/test_obstore_errors.py",),
+    ),
+    Mutant(
+        "doctor-likes-a-token-file-that-is-not-there",
+        "A volume with a token that was not mounted is a good credential.",
+        "gossipd/sources/credential_expiry.py",
+        '        return (error.strerror or "the file cannot be read").lower()\n',
+        '        return ""\n',
+        ("tests/gossipd/sources/test_credential_expiry.py",),
+    ),
+    Mutant(
         "an-empty-budget-is-no-budget",
         "A budget of a variable that is not set lets everything be read.",
         "gossipd/api/request_fields.py",

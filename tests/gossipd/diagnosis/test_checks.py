@@ -136,6 +136,12 @@ def test_nothing_to_judge_by_is_no_verdict() -> None:
     assert verdicts(HostReadings()) == {}
 
 
+def test_credentials_that_cannot_be_read_fail_and_say_why() -> None:
+    lost = SourceReading(source="s3://m", model="m@1", credential="the file", credential_trouble="no such file")
+    [finding] = [one for check, one in examine(replace(WELL, sources=(lost,))) if check.code == "credentials"]
+    assert (finding.verdict, finding.evidence) == (CheckVerdict.FAIL, "the file: no such file")
+
+
 def test_one_peer_of_three_that_does_not_answer_is_a_warning() -> None:
     peers = tuple(PeerReading(name=f"n{n}", udp="" if n else "no answer") for n in range(3))
     assert verdicts(replace(WELL, peers=peers))["udp"] is CheckVerdict.WARN

@@ -59,6 +59,21 @@ def test_a_token_in_a_file_is_renewed_there(tmp_path: Path, variable: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("scheme", "variable"),
+    [("s3", "AWS_WEB_IDENTITY_TOKEN_FILE"), ("az", "AZURE_FEDERATED_TOKEN_FILE"),
+     ("gs", "GOOGLE_APPLICATION_CREDENTIALS")],
+)  # fmt: skip
+def test_a_file_that_is_not_there_is_found_with_that_trouble(tmp_path: Path, scheme: str, variable: str) -> None:
+    file = tmp_path / "token"
+    found = credential_found(scheme, {variable: str(file)})
+    assert found is not None
+    assert (found.place, found.trouble) == (f"{variable} ({file})", "no such file or directory")
+    file.write_text("{}")
+    found = credential_found(scheme, {variable: str(file)})
+    assert found is not None and found.trouble == ""
+
+
+@pytest.mark.parametrize(
     "text", ["", "a.b", "a.b.c", web_token([]), web_token({"exp": "x"}), web_token({"exp": 1e300}), "..", "\udcff.é.x"]
 )
 def test_what_is_no_token_has_no_end(tmp_path: Path, text: str) -> None:

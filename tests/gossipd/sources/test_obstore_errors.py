@@ -29,7 +29,7 @@ VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT",
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
     "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY",
-    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_SECRET", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_TOKEN",
 )  # fmt: skip
 
 
@@ -186,6 +186,52 @@ def test_without_credentials_the_places_that_were_looked_at_are_named(scheme: st
     assert error.code == "E_SOURCE_NO_CREDENTIALS"
     assert all(place in str(error) for place in places), str(error)
     assert scheme == "az" or "_SKIP_SIGNATURE=true" in str(error)
+
+
+TOKEN_FILES = [("s3", "AWS_WEB_IDENTITY_TOKEN_FILE"), ("az", "AZURE_FEDERATED_TOKEN_FILE")]
+
+
+def with_role(monkeypatch: pytest.MonkeyPatch, file: Path, service: str) -> None:
+    """A pod's identity: a file with a token, for which a service gives credentials."""
+    names = {
+        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/r", "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL_STS": service, "AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_CLIENT_ID": "c",
+        "AZURE_TENANT_ID": "t", "AZURE_AUTHORITY_HOST": service,
+        **{variable: str(file) for _, variable in TOKEN_FILES},
+    }  # fmt: skip
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(("scheme", "variable"), TOKEN_FILES)
+def test_a_token_file_that_is_not_there_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str, variable: str
+) -> None:
+    file = tmp_path / "not's"
+    with_role(monkeypatch, file, "https://127.0.0.1:1")
+    error = last_error(scheme)
+    assert error.code == "E_SOURCE_NO_CREDENTIALS"
+    assert f"{variable} names a file that cannot be read: {file}" in str(error)
+
+
+@pytest.mark.parametrize(("scheme", "variable"), TOKEN_FILES)
+def test_a_token_service_that_is_down_is_not_told_as_the_storage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheme: str, variable: str
+) -> None:
+    (tmp_path / variable).write_text("canary-secret.a.b")
+    with_role(monkeypatch, tmp_path / variable, "https://127.0.0.1:1")
+    error = last_error(scheme)
+    assert (error.code, error.is_of_connection) == ("E_SOURCE_UNREACHABLE", False)
+    assert "the service that gives tokens for it did not answer" in str(error)
+
+
+def test_a_token_service_in_clear_text_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("canary-secret.a.b")
+    with answering(200, "") as url:
+        with_role(monkeypatch, tmp_path / "token", url)
+        monkeypatch.setenv("AWS_ENDPOINT", "https://127.0.0.1:1")
+        error = last_error()
+    assert error.code == "E_SOURCE_NO_CREDENTIALS" and "must begin with https://" in str(error)
 
 
 def test_without_boto_a_machine_service_that_refuses_means_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
