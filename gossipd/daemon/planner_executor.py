@@ -203,7 +203,8 @@ class CommandExecutor:
                 log.info("a server without ranges is read from the beginning", reason=outcome.errors[-1].sentence)
             elif outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
-                self.deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
+                troubled = SourceTroubled(command.deployment, outcome.errors[-1], outcome.failed)
+                self.deployments.post_from_thread(troubled)
             reason = outcome.reason or FailReason.SOURCE
             self.driver.post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
         elif outcome.errors:

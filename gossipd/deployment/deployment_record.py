@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import StallReason
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
 from gossipd.deployment.lost_chunks import LostChunks
@@ -53,9 +53,11 @@ class DeploymentRecord(Struct):
     rate_out: SmoothedRate = field(default_factory=SmoothedRate)
     stall: StallReason | None = None
     source_trouble: HostReason = HostReason.NONE
-    """What this host last had against the source; cleared by the next chunk from it."""
+    """What this host last had against the source; cleared by the next chunk from it, or with those that it is about."""
     source_file: bytes = b""
     """The subject of that trouble: the index of the file that it is about, or nothing."""
+    source_chunks: tuple[ChunkIndex, ...] = ()
+    """The chunks of that file that a read did not get for it: as many as one read asks for at most."""
     disk_trouble: HostReason = HostReason.NONE
     """What the disk refuses at present; it explains a stall for the disk."""
     started_s: int = 0
@@ -191,6 +193,13 @@ class DeploymentRecord(Struct):
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble
         return reason_of_word(self.stall.value)
+
+    def source_gave(self) -> None:
+        """A chunk has come from the source. Others of an object come right beside one that is wrong, and between two
+        looks at that one nothing else would tell why it is lacking."""
+        wanted = (chunk for chunk in self.source_chunks if self.wanted is None or chunk in self.wanted)
+        if all(chunk in self.held for chunk in wanted):
+            self.source_trouble, self.source_chunks = HostReason.NONE, ()
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""

@@ -305,7 +305,7 @@ class DeploymentTable:
             return
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
-            record.source_trouble = HostReason.NONE
+            record.source_gave()
         rack = None if isinstance(event.supplier, Origin) else self._context.roster.rack_of(event.supplier)
         record.counters.add(event.supplier, event.length, same_rack=rack == self._context.identity.rack)
 
@@ -348,6 +348,7 @@ class DeploymentTable:
                 self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
             record.source_trouble = trouble
             record.source_file = _file_subject(record.manifest, error)
+            record.source_chunks = event.chunks if record.source_file else ()
             record.sentence = error.sentence
             record.changed = True
 

@@ -16,7 +16,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall
 from gossipd.core.hiding_struct import HidingStruct
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.deployment.commands import RequestNumber, WorkNumber
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
@@ -238,10 +238,11 @@ class CopyWanted(Struct, frozen=True):
 
 
 class SourceTroubled(Struct, frozen=True):
-    """This host could not read the deployment's source."""
+    """This host could not read the deployment's source. ``chunks``: those that the read did not get."""
 
     deployment: DeploymentId
     error: GossipdError
+    chunks: tuple[ChunkIndex, ...] = ()
 
 
 class DiskConditionChanged(Struct, frozen=True):

@@ -224,6 +224,14 @@ MUTANTS = (
         (_COMMANDS,),
     ),
     Mutant(
+        "a-replaced-object-is-forgotten-with-its-next-right-chunk",
+        "One right chunk of an object hides why another is lacking.",
+        "gossipd/deployment/deployment_record.py",
+        "        if all(chunk in self.held for chunk in wanted):\n",
+        "        if all(chunk >= 0 for chunk in wanted):\n",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-rate-never-ends",
         "What stands still has a rate for a minute.",
         "gossipd/deployment/counters.py",

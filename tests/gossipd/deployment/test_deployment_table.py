@@ -458,6 +458,21 @@ def test_wrong_bytes_of_storage_are_told_as_the_storages_and_not_as_some_peers(
     assert host.record().progress(WALL_S).reason is reason
 
 
+def test_an_objects_trouble_is_told_until_the_chunk_it_is_about_is_here() -> None:
+    host = ScriptedHost()
+    host.hear(said())
+    host.wait(1.0)
+    error = SourceHashError("http://s/x", "chunk 1 does not hash")
+    error.path = ONE.files[0].path
+    host.tell(events.SourceTroubled(ONE.id, error, (1,)))
+    host.tell(ReportStall(ONE.id, StallReason.VERIFICATION))
+    host.tell(ChunkStored(ONE.id, 0, SOURCE, 1, 0.1))
+    assert host.record().progress(WALL_S).reason is HostReason.SOURCE_CHANGED, "another chunk of it came right"
+    host.tell(ChunkStored(ONE.id, 1, PEER, 1, 0.1))
+    host.tell(ChunkStored(ONE.id, 2, SOURCE, 1, 0.1))
+    assert host.record().progress(WALL_S).reason is HostReason.VERIFICATION
+
+
 def test_trouble_with_a_file_is_told_with_its_index_while_nothing_comes() -> None:
     host = ScriptedHost()
     host.hear(said())
