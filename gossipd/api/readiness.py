@@ -45,7 +45,8 @@ class NotReadyError(GossipdError):
 
 
 class DeploymentEndedError(GossipdError):
-    """What is waited for cannot come any more. Fault: see the sentence. Retry: after it is deployed again. Codes:
+    """What is waited for cannot come any more, or not before somebody acts. Fault: see the sentence. Retry: after what
+    it says, or after it is deployed again. Codes:
     ``E_CANCELLED``; ``E_PARTIAL``, it has ended on too few hosts; ``E_GONE``, it was removed from this host;
     ``E_EQUIVOCATION``, other hosts have another content of that version.
     ``code_of_exit``: of the reason, when no host can get it."""
@@ -151,11 +152,13 @@ def check_possible(row: DeploymentRow, needed: HostsNeeded, here: str) -> None:
 
 
 def ended(row: DeploymentRow, hosts: Sequence[HostRow] | None = None) -> DeploymentEndedError:
-    """It ends without ``hosts``: by default those that no waiting brings any further."""
+    """It ends without ``hosts``: by default those that no waiting brings any further. Where they go on by themselves as
+    soon as somebody has acted, it does not say that they have ended."""
     lost = _lost(row) if hosts is None else hosts
+    how = "has ended" if not lost or any(_is_over(host) for host in lost) else "goes on when somebody acts"
     reason = reason_of_word(lost[0].reason) if lost else HostReason.OTHER
     return DeploymentEndedError(
-        f"{_label(row)} is complete on {row.hosts_complete} of {row.hosts_total} hosts and has ended: "
+        f"{_label(row)} is complete on {row.hosts_complete} of {row.hosts_total} hosts and {how}: "
         f"{_told(lost)}{_explained(lost)}",
         code_of_exit=reason.exit_code if len(lost) == row.hosts_total else ExitCode.PARTIAL,
     )
@@ -198,13 +201,14 @@ def _label(row: DeploymentRow) -> str:
 
 
 def _lost(row: DeploymentRow) -> list[HostRow]:
-    """Hosts that no waiting brings any further; of what has changed in storage somebody has to act, too."""
+    """Hosts that no waiting brings any further before somebody acts."""
     behind = [host for host in row.hosts if host.state != "complete"]
-    return [host for host in behind if host.state in _OVER or _is_over(reason_of_word(host.reason))]
+    return [host for host in behind if host.state in _OVER or reason_of_word(host.reason).ends_waits]
 
 
-def _is_over(reason: HostReason) -> bool:
-    return reason.heals is Heals.NEVER or reason is HostReason.SOURCE_CHANGED
+def _is_over(host: HostRow) -> bool:
+    """Whether the host does not go on with this deployment, however storage changes."""
+    return host.state in _OVER or reason_of_word(host.reason).heals is Heals.NEVER
 
 
 def _reason(host: HostRow) -> str:

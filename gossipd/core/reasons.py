@@ -68,6 +68,12 @@ class HostReason(Enum):
         return reason
 
     @property
+    def ends_waits(self) -> bool:
+        """Whether ``wait`` ends with it, as no host comes further before somebody acts. A host that goes on by itself
+        then says it, too: storage that is served or filled wrongly stays so until a person sees it."""
+        return self.heals is Heals.NEVER or self in _WRONGLY_SERVED
+
+    @property
     def is_the_readers(self) -> bool:
         """Whether only a host that reads storage can say it, and all that wait for that host show it."""
         return self in READERS
@@ -129,9 +135,9 @@ class HostReason(Enum):
         "the object is not in storage", "put it back, or publish under a new version",
     )  # fmt: skip
     SOURCE_CHANGED = (
-        "source_changed", 13, CuredBy.PUBLISHER, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,
+        "source_changed", 13, CuredBy.PUBLISHER, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
         "the object in storage is no longer what was published",
-        "put it back, then `gossipd reload` on the host that reads it; or publish under a new version",
+        "put it back (`gossipd reload` on the host that reads it has it read at once), or publish under a new version",
     )  # fmt: skip
     SOURCE_UNREACHABLE = (
         "source_unreachable", 14, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
@@ -191,16 +197,17 @@ class HostReason(Enum):
         "somebody has paused it", "`gossipd resume NAME@VERSION`, or deploy it again", 1,
     )  # fmt: skip
     NO_RANGES = (
-        "no_ranges", 27, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
-        "the server cannot send parts of a file", "serve the model by one that can, and publish with that address", 5,
+        "no_ranges", 27, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the server cannot send parts of a file",
+        "serve the model by one that can; if that has another address, publish with it", 5,
     )  # fmt: skip
     SOURCE_ENCODED = (
-        "source_encoded", 28, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
-        "the server compresses what it sends", "switch that off for the model's files, and deploy it again", 5,
+        "source_encoded", 28, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the server compresses what it sends", "switch that off for the model's files", 5,
     )  # fmt: skip
     OBJECT_SHORT = (
-        "object_short", 29, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
-        "the object in storage is shorter than the manifest says", "upload it again, and deploy it again", 13,
+        "object_short", 29, CuredBy.PUBLISHER, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the object in storage is shorter than the manifest says", "let its upload end, or upload it again", 13,
     )  # fmt: skip
     SOURCE_BUSY = (
         "source_busy", 30, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
@@ -287,9 +294,9 @@ class HostReason(Enum):
         "move the store to one that tells them apart, or publish with other names", 18,
     )  # fmt: skip
     SOURCE_RANGE = (
-        "source_range", 50, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "source_range", 50, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
         "asked for a part of a file, the server sends something else: a page, or another part",
-        "look at what that address gives; serve the model by a server with ranges, and deploy it again", 5,
+        "look at what that address gives; serve the model by a server with ranges", 5,
     )  # fmt: skip
     SOURCE_REFUSED = (
         "source_refused", 51, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
@@ -326,7 +333,7 @@ class HostReason(Enum):
         "change `parts.wants` and reload, or `gossipd want`; `gossipd show` says whether there is an index", 19,
     )  # fmt: skip
     SOURCE_REDIRECT = (
-        "source_redirect", 58, CuredBy.PUBLISHER, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
+        "source_redirect", 58, CuredBy.PUBLISHER, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
         "the server answers with a redirect, which is not followed",
         "publish with the final address as the source; the log of the host that reads it names where it leads", 5,
     )  # fmt: skip
@@ -343,6 +350,10 @@ READERS = frozenset(
     for reason in HostReason
     if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short", "no_copy")
 )
+_WRONGLY_SERVED = frozenset({
+    HostReason.SOURCE_CHANGED, HostReason.NO_RANGES, HostReason.SOURCE_ENCODED, HostReason.SOURCE_RANGE,
+    HostReason.SOURCE_REDIRECT,
+})  # fmt: skip
 _BY_WORD = {reason.value: reason for reason in HostReason}
 _BY_NUMBER = {reason.number: reason for reason in HostReason}
 # By what follows "E_" in an error's code.

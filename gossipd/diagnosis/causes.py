@@ -36,6 +36,9 @@ _NEXT = {
     HostReason.NOT_HEARD: "its record comes within a minute, if it can be heard",
     HostReason.NOT_TARGET: "nothing: it is not meant to get it",
     HostReason.PAUSED: "nothing, until somebody resumes it",
+    HostReason.OBJECT_SHORT: "its size is looked at every half minute",
+    HostReason.SOURCE_CHANGED: "its tag and date are looked at every half minute, and it is read when they are others; "
+    "else ever more seldom, at last once an hour",
     HostReason.REFILLING: "damaged chunks are fetched at once",
 }
 _NEXT_BY_HEALING = {
@@ -180,9 +183,11 @@ def _since_s(reason: HostReason, hosts: Sequence[Mapping[str, Any]], members: Ma
 
 
 def _order(cause: Cause) -> tuple[bool, bool, bool, int]:
-    """What ends hosts comes first, then what most hosts wait for; the dead after it, and what only waits last."""
+    """What ends hosts or a wait comes first, then what most hosts wait for; the dead after it, and what only waits
+    last."""
     reason = reason_of_word(cause.code)
-    return cause.waits, reason in _GONE, reason.heals is Heals.BY_ITSELF, -len(cause.hosts)
+    is_quick = reason.heals is Heals.BY_ITSELF and not reason.ends_waits
+    return cause.waits, reason in _GONE, is_quick, -len(cause.hosts)
 
 
 def _of_nobody_reading(

@@ -102,7 +102,7 @@ class SourceReading(Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The finding with its reason and that reason's cure."""
         whose = f" of {self.model}" if self.model else ""
-        sentence = self.sentence.partition("; permanent: ")[0]  # that cure is for the log; the reason has its own
+        sentence = self.sentence.partition("; cure: ")[0]  # that cure is for the log; the reason has its own
         return f"{self.source}{whose}: {self.reason.value}, {sentence}; cure: {self.reason.cure}"
 
 

@@ -21,7 +21,7 @@ class SourceError(RemoteError):
     """A read from external storage failed. Fault: the source or the way to it. State: nothing was written. ``again``:
     how many times the same request may be repeated at once. ``reason``: for the planner. ``heals``: whether time alone
     may cure it; otherwise a person has to act, as the sentence says. ``is_permanent``: only another object, server or
-    manifest helps, and the sentence says which.
+    manifest helps, and the sentence says which. It is asked for again all the same, as that may come.
     """
 
     code = "E_SOURCE"
@@ -34,7 +34,7 @@ class SourceError(RemoteError):
     """What helps, where trying again does not."""
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
+        super().__init__(f"{what}: {why}" + (f"; cure: {self.cure}" if self.is_permanent else ""))
         self.what = what
         self.path = ""
         """Of the file in the manifest, where the error is about one; set by the reader."""

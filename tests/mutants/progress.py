@@ -219,8 +219,8 @@ MUTANTS = (
         "waits-for-what-cannot-come",
         "wait looks at states only.",
         "gossipd/api/readiness.py",
-        "    return reason.heals is Heals.NEVER or",
-        "    return reason is Heals.NEVER or",
+        "host.state in _OVER or reason_of_word(host.reason).ends_waits]\n",
+        "host.state in _OVER]\n",
         (_COMMANDS,),
     ),
     Mutant(
@@ -230,6 +230,14 @@ MUTANTS = (
         "        if all(chunk in self.held for chunk in wanted):\n",
         "        if all(chunk >= 0 for chunk in wanted):\n",
         (_TABLE,),
+    ),
+    Mutant(
+        "an-upload-under-way-ends-a-deployment",
+        "Of an object that is still shorter than published hosts say that another deployment must be begun.",
+        "gossipd/core/reasons.py",
+        '        "object_short", 29, CuredBy.PUBLISHER, Heals.BY_ITSELF, ExitCode',
+        '        "object_short", 29, CuredBy.PUBLISHER, Heals.NEVER, ExitCode',
+        ("tests/gossipd/core/test_reasons.py",),
     ),
     Mutant(
         "a-rate-never-ends",

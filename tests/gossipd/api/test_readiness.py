@@ -219,7 +219,7 @@ def test_what_cannot_come_ends_the_wait_at_once(ended: DeploymentRow, text: str,
 @pytest.mark.parametrize("text", ["here", "1", "100%"])
 def test_the_end_for_want_of_a_source_names_it_and_exits_as_why_does(text: str) -> None:
     forbidden = row(1, host("a", "init", "source_forbidden"), host("b", "init", "source_forbidden"))
-    words = r"ended: a init source_forbidden, b init .*sources\.allow"
+    words = r"somebody acts: a init source_forbidden, b init .*sources\.allow"
     with pytest.raises(DeploymentEndedError, match=words) as caught:
         check_possible(seen_on("a", forbidden), HostsNeeded.parse(text), "a")
     assert caught.value.code_of_exit == ExitCode.SOURCE_UNREACHABLE

@@ -318,6 +318,8 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, HostReason.NO_RANGES, "downloading", ExitCode.SOURCE_UNREACHABLE),
         (0, HostReason.REFUSED_KEY, "failed", ExitCode.TRUST),
         (2, HostReason.NO_RANGES, "downloading", ExitCode.PARTIAL),
+        (0, HostReason.SOURCE_CHANGED, "downloading", ExitCode.SOURCE_UNREACHABLE),
+        (0, HostReason.OBJECT_SHORT, "downloading", ExitCode.TIMEOUT),
         (2, HostReason.REMOVED, "removed", ExitCode.PARTIAL),
         (2, HostReason.REFUSED_KEY, "failed", ExitCode.PARTIAL),
         (0, HostReason.SOURCE_AUTH, "downloading", ExitCode.TIMEOUT),

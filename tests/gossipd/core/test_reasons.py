@@ -101,7 +101,15 @@ def test_every_failure_that_only_another_object_or_server_ends_is_told_by_its_ow
         if issubclass(kind, source_errors.SourceError) and kind.is_permanent:
             reason = reason_of_code(kind.code, HostReason.STORAGE)
             assert reason in READERS, "every host shows the reader's"
-            assert reason.heals is Heals.NEVER or reason.cured_by is CuredBy.PUBLISHER, kind
+            assert reason.ends_waits or reason.cured_by is CuredBy.PUBLISHER, kind
+
+
+def test_no_trouble_with_an_object_in_storage_ends_the_deployment() -> None:
+    of_storage = [reason for reason in HostReason if reason.is_of_storage]
+    assert {HostReason.OBJECT_SHORT, HostReason.NO_RANGES, HostReason.SOURCE_CHANGED} < set(of_storage)
+    assert not [reason for reason in of_storage if reason.heals is Heals.NEVER]
+    assert not HostReason.OBJECT_SHORT.ends_waits, "its upload may be under way"
+    assert HostReason.SOURCE_CHANGED.ends_waits
 
 
 def test_no_failure_of_the_store_is_told_as_the_publishers() -> None:

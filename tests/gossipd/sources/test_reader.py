@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason
+from gossipd.core.reasons import Heals, HostReason, reason_of_code
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl
@@ -355,6 +356,33 @@ def test_an_object_whose_tag_changes_is_read_on_while_its_bytes_are_right(server
         assert (outcome.stored, outcome.errors) == ((chunk,), ())
 
 
+@pytest.mark.parametrize(
+    ("fault", "body", "code"),
+    [
+        (Fault(Misbehaviour.GZIP), ONE_FILE["a.bin"], "E_SOURCE_ENCODING"),
+        (Fault(Misbehaviour.HTML), ONE_FILE["a.bin"], "E_SOURCE_RANGE"),
+        (Fault(Misbehaviour.STATUS, status=302, headers={"Location": "/b"}), ONE_FILE["a.bin"], "E_SOURCE_REDIRECT"),
+        (Fault(Misbehaviour.STATUS, status=404), ONE_FILE["a.bin"], "E_SOURCE_NOT_FOUND"),
+        (None, ONE_FILE["a.bin"][:-9], "E_SOURCE_TRUNCATED"),
+        (None, ONE_FILE["a.bin"] + b"x", "E_SOURCE_LONG"),
+        (None, bytes(len(ONE_FILE["a.bin"])), "E_SOURCE_HASH"),
+    ],
+)
+def test_whatever_is_wrong_with_an_object_it_is_read_soon_after_its_cure(
+    server: FaultServer, fault: Fault | None, body: bytes, code: str
+) -> None:
+    later_s = 0.0
+    server.objects["a.bin"], server.always = body, fault
+    seat = Seat(sign(ONE_FILE, server.url), clock=lambda: time.monotonic() + later_s)
+    outcome = seat.read()
+    assert outcome.stored == () and outcome.errors[-1].code == code
+    server.objects["a.bin"], server.always = ONE_FILE["a.bin"], None
+    later_s = PATIENT.refusal_remembered_s + 1.0
+    assert seat.read().failed == ()
+    reason = reason_of_code(code, HostReason.OTHER)
+    assert reason.is_of_storage and reason.heals is Heals.BY_ITSELF, "what a host says of it"
+
+
 def test_a_replaced_object_is_reported_when_its_bytes_are_wrong_and_both_tags_are_named(server: FaultServer) -> None:
     seat = one_file(server)
     assert seat.read(0).stored == (0,)
@@ -365,7 +393,7 @@ def test_a_replaced_object_is_reported_when_its_bytes_are_wrong_and_both_tags_ar
     error = outcome.errors[-1]
     assert isinstance(error, SourceError)
     assert (error.code, error.is_permanent, outcome.reason) == ("E_SOURCE_CHANGED", True, FailReason.CORRUPT)
-    assert f'{server.url}/a.bin: the object has changed: first seen as {old}, now "v2"; permanent' in str(error)
+    assert f'{server.url}/a.bin: the object has changed: first seen as {old}, now "v2"; cure: put' in str(error)
     asked = len(server.gets())
     assert seat.read(1).errors[-1].code == "E_SOURCE_CHANGED"
     assert len(server.gets()) == asked, "left alone for a while"
