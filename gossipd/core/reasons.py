@@ -141,7 +141,8 @@ class HostReason(Enum):
     )  # fmt: skip
     SOURCE_UNREACHABLE = (
         "source_unreachable", 14, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
-        "storage is not reachable, or fails", "look at the network and at storage",
+        "storage is not reachable, fails, or sends less than 64 KiB a second to a read",
+        "look at the network and at storage; the log of the host that reads it says which",
     )  # fmt: skip
     SOURCE_FORBIDDEN = (
         "source_forbidden", 15, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.SOURCE_UNREACHABLE,

@@ -210,6 +210,8 @@ class SourceAdmission:
         self._troubles[place] = error.sentence
         _bound(self._steady)
         self._steady[place] = -STEADY_AFTER
+        if isinstance(error, errors.SourceSlowError):
+            pace.connections.was_slow(turn.sent_s, now)
         if isinstance(error, errors.SourceBusyError):
             pace.refused(turn, now, is_too_many=error.is_too_many, retry_after_s=error.retry_after_s)
         if isinstance(error, _WAITING_HELPS):
@@ -260,9 +262,17 @@ class SourceAdmission:
 
     def is_slow(self, mirror: str, location: Location, brought: Brought) -> bool:
         """See Comparison."""
+        if self.is_let_go_on(mirror, location.source):
+            return False
         with self._lock:
             requests = self._pace(location.source).connections.under_way
             return self._mirrors.is_slow(mirror, brought, requests)
+
+    def is_let_go_on(self, mirror: str, source: SourceUrl) -> bool:
+        """Whether a request below the least rate goes on while it moves: it is the only one to a host that is too slow
+        for more, and no other mirror is there to be asked."""
+        with self._lock:
+            return self._pace(source).connections.is_single and not self._mirrors.has_rival(mirror, self._clock())
 
     def given_up(self, mirror: str) -> None:
         """See Comparison."""
@@ -285,6 +295,8 @@ class SourceAdmission:
         with self._lock:
             requests = max(turn.level, self._pace(source).connections.under_way)
             self._mirrors.came(mirror, received, waited_s, requests, self._clock())
+            if received >= GOOD_BYTES_MIN and received >= 2 * self._source_settings.rate_bytes_min * waited_s:
+                self._pace(source).connections.was_quick()
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:

@@ -8,11 +8,16 @@ below the first level that is mostly refused. After a while one request more is 
 the next trial doubles while trials are refused. After a refused trial one place rests for a moment, so that another
 seed behind the same address gets a place, too: hosts that have many give, and those that have few take.
 
+A host whose requests are ended as too slow, two in a row and none quick in between, has too little for so many: half
+as many are let through, down to one, and one more after each that came twice as quickly as it must.
+
 Rejected: halving at each refusal, because a mirror that refuses a third of its requests whatever their number would be
 read over one connection, and one that allows two would be read over one for half of the time.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 LEVELS_MAX = 64  # ``sources.connections`` allows no more threads
 START = 2
@@ -25,6 +30,9 @@ _TRIAL_S_MAX = 6.0
 _TRIAL_COST = 20  # trials cost at most a twentieth of the time where a refusal makes us wait
 _REST_SHARE = 1 / 16  # of what the host allows, for those that have none of it
 _REST_S_MAX = 1.5  # longer than a starving seed pauses
+
+
+_SLOW_ROW = 2  # one alone may hang
 
 
 class ConnectionLimit:
@@ -40,13 +48,31 @@ class ConnectionLimit:
         self._trial = 0  # the level of a trial that is under way, or 0
         self._tried = 0  # the level that the last trial has opened
         self._rest_until = 0.0
+        self._most = LEVELS_MAX  # while the host is slow
+        self._slow_in_row = 0
+        self._narrowed_s = -inf
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the host is so slow that one request at a time is let through."""
+        return self._most == 1
+
+    def was_slow(self, sent_s: float, now: float) -> None:
+        """A request was ended as too slow. One that was sent before the last narrowing says nothing new."""
+        self._slow_in_row += 1
+        if self._slow_in_row >= _SLOW_ROW and sent_s >= self._narrowed_s:
+            self._most, self._narrowed_s = max(1, min(self._most, self.under_way) // 2), now
+
+    def was_quick(self) -> None:
+        """A range came twice as quickly as it must: there is room for one more."""
+        self._slow_in_row, self._most = 0, min(LEVELS_MAX, self._most + 1)
 
     def places(self, now: float) -> int:
         """Requests that may be under way now."""
         if now < self._rest_until:
-            return self.limit - 1
+            return min(self.limit - 1, self._most)
         is_due = self._next_trial_s is not None and now >= self._next_trial_s and not self._trial
-        return self.limit + 1 if is_due and self.limit < LEVELS_MAX else self.limit
+        return min(self._most, self.limit + 1 if is_due and self.limit < LEVELS_MAX else self.limit)
 
     def begin(self) -> int:
         """A request goes out. Returns its level; ``ended`` must follow."""

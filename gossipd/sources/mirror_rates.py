@@ -119,6 +119,10 @@ class MirrorRates:
         """Whether others are asked first."""
         return now < self._of(key).alone_until
 
+    def has_rival(self, key: str, now: float) -> bool:
+        """Whether another mirror could have been chosen the last time that is not left alone now."""
+        return any(other != key and not self.is_left_alone(other, now) for other in self._of(key).rivals)
+
     def is_slow(self, key: str, brought: Brought, requests: int) -> bool:
         """Whether a request has brought so little, in all and of late, that it should be made again."""
         rates = self._of(key)

@@ -95,10 +95,12 @@ class Clients:
                 self._open.popitem(last=False)
         return store
 
-    def stream(self, location: Location, part: Segment, *, whole: bool, clock: Clock) -> Stream:
-        """One range of an object, begun. Raises SourceError."""
+    def stream(
+        self, location: Location, part: Segment, *, whole: bool, settings: SourceSettings | None = None, clock: Clock
+    ) -> Stream:  # fmt: skip
+        """One range of an object, begun. ``settings``: where others hold for it. Raises SourceError."""
         store = self.open(location, whole=whole)
-        return Stream(store, location, part, whole=whole, settings=self._source_settings, clock=clock)
+        return Stream(store, location, part, whole=whole, settings=settings or self._source_settings, clock=clock)
 
     def close(self) -> None:
         """Drop every client; streams in progress keep theirs."""

@@ -42,11 +42,13 @@ class Wanted(Struct, frozen=True):
 
 
 class Pieces(Struct, frozen=True):
-    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
+    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast. ``settings``:
+    where others hold for it than for the connection."""
 
     byte_count: int = PIECE_BYTES
     is_whole: bool = False
     watch: RequestWatch | None = None
+    settings: SourceSettings | None = None
 
 
 @contextmanager

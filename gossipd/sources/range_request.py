@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -151,6 +152,7 @@ class SourceRequests:
         self._pool = pool
         self._throttle = throttle
         self._source_settings = settings
+        self._patient = replace(settings, rate_bytes_min=settings.rate_alone_bytes_min)
         self._clock = clock
         self._buckets = _Buckets(settings)
         self._web = _Web(settings, clock)
@@ -282,13 +284,16 @@ class SourceRequests:
     def _open(
         self, job: Job, location: Location, request: _Asked, part: Segment, watch: RequestWatch, *, whole: bool
     ) -> _AnyStream:
+        is_patient = self._admission.is_let_go_on(job.mirror or location.source.text, location.source)
+        settings = self._patient if is_patient else self._source_settings
         if location.is_on_web:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
-            pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
+            byte_count = job.manifest.chunk_bytes if whole else small
+            pieces = Pieces(byte_count, is_whole=whole, watch=watch, settings=settings)
             return self._web.stream(location, request.addresses, _wanted(job, part), pieces)
         if location.source.scheme == "file":
-            return FileStream(location, part, whole=whole, settings=self._source_settings, clock=self._clock)
-        return self._buckets.clients().stream(location, part, whole=whole, clock=self._clock)
+            return FileStream(location, part, whole=whole, settings=settings, clock=self._clock)
+        return self._buckets.clients().stream(location, part, whole=whole, settings=settings, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)

@@ -18,6 +18,8 @@ class SourceSettings(Struct, frozen=True):
         read_timeout_s: silence that ends a request. 10 reports a hang within 15 s (fault F36) and is twenty times what
             S3 needs for a first byte.
         rate_bytes_min: slower requests are given up; 64 KiB/s is the rule for all connections.
+        rate_alone_bytes_min: the same for the only request to a host that is too slow for two, where no other mirror is
+            left. Eight seeds that share a link of 1 Mbit/s have twice as much each.
         rate_grace_s: how long a request may wait for bytes before that rule applies.
         request_timeout_s: obstore's limit for a whole request. The rules above end bad requests sooner; obstore's
             default of 30 s would cut a throttled read.
@@ -48,6 +50,7 @@ class SourceSettings(Struct, frozen=True):
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 10.0
     rate_bytes_min: int = 64 * 1024
+    rate_alone_bytes_min: int = 8 * 1024
     rate_grace_s: float = 5.0
     request_timeout_s: float = 3600.0
     range_bytes_max: int = 16 * MIB

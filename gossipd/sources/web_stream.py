@@ -99,7 +99,7 @@ class WebStream:
         self, connections: WebConnections, location: Location, addresses: Addresses, wanted: Wanted, *, pieces: Pieces
     ) -> None:
         self._connections, self._location, self._addresses = connections, location, addresses
-        self._source_settings = settings = connections.settings
+        self._source_settings = settings = pieces.settings or connections.settings
         self._pieces, self._is_given_back = pieces, False
         began = connections.clock()
         self._socket, self._incoming, self._response = self._asked(addresses, wanted.header)

@@ -108,6 +108,22 @@ MUTANTS = (
         ("tests/gossipd/sources/test_credential_expiry.py",),
     ),
     Mutant(
+        "a-slow-storage-is-read-over-many-requests",
+        "Each request to a slow link is ended below the least rate, and its bytes are thrown away.",
+        "gossipd/sources/admission.py",
+        "            pace.connections.was_slow(turn.sent_s, now)\n",
+        "            pass\n",
+        ("tests/gossipd/sources/test_reader.py",),
+    ),
+    Mutant(
+        "a-row-of-slow-requests-never-ends",
+        "Two slow requests in a day of quick ones narrow a host's window.",
+        "gossipd/sources/connection_limit.py",
+        "        self._slow_in_row, self._most = 0, min(",
+        "        self._slow_in_row, self._most = 1, min(",
+        ("tests/gossipd/sources/test_connection_limit.py",),
+    ),
+    Mutant(
         "an-empty-budget-is-no-budget",
         "A budget of a variable that is not set lets everything be read.",
         "gossipd/api/request_fields.py",

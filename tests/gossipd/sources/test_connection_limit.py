@@ -107,3 +107,27 @@ def test_a_trial_that_is_answered_raises_the_limit() -> None:
     level = limit.begin()
     limit.answered(level)
     assert (level, limit.limit) == (2, 2)
+
+
+def test_slow_requests_in_a_row_halve_those_that_begin_down_to_one() -> None:
+    limit = climbed(8)
+    limit.was_slow(0.0, 5.0)
+    assert limit.places(5.0) >= 8, "one alone may hang"
+    limit.was_slow(0.0, 5.0)
+    assert limit.places(5.0) == 4
+    limit.was_slow(0.0, 5.1)
+    assert limit.places(5.1) == 4, "it was sent among more"
+    for sent_s in (6.0, 7.0):
+        limit.was_slow(sent_s, sent_s + 0.5)
+    assert limit.places(8.0) == 1 and limit.is_single
+
+
+def test_each_quick_range_gives_a_slow_host_one_place_more() -> None:
+    limit = climbed(2)
+    for _ in range(2):
+        limit.was_slow(0.0, 5.0)
+    assert limit.places(5.0) == 1
+    limit.was_quick()
+    assert limit.places(5.0) == 2 and not limit.is_single
+    limit.was_slow(6.0, 7.0)
+    assert limit.places(7.0) == 2, "the row begins again"

@@ -114,3 +114,13 @@ def test_a_first_request_is_compared_with_the_mirrors_beside_it() -> None:
     assert mirrors.is_slow("new", steady(1_000_000, 1000, 3.0), 1)
     mirrors.assign("new")
     assert not mirrors.is_slow("new", steady(1_000_000, 1000, 3.0), 1), "there is no other for this read"
+
+
+def test_a_mirror_that_is_left_alone_is_no_rival() -> None:
+    mirrors = measured(a=1e6, b=1e6)
+    mirrors.assign("a", rivals=["a"])
+    assert not mirrors.has_rival("a", 1.0)
+    mirrors.assign("a", rivals=["a", "b"])
+    assert mirrors.has_rival("a", 1.0)
+    mirrors.failed("b", 1.0)
+    assert not mirrors.has_rival("a", 2.0)

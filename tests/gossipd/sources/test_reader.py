@@ -383,6 +383,13 @@ def test_whatever_is_wrong_with_an_object_it_is_read_soon_after_its_cure(
     assert reason.is_of_storage and reason.heals is Heals.BY_ITSELF, "what a host says of it"
 
 
+def test_a_storage_too_slow_for_two_is_read_by_one_that_moves(server: FaultServer) -> None:
+    server.always = Fault(Misbehaviour.DRIP, rate=200_000)
+    seat = one_file(server, replace(PATIENT, rate_grace_s=0.2, rate_bytes_min=1 << 20, rate_alone_bytes_min=1000))
+    assert seat.read().failed == ()
+    assert seat.reader.statistics().results["http", "E_SOURCE_SLOW"] == 2, "and no further one is thrown away"
+
+
 def test_a_replaced_object_is_reported_when_its_bytes_are_wrong_and_both_tags_are_named(server: FaultServer) -> None:
     seat = one_file(server)
     assert seat.read(0).stored == (0,)
