@@ -1,7 +1,8 @@
 """The inbox's directory: which files in it may be read, and how a file leaves it.
 
 What lives here: one scan, one careful read, one move with a ``.reason`` beside the file; all blocking, for a worker
-thread. What does not: when to scan, and what a manifest means (``inbox``).
+thread. What does not: when to scan, and what a manifest means (``inbox``); how many moved files stay
+(``settled_files``).
 
 Rules, each with a test:
 
@@ -36,17 +37,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from gossipd.core.errors import ExitCode, LocalError
+from gossipd.inbox.settled_files import (
+    REASON_SUFFIX,
+    UNFINISHED_REASON_SUFFIX,
+    UNFINISHED_SUFFIXES,
+    SettledFiles,
+    free_name,
+)
 from gossipd.runtime.directory_safety import open_directory, why_exchangeable
 
-ACCEPTED, REJECTED, REASON_SUFFIX = "accepted", "rejected", ".reason"
-_UNFINISHED_SUFFIXES = ("~", ".part", ".partial", ".tmp", ".temp", ".swp", ".crdownload", ".filepart", REASON_SUFFIX)
+ACCEPTED, REJECTED = "accepted", "rejected"
 _HOST_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # nobody's choice: try again
 _SHOWN_CHARS_MAX, _REASON_CHARS_MAX = 200, 4000
-_COPIES_MAX = 10_000  # names to try when one is taken
-_UNFINISHED_REASON_SUFFIX = ".tmp"
-# The limit of limits.h, less ".9999", ".reason" and ".tmp", all of which may be added.
-_NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}{_UNFINISHED_REASON_SUFFIX}")
-
 
 _CURES = {
     errno.ENOENT: "; make it (mode 0750), or change store.inbox",
@@ -97,11 +99,12 @@ class Drop(Struct, frozen=True):
 
 
 class DropFolder:
-    """One inbox directory. Stateless: every answer is read from the disk."""
+    """One inbox directory. Every answer is read from the disk, but for how many moved files stay."""
 
     def __init__(self, directory: Path, *, bytes_max: int) -> None:
         self.directory = directory
         self._bytes_max = bytes_max
+        self._settled = {folder: SettledFiles(file_bytes_max=bytes_max) for folder in (ACCEPTED, REJECTED)}
 
     def check(self) -> None:
         """Raises DropError ``E_WATCH_DIRECTORY`` when other users could put files here (see CVE-2025-59349)."""
@@ -115,7 +118,7 @@ class DropFolder:
             for entry in entries:
                 if entry.name in (ACCEPTED, REJECTED) or entry.name.startswith("."):
                     continue
-                if entry.name.endswith(_UNFINISHED_SUFFIXES):
+                if entry.name.endswith(UNFINISHED_SUFFIXES):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -147,11 +150,12 @@ class DropFolder:
 
     def settle(self, drop: Drop, *, folder: str) -> str | None:
         """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED). Returns its name there, shortened or numbered if
-        needed; None when it is gone or was replaced by a new file. Raises OSError when the disk refuses; calling again
-        is safe.
+        needed; None when it is gone or was replaced by a new file. Raises DropError ``E_WATCH_DIRECTORY``, and OSError
+        when the disk refuses; calling again is safe.
         """
         with self._open() as inbox, self._open(folder, inbox) as target:
-            name = _free_name(target, drop.name)
+            self._settled[folder].make_room(target, drop.print.size)
+            name = free_name(target, drop.name)
             try:
                 os.rename(drop.name, name, src_dir_fd=inbox, dst_dir_fd=target)
             except FileNotFoundError:
@@ -165,7 +169,7 @@ class DropFolder:
         """Write in plain words, beside ``name`` in ``rejected/``, why it is there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         path = name + REASON_SUFFIX
-        unfinished = path + _UNFINISHED_REASON_SUFFIX
+        unfinished = path + UNFINISHED_REASON_SUFFIX
         with self._open() as inbox, self._open(REJECTED, inbox) as rejected:
             try:
                 with contextlib.suppress(FileNotFoundError):
@@ -275,18 +279,6 @@ def _plain(text: str, chars_max: int, *, ascii_only: bool = False) -> str:
     cut = text if len(text) <= chars_max else text[:chars_max] + "..."
     keep = str.isascii if ascii_only else str.isprintable
     return "".join(one if one.isprintable() and keep(one) else one.encode("unicode_escape").decode() for one in cut)
-
-
-def _free_name(folder: int, name: str) -> str:
-    while len(os.fsencode(name)) > _NAME_BYTES_MAX:
-        name = name[:-1]  # whole characters
-    for count in range(_COPIES_MAX):
-        candidate = name if count == 0 else f"{name}.{count}"
-        try:
-            os.stat(candidate, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return candidate
-    raise OSError(errno.EEXIST, f"{_COPIES_MAX} files of one name")
 
 
 def _put_back(folder: int, moved: str, inbox: int, name: str) -> None:

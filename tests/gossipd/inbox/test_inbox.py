@@ -403,6 +403,17 @@ async def test_a_disk_that_will_not_move_a_file_delays_the_move_and_nothing_else
     assert world.inbox.statistics.trouble is None
 
 
+async def test_more_files_of_one_name_than_stay_do_not_hold_up_the_next(mock_clock: MockClock, world: World) -> None:
+    (world.folder / "accepted").mkdir(mode=0o750)
+    for number in range(1_200):
+        (world.folder / "accepted" / (f"m.{number}" if number else "m")).touch()
+    (world.folder / "m").write_bytes(GOOD)
+    await world.pass_time(2)
+    assert (world.names(), world.inbox.statistics.trouble) == (["accepted"], None)
+    assert len(world.names("accepted")) == 901
+    assert [path for path in (world.folder / "accepted").iterdir() if path.read_bytes() == GOOD]
+
+
 async def test_a_disk_that_will_not_take_the_reason_gets_it_later(
     mock_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -534,7 +545,7 @@ async def test_a_name_is_told_of_on_one_short_line(mock_clock: MockClock, world:
     (world.folder / f"x{name}"[:250]).write_bytes(b"")
     await world.pass_time(20)
     assert [offered for offered, _ in world.judge.offers] == [shown]
-    assert world.reason(f"x{name}"[:250][:239]) == f"E_WATCH_EMPTY: {f'x{shown}'.replace('n...', '...')} is empty\n"
+    assert world.reason(f"x{name}"[:250][:233]) == f"E_WATCH_EMPTY: {f'x{shown}'.replace('n...', '...')} is empty\n"
 
 
 async def test_a_reason_is_one_line_of_bounded_length(folder: Path) -> None:
