@@ -258,7 +258,8 @@ class App:
         self._local_servers = LocalServers()
         config = self.live.config
         self._inbox = Inbox(
-            config.store.inbox, self._deployments.offer, settings=settings_mapping.inbox_settings(config)
+            config.store.inbox, self._deployments.offer, settings=settings_mapping.inbox_settings(config),
+            memory=self._state,
         )  # fmt: skip
         self._credentials = CredentialsWatch(self.live, self._deployments.lifecycle, self.reports.alarms)
         self._view = DaemonStatus(

@@ -12,6 +12,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/budgets            budgets that were ordered with deployments (``deployment.ordered_budgets``)
     DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
+    DIR/state/inbox              files of the inbox that are judged and stay (``inbox.judged_files``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
     DIR/state/publishing/<id>    empty: the store makes a copy that no statement tells of yet
 
@@ -55,9 +56,9 @@ from membership.tombstones import Tombstone
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 WITNESS, PUBLISHING, WANTS, HISTORIES = "witness", "publishing", "wants", "histories"
-BUDGETS = "budgets"
+BUDGETS, INBOX = "budgets", "inbox"
 SCRATCH = "publish-"  # what directories of publications under way begin with
-_FILES = (BOOT, REGISTER, ROSTER, PROGRESS, WITNESS, WANTS, HISTORIES, BUDGETS)
+_FILES = (BOOT, REGISTER, ROSTER, PROGRESS, WITNESS, WANTS, HISTORIES, BUDGETS, INBOX)
 _ID = re.compile(r"[0-9a-f]{64}")
 # A bad sector, a file system's own checksum, a length that no file of ours has.
 _DAMAGED = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.EFBIG})
@@ -231,6 +232,14 @@ class StateDirectory:
     def keep_wants(self, kept: bytes) -> None:
         """``orders_to_bytes``. Durable on return."""
         self._write(WANTS, kept)
+
+    def inbox(self) -> bytes:
+        """What ``keep_inbox`` kept last; empty when nothing was."""
+        return self._read(INBOX) or b""
+
+    def keep_inbox(self, kept: bytes) -> None:
+        """Durable on return."""
+        self._write(INBOX, kept)
 
     def envelope(self, deployment: DeploymentId) -> bytes | None:
         """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""

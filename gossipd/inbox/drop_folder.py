@@ -13,7 +13,8 @@ Rules, each with a test:
   counts.
 * Temporary names of copying tools (``.x``, ``x~``, ``x.part``, ``x.tmp``, ...) are ignored.
 * Every judged file leaves: to ``accepted/``, or to ``rejected/`` with the reason in plain words. A file that another
-  one replaced between reading and moving comes back as a new file.
+  one replaced between reading and moving comes back as a new file. One that was accepted and cannot be moved is
+  deleted: the daemon keeps the manifest, and the next start would take the file for a new drop.
 * A name may be any bytes. It is kept, and only shortened where its reason would not fit beside it; people see it as
   one line of text (``Drop.shown``).
 * Nothing is created, renamed or opened but by descriptors of directories that no other user may write to, links not
@@ -47,7 +48,7 @@ from gossipd.inbox.settled_files import (
 from gossipd.runtime.directory_safety import open_directory, why_exchangeable
 
 ACCEPTED, REJECTED = "accepted", "rejected"
-_HOST_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # nobody's choice: try again
+HOST_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # nobody's choice: try again
 _SHOWN_CHARS_MAX, _REASON_CHARS_MAX = 200, 4000
 
 _CURES = {
@@ -165,6 +166,12 @@ class DropFolder:
                 return None
         return name
 
+    def delete(self, drop: Drop) -> None:
+        """Delete ``drop`` from the inbox, unless it is gone or was replaced by a new file. Raises OSError."""
+        with self._open() as inbox, contextlib.suppress(FileNotFoundError):
+            if Print.of(os.stat(drop.name, dir_fd=inbox, follow_symlinks=False)) == drop.print:
+                os.unlink(drop.name, dir_fd=inbox)
+
     def write_reason(self, name: str, reason: str) -> None:
         """Write in plain words, beside ``name`` in ``rejected/``, why it is there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -196,7 +203,7 @@ class DropFolder:
                 raise PermissionError(0, reason)
             descriptor = open_directory(folder or path, within=within)
         except OSError as error:
-            if error.errno in _HOST_TROUBLES:
+            if error.errno in HOST_TROUBLES:
                 raise
             words = f"the inbox {path}: {error.strerror}{_CURES.get(error.errno or 0, '')}"
             raise DropError(words, code="E_WATCH_DIRECTORY") from None

@@ -1,7 +1,8 @@
 """Judges what is dropped into the inbox: a manifest becomes a deployment, and the file's place shows the result.
 
 What lives here: when to look, what to remember between looks, and the messages for people. What does not: reading and
-moving files (``drop_folder``), and judging manifests (the daemon's ``offer``).
+moving files (``drop_folder``), judging manifests (the daemon's ``offer``), and the file of what is remembered
+(``judged_files``).
 
 One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every ``rescan_s``.
 The rescan is needed because events are lost when the queue overflows, on network file systems, and when the folder is
@@ -12,13 +13,15 @@ nothing.
 A file is offered once per content, after a short rest: a good signature proves that it is whole. Some refusals may be
 due to a half-written file (``unfinished_codes``: a cut envelope has a wrong signature). They are held back until the
 file has been quiet for ``unfinished_s``; if it grows it is judged again. A disk that refuses the move delays only the
-move.
+move, and what was judged is remembered over a restart: else a file that stayed would bring back what was removed since.
 
 Rejected: watchfiles, because its thread wakes an idle daemon 25 times a second and reports a drop later.
 """
 
 from __future__ import annotations
 
+import errno
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -29,7 +32,17 @@ from inotify_simple import INotify, flags
 from msgspec import Struct
 
 from gossipd.core.errors import GossipdError, QueueFullError
-from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
+from gossipd.inbox.drop_folder import (
+    ACCEPTED,
+    HOST_TROUBLES,
+    REJECTED,
+    Drop,
+    DropError,
+    DropFolder,
+    Print,
+    UnfinishedError,
+)
+from gossipd.inbox.judged_files import InboxMemory, JudgedFile, NoMemory, judged_from_bytes, judged_to_bytes
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import next_look_s
 from gossipd.runtime.worker_threads import run_blocking
@@ -43,6 +56,12 @@ _LOOK_S_MIN = 0.02
 _RESCAN_WITHIN_S = 1.0  # of its time, together with what else the daemon looks at
 # Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
+_CURES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "raise the quota, or delete files",
+    errno.EROFS: "make the file system writable",
+    **dict.fromkeys(HOST_TROUBLES, "it is tried again"),
+}
 _NO_LINK = flags.ONLYDIR | flags.DONT_FOLLOW
 log = get_logger("inbox")
 
@@ -70,6 +89,7 @@ class _Seen(Struct):
     judged: bool = False
     reason: str | None = None  # of a refusal
     code: str = ""
+    is_stuck: bool = False  # it is judged, and cannot be moved
 
 
 class InboxStatistics(Struct):
@@ -91,12 +111,19 @@ class Inbox:
         *,
         settings: InboxSettings | None = None,
         wall: Callable[[], float] = time.time,
+        memory: InboxMemory | None = None,
     ) -> None:
+        """Raises what ``memory`` raises."""
         self._settings = settings or InboxSettings()
         self._folder = DropFolder(directory, bytes_max=self._settings.bytes_max)
         self._offer = offer
         self._wall = wall
-        self._seen: dict[str, _Seen] = {}  # bounded by drops_max: unlisted names are dropped
+        self._memory = memory or NoMemory()
+        self._kept = self._memory.inbox()
+        self._seen = {  # bounded by drops_max: unlisted names are dropped
+            one.name: _Seen(one.print, -math.inf, judged=True, reason=one.reason, code=one.code, is_stuck=True)
+            for one in judged_from_bytes(self._kept)
+        }
         self._reasons_due: dict[str, str] = {}  # by name in rejected/, while the disk refuses the reason file
         self._is_watched = False
         self.statistics = InboxStatistics()
@@ -137,7 +164,7 @@ class Inbox:
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
-        trouble: OSError | DropError | None = None
+        trouble: OSError | GossipdError | None = None
         delay = self._settings.rescan_s if not more else 0.0
         listed = {drop.name for drop in drops}
         self._seen = {name: seen for name, seen in self._seen.items() if name in listed}
@@ -147,6 +174,8 @@ class Inbox:
             except (OSError, DropError) as error:
                 trouble = error  # no descriptors, no space, read-only, a folder that is not ours: only this file waits
         trouble = await self._write_reasons() or trouble
+        forgotten = await self._remember()
+        trouble = trouble or forgotten
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
         if self._is_watched and not (self._seen or more or trouble):
@@ -199,8 +228,11 @@ class Inbox:
         seen.judged = True
 
     async def _settle(self, drop: Drop, seen: _Seen) -> None:
-        folder = ACCEPTED if seen.reason is None else REJECTED
-        name = await run_blocking(lambda: self._folder.settle(drop, folder=folder))
+        try:
+            name = await self._leave(drop, seen)
+        except (OSError, DropError):
+            seen.is_stuck = True
+            raise
         del self._seen[drop.name]
         if name is None:
             return
@@ -211,6 +243,40 @@ class Inbox:
         log.warning("manifest refused", file=drop.shown, code=seen.code, reason=seen.reason)
         if len(self._reasons_due) < self._settings.drops_max:
             self._reasons_due[name] = seen.reason
+
+    async def _leave(self, drop: Drop, seen: _Seen) -> str | None:
+        """Move the file out of the inbox, or delete it where it is accepted and cannot be moved. Returns its name, None
+        when it is gone. Raises DropError when it stays.
+        """
+        folder = ACCEPTED if seen.reason is None else REJECTED
+        try:
+            return await run_blocking(lambda: self._folder.settle(drop, folder=folder))
+        except OSError as error:
+            refused = error
+        words = f"{self._folder.directory / folder}: {refused.strerror}"
+        if folder == ACCEPTED and refused.errno not in HOST_TROUBLES:
+            try:
+                await run_blocking(self._folder.delete, drop)
+            except OSError as error:
+                words += f", and it cannot be deleted: {error.strerror}"
+            else:
+                log.warning("manifest deleted instead of moved", file=drop.shown, reason=words)
+                return drop.name
+        cure = _CURES.get(refused.errno or 0, "move the file out of the inbox")
+        raise DropError(f"{drop.shown} is judged and cannot be moved to {words}; {cure}", code="E_WATCH_DISK")
+
+    async def _remember(self) -> OSError | GossipdError | None:
+        """Keep what is judged and cannot be moved, where that has changed. Returns the error, if any."""
+        stuck = [JudgedFile(name, one.print, one.reason, one.code) for name, one in self._seen.items() if one.is_stuck]
+        kept = judged_to_bytes(stuck)
+        if kept == self._kept:
+            return None
+        try:
+            await run_blocking(self._memory.keep_inbox, kept)
+        except (OSError, GossipdError) as error:
+            return error
+        self._kept = kept
+        return None
 
     async def _write_reasons(self) -> OSError | DropError | None:
         """Write the reasons that are due. Returns the last error, if any."""
@@ -224,10 +290,12 @@ class Inbox:
                 del self._reasons_due[name]
         return trouble
 
-    def _report_trouble(self, error: OSError | DropError | None) -> None:
+    def _report_trouble(self, error: OSError | GossipdError | None) -> None:
         words = None
-        if error is not None:
-            words = error.sentence if isinstance(error, DropError) else f"E_WATCH_DISK: the inbox: {error.strerror}"
+        if isinstance(error, GossipdError):
+            words = error.sentence
+        elif error is not None:
+            words = f"E_WATCH_DISK: the inbox {self._folder.directory}: {error.strerror}"
         if words != self.statistics.trouble:
             self.statistics.trouble = words
             if words is not None:

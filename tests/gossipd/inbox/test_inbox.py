@@ -382,25 +382,167 @@ async def test_a_file_deleted_while_it_waits_or_is_judged_is_nothing(mock_clock:
     assert world.inbox.statistics.accepted == 0
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EROFS, errno.EIO])
+class Disk:
+    """``os`` as the inbox uses it, of a disk that refuses some calls; ``mend`` ends that."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def refuse(self, number: int, *calls: str) -> None:
+        def refuse(*args: object, **kwargs: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        for call in calls:
+            self._monkeypatch.setattr(os, call, refuse)
+
+    def mend(self) -> None:
+        self._monkeypatch.undo()
+
+
+class Memory:
+    """What a restart finds again."""
+
+    def __init__(self) -> None:
+        self.kept = b""
+        self.writes = 0
+        self.refused: Exception | None = None
+
+    def inbox(self) -> bytes:
+        return self.kept
+
+    def keep_inbox(self, kept: bytes) -> None:
+        if self.refused is not None:
+            raise self.refused
+        self.kept, self.writes = kept, self.writes + 1
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+CURES = {
+    errno.EROFS: "make the file system writable",
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "raise the quota, or delete files",
+    errno.EPERM: "move the file out of the inbox",
+    errno.EMFILE: "it is tried again",
+    errno.EIO: "it is tried again",
+}
+
+
+@pytest.mark.parametrize(("number", "cure"), CURES.items())
 async def test_a_disk_that_will_not_move_a_file_delays_the_move_and_nothing_else(
-    mock_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch, number: int
+    mock_clock: MockClock, world: World, disk: Disk, number: int, cure: str
 ) -> None:
-    real = os.rename
-
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "rename", refuse)
+    disk.refuse(number, "rename", "unlink")
     (world.folder / "toy.manifest").write_bytes(GOOD)
     await world.pass_time(12)
     assert len(world.judge.offers) == 1
-    assert world.inbox.statistics.trouble == f"E_WATCH_DISK: the inbox: {os.strerror(number)}"
-    monkeypatch.setattr(os, "rename", real)
+    trouble = world.inbox.statistics.trouble or ""
+    assert trouble.startswith("E_WATCH_DISK: toy.manifest is judged and cannot be moved to ")
+    assert f"{world.folder / 'accepted'}: {os.strerror(number)}" in trouble
+    assert trouble.endswith(f"; {cure}")
+    disk.mend()
     await world.pass_time(6)
     assert len(world.judge.offers) == 1
     assert world.names("accepted") == ["toy.manifest"]
     assert world.inbox.statistics.trouble is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EXDEV])
+async def test_an_accepted_file_that_cannot_be_moved_is_deleted(
+    mock_clock: MockClock, world: World, disk: Disk, number: int
+) -> None:
+    disk.refuse(number, "rename")
+    (world.folder / "toy.manifest").write_bytes(GOOD)
+    await world.pass_time(2)
+    assert (len(world.judge.offers), world.names(), world.names("accepted")) == (1, ["accepted"], [])
+    assert (world.inbox.statistics.accepted, world.inbox.statistics.trouble) == (1, None)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO])
+async def test_a_passing_trouble_of_the_host_deletes_nothing(
+    mock_clock: MockClock, world: World, disk: Disk, number: int
+) -> None:
+    disk.refuse(number, "rename")
+    (world.folder / "toy.manifest").write_bytes(GOOD)
+    await world.pass_time(6)
+    assert "toy.manifest" in world.names()
+
+
+async def test_a_refused_file_that_cannot_be_moved_is_not_deleted(
+    mock_clock: MockClock, world: World, disk: Disk
+) -> None:
+    disk.refuse(errno.ENOSPC, "rename")
+    (world.folder / "old").write_bytes(b"something else")
+    await world.pass_time(6)
+    assert "old" in world.names()
+    disk.mend()
+    await world.pass_time(6)
+    assert world.reason("old").startswith("E_ROLLBACK")
+
+
+async def test_a_new_file_in_the_place_of_one_to_delete_stays(folder: Path) -> None:
+    drops = DropFolder(folder, bytes_max=1000)
+    (folder / "x").write_bytes(GOOD)
+    [drop] = drops.scan(1)[0]
+    (folder / "x").write_bytes(b"a newer content")
+    drops.delete(drop)
+    assert (folder / "x").exists()
+    [drop] = drops.scan(1)[0]
+    drops.delete(drop)
+    drops.delete(drop)
+    assert not (folder / "x").exists()
+
+
+async def test_a_restart_does_not_take_a_file_that_stayed_for_a_new_one(
+    folder: Path, mock_clock: MockClock, disk: Disk
+) -> None:
+    memory, world = Memory(), World(folder, mock_clock)
+    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    disk.refuse(errno.EROFS, "rename", "unlink")
+    (folder / "new").write_bytes(GOOD)
+    (folder / "old").write_bytes(b"something else")
+    await world.pass_time(20)
+    assert (len(world.judge.offers), memory.writes) == (2, 2)
+    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    await world.pass_time(20)
+    assert (len(world.judge.offers), memory.writes) == (2, 2)
+    disk.mend()
+    await world.pass_time(6)
+    assert (len(world.judge.offers), world.names("accepted"), memory.kept) == (2, ["new"], b"")
+    assert world.reason("old").startswith("E_ROLLBACK")
+
+
+async def test_a_file_that_changed_since_it_was_remembered_is_a_new_one(
+    folder: Path, mock_clock: MockClock, disk: Disk
+) -> None:
+    memory, world = Memory(), World(folder, mock_clock)
+    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    disk.refuse(errno.EROFS, "rename", "unlink")
+    (folder / "x").write_bytes(GOOD)
+    await world.pass_time(6)
+    disk.mend()
+    os.utime(folder / "x", (1000.0, 1000.0))
+    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    await world.pass_time(6)
+    assert (len(world.judge.offers), world.names("accepted")) == (2, ["x"])
+
+
+async def test_a_memory_that_cannot_be_written_is_told_and_tried_again(
+    folder: Path, mock_clock: MockClock, disk: Disk
+) -> None:
+    memory, world = Memory(), World(folder, mock_clock)
+    memory.refused = LocalError("state/inbox cannot be written: No space left on device", code="E_STATE_WRITE")
+    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    disk.refuse(errno.ENOSPC, "rename", "unlink")
+    (folder / "x").write_bytes(GOOD)
+    await world.pass_time(6)
+    assert (world.inbox.statistics.trouble or "").startswith("E_WATCH_DISK: x is judged and cannot be moved")
+    memory.refused = None
+    await world.pass_time(6)
+    assert memory.kept and len(world.judge.offers) == 1
 
 
 async def test_more_files_of_one_name_than_stay_do_not_hold_up_the_next(mock_clock: MockClock, world: World) -> None:
