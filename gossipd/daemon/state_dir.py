@@ -24,6 +24,7 @@ table may be some seconds old after a crash; gossip brings the rest.
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 import time
@@ -44,11 +45,12 @@ from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
+from gossipd.runtime.file_access import refusal_words
 from gossipd.store.disk.condition import fault_of_path, room_words
 from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
 from gossipd.store.disk.root_place import RootPlace
-from gossipd.store.errors import StorePathError
+from gossipd.store.errors import StoreModeError, StorePathError
 from membership.errors import WireError
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
@@ -77,8 +79,8 @@ class StateWriteError(LocalError):
 
 
 class StatePathError(StateWriteError):
-    """Something that is no file, or a link, stands where one of them belongs. Fault: the user who put it there. State:
-    the old file stands. Retry: after moving it away."""
+    """Something that is no file, or a link, stands where one of them belongs, or another user's directory. Fault: the
+    user who put it there. State: the old file stands. Retry: after moving it away, or chown."""
 
     exit_code = ExitCode.USAGE
 
@@ -245,7 +247,7 @@ class StateDirectory:
         """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""
         try:
             return self._read(f"{MANIFESTS}/{deployment.hex()}") or None
-        except OSError:
+        except (OSError, StoreModeError):
             return None
 
     def envelope_soon(
@@ -304,16 +306,18 @@ class StateDirectory:
 
     def _read(self, name: str) -> bytes | None:
         """None when it is not there; what is no file, as a link, or cannot be read for its damage, is as one without
-        content."""
-        match self._disk.kind(name):
-            case None:
-                return None
-            case FileKind.FILE:
-                try:
+        content. Raises StoreModeError when another user's file is in its place, OSError."""
+        try:
+            match self._disk.kind(name):
+                case None:
+                    return None
+                case FileKind.FILE:
                     return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
-                except OSError as error:
-                    if error.errno not in _DAMAGED:
-                        raise
+        except PermissionError as error:
+            raise StoreModeError(refusal_words(error, self.path / name, os.R_OK, root=self.path)) from error
+        except OSError as error:
+            if error.errno not in _DAMAGED:
+                raise
         return b""
 
     def _write(self, name: str, body: bytes) -> None:
@@ -323,6 +327,9 @@ class StateDirectory:
         except OSError as error:
             if (fault := fault_of_path(error)) is not None:
                 raise StatePathError(f"state/{name} cannot be written: {self.path}/{fault[1]}") from error
+            if isinstance(error, PermissionError):
+                words = refusal_words(error, (self.path / name).parent, os.W_OK | os.X_OK, root=self.path)
+                raise StatePathError(f"state/{name} cannot be written: {words}") from error
             raise StateWriteError(f"state/{name} cannot be written: {error.strerror}{self._cure(error)}") from error
 
     def _cure(self, error: OSError) -> str:

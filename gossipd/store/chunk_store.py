@@ -9,6 +9,7 @@ held. The store writes no bytes that it has not hashed and found right.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
+from gossipd.runtime.file_access import refusal_words
 from gossipd.runtime.memory_room import memory_room
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
@@ -33,7 +35,7 @@ from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.root_place import RootPlace
 from gossipd.store.disk.whole_sync import WholeSync
-from gossipd.store.errors import StoreError, StorePathError, StoreUnreadableError
+from gossipd.store.errors import StoreError, StoreModeError, StorePathError, StoreUnreadableError
 from gossipd.store.journal.windows import commit, write_chunk
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
@@ -97,6 +99,9 @@ class ChunkStore:
                 raise
             if (fault := fault_of_path(error)) is not None:
                 raise StorePathError(f"{root}/{fault[1]}", code=fault[0]) from error
+            if isinstance(error, PermissionError) and self._posix is not None:
+                need = os.R_OK | os.W_OK
+                raise StoreModeError(refusal_words(error, root / str(error.filename or ""), need, root=root)) from error
             raise tracker.refused(error, clock.monotonic(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):

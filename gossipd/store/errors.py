@@ -29,7 +29,8 @@ class StoreFormatError(StoreError):
 
 
 class StoreModeError(StoreError):
-    """Another user owns the directory or may write to it. Retry: after chown or chmod."""
+    """Another user owns the directory or may write to it, or owns a file in it that we may not open. Retry: after chown
+    or chmod."""
 
     code = "E_STORE_MODE"
     exit_code = ExitCode.USAGE

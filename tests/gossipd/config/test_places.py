@@ -13,6 +13,7 @@ from gossipd.config import places
 from gossipd.config.load import ConfigError, parse_config
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode
+from gossipd.store.models import layout
 
 LEAST = '[node]\nname = "a"\nrack = "r"\n[net]\nbind = "10.0.0.1"\n'
 
@@ -162,6 +163,71 @@ def test_root_asks_as_the_owner_of_the_configuration(tmp_path: Path) -> None:
     places.check_places(made)
     os.chown(made.store.inbox, 65533, 65533)
     with pytest.raises(ConfigError, match="belongs to user 65533"):
+        places.check_places(made)
+
+
+def restored(home: Path, *foreign: str) -> Config:
+    """Directories as a daemon of another user leaves them, with these files as root has restored them."""
+    home.chmod(0o755)
+    made = config(home, INSISTS)
+    (home / "state" / "manifests").mkdir(parents=True)
+    (home / "models" / ".trash").mkdir(parents=True)
+    for path in ("state/register", "state/boot", "models/.lock", "models/.store"):
+        (home / path).touch(mode=0o600)
+    for made_path in home.rglob("*"):
+        owner = 0 if str(made_path.relative_to(home)) in foreign else NOBODY
+        os.chown(made_path, owner, owner)
+    made.file.touch()
+    os.chown(made.file, NOBODY, NOBODY)
+    return made
+
+
+NOBODY = 65534
+NEEDED = ["state/register", "state/boot", "state/manifests", "models/.lock", "models/.store", "models/.trash"]
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("path", NEEDED)
+def test_root_finds_the_files_that_are_closed_to_the_daemon(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(restored(tmp_path, path))
+    [problem] = caught.value.problems
+    root = (tmp_path / path).parent
+    assert problem.key == ("store.models" if root.name == "models" else "")
+    assert problem.reason.startswith(f"{tmp_path / path} belongs to user root and is closed to user ")
+    assert problem.reason.endswith(f" {root}") and "; chown -R " in problem.reason
+
+
+def test_the_check_knows_every_file_of_the_store_that_its_start_needs() -> None:
+    assert set(places.STORE_NEEDS) == {layout.LOCK, layout.MARKER, *layout.DIRECTORIES}
+
+
+@pytest.mark.needs("root")
+def test_many_closed_files_of_one_directory_are_one_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(restored(tmp_path, "state/register", "state/boot", "state/manifests"))
+    assert [problem.reason.endswith("; 2 more in it are closed") for problem in caught.value.problems] == [True]
+
+
+@pytest.mark.needs("root")
+def test_no_fault_is_found_where_the_daemon_may_open_all(tmp_path: Path) -> None:
+    made = restored(tmp_path, "state/register", "models/.store")
+    for path in ("state/register", "models/.store"):
+        (tmp_path / path).chmod(0o644)
+    (tmp_path / "state" / "notes").touch(mode=0o600)  # root's own, which the daemon does not look at
+    (tmp_path / "state" / "boot.part").touch(mode=0o600)
+    places.check_places(made)
+    for name in ("state", "models"):  # the daemon is root's own
+        os.chown(tmp_path / name, 0, 0)
+    places.check_places(made)
+
+
+@pytest.mark.needs("root")
+def test_a_daemons_user_finds_a_directory_that_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = restored(tmp_path)
+    os.chown(tmp_path / "state", 0, 0)
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    with pytest.raises(ConfigError, match=r"/state belongs to user root, and this is user .*; be root, or chown -R"):
         places.check_places(made)
 
 

@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from gossipd.config.places import STATE_NEEDS
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import state_dir
@@ -23,7 +24,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
 from gossipd.parts.want import parse_want
 from gossipd.parts.want_orders import WantOrdersError, orders_to_bytes
-from gossipd.store.errors import StorePathError
+from gossipd.store.errors import StoreModeError, StorePathError
 from membership.member import Handle, NodeId, Record
 from membership.record import BOOT_MAX, sign_record
 from membership.tombstones import Tombstone
@@ -149,6 +150,45 @@ def test_what_gossip_brings_again_is_not_missed_when_it_cannot_be_read(
     monkeypatch.undo()
     state.keep_roster([record(1)])
     assert len(state.roster()) == 1
+    state.close()
+
+
+def test_the_check_of_places_knows_every_file_of_state(tmp_path: Path) -> None:
+    StateDirectory(tmp_path / "state").close()
+    directories = {path.name for path in (tmp_path / "state").iterdir()}
+    assert set(STATE_NEEDS) == {*state_dir._FILES, *directories}
+
+
+def _closed(*args: object, **kwargs: object) -> bytes:
+    raise PermissionError(errno.EACCES, "Permission denied", "register")
+
+
+@pytest.mark.parametrize("name", ["register", "roster", "budgets", "wants", "inbox", "witness", "histories"])
+def test_a_file_of_another_user_is_told_with_path_and_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    state = StateDirectory(tmp_path / "state")
+    (tmp_path / "state" / name).touch()
+    monkeypatch.setattr(state_dir, "read_file", _closed)
+    with pytest.raises(StoreModeError) as caught:
+        getattr(state, name)()
+    assert (caught.value.code, caught.value.exit_code) == ("E_STORE_MODE", ExitCode.USAGE)
+    assert f"{tmp_path}/state/{name} is closed to user " in str(caught.value)
+    assert "chown -R " in str(caught.value)
+    state.close()
+
+
+def test_a_manifest_of_another_user_is_pulled_again_and_none_is_written_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_envelope(NAMED, b"signed")
+    monkeypatch.setattr(state_dir, "read_file", _closed)
+    assert state.envelope(NAMED) is None
+    monkeypatch.setattr(state_dir, "write_new_file", _closed)
+    with pytest.raises(StateWriteError, match=r"state/manifests/.* cannot be written: .*/state/manifests is") as caught:
+        state.keep_envelope(NAMED, b"signed")
+    assert caught.value.exit_code is ExitCode.USAGE
     state.close()
 
 

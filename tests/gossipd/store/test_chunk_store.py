@@ -293,6 +293,26 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
         Opened(tmp_path)
 
 
+@pytest.mark.parametrize("name", [".lock", ".store"])
+def test_a_file_of_the_store_that_is_another_users_is_told_with_path_and_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def closed(self: PosixDisk, path: str, **how: object) -> int:
+        if path == name:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(self, path, **how)  # type: ignore[arg-type]
+
+    tmp_path.chmod(0o700)
+    (tmp_path / ".store").touch()
+    real = PosixDisk.open
+    monkeypatch.setattr(PosixDisk, "open", closed)
+    with pytest.raises(StoreModeError) as caught:
+        Opened(tmp_path)
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert f"{tmp_path}/{name} is closed to user " in str(caught.value)
+    assert "chown -R " in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("marker", "code"),
     [
