@@ -233,7 +233,8 @@ class HostReason(Enum):
     )  # fmt: skip
     NOT_HEARD = (
         "not_heard", 35, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
-        "nothing was heard from that host about this deployment", "it has just joined, or is cut off: see its log",
+        "nothing was heard from that host about this deployment",
+        "it has just joined, or is cut off: see its alarms and its log, and `gossipd doctor --peers` there",
     )  # fmt: skip
     SUSPECT = (
         "suspect", 36, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,

@@ -85,6 +85,7 @@ from gossipd.daemon.store_watch import StoreWatch
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.daemon.unheard_asks import ask_unheard
+from gossipd.daemon.unreached_peers import FailedPulls, PullWatch
 from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.brain import DeploymentBrain
@@ -217,7 +218,10 @@ class App:
             live=self.live, driver=self._driver, plane=self._plane, executor=self._executor,
             reader=self._data_plane.reader, membership_host=self._membership_host, peer_wants=self._peer_wants,
         )  # fmt: skip
-        client = ManifestClient(self._data_plane.client, self._directory)
+        self._failed_pulls = FailedPulls()
+        client = ManifestClient(
+            self._data_plane.client, self._directory, self._data_plane.unreached, self._failed_pulls
+        )
         self._deployment_executor = DeploymentExecutor(
             state=self._state, store=self._store, client=client, swarm=actions, audit=audit
         )
@@ -339,6 +343,7 @@ class App:
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
             self._credentials,
+            PullWatch(self._failed_pulls, self._deployments.lifecycle.is_coming, self.reports.alarms),
             StoreWatch(
                 self._store, self._state, self._statements, self.reports.alarms, self.live.config.store.models
             ),

@@ -24,6 +24,7 @@ from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.rechecks import Rechecks
 from gossipd.daemon.scheduled_limits import LimitsSchedule
 from gossipd.daemon.store_events import StoreEvents
+from gossipd.daemon.unreached_peers import UnreachedPeers
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.file_access import grant, group_number
@@ -56,6 +57,7 @@ class DataPlane:
     ) -> None:  # fmt: skip
         config, keys = live.config, live.keys
         self._live, self._directory, self._driver, self._plane = live, directory, driver, plane
+        self.unreached = UnreachedPeers(directory)
         self.store = store = chunk_access.store
         self.chunk_access = chunk_access
         self.read_threads = config.sources.connections

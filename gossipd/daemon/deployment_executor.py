@@ -9,6 +9,7 @@ models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ from gossipd.daemon.manifest_judging import judge_by_trust, judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.swarm_actions import SwarmActions
+from gossipd.daemon.unreached_peers import FailedPulls, UnreachedPeers
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.manifest.envelope import open_envelope
@@ -59,9 +61,13 @@ T = TypeVar("T")
 class ManifestClient:
     """Asks one peer for a manifest."""
 
-    def __init__(self, client: BulkClient, directory: MemberDirectory) -> None:
+    def __init__(
+        self, client: BulkClient, directory: MemberDirectory, unreached: UnreachedPeers, pulls: FailedPulls
+    ) -> None:
         self._client = client
         self._directory = directory
+        self._unreached = unreached
+        self._pulls = pulls
         self._pulling = trio.CapacityLimiter(PULL_THREADS)
 
     async def pull(self, work: commands.PullManifest) -> bytes | None:
@@ -77,10 +83,16 @@ class ManifestClient:
             )  # fmt: skip
 
         try:
-            return await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
+            envelope = await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
             log.debug("manifest not to be had", deployment=short(work.deployment), code=error.code)
+            now = time.monotonic()
+            address = self._unreached.failed(work.peer, work.deployment, error, now, what="manifest")
+            if address:
+                self._pulls.failed(work.deployment, address, now)
             return None
+        self._pulls.came(work.deployment)
+        return envelope
 
 
 class DeploymentExecutor:

@@ -154,6 +154,8 @@ class CommandExecutor:
         except TransferError as error:
             if error.reason is FailReason.CORRUPT:
                 self._blame(command, error)
+            now = time.monotonic()
+            self.data_plane.unreached.failed(command.peer, command.deployment, error, now, what="chunks")
             return error.reason
         try:
             is_new = self.data_plane.store.put(

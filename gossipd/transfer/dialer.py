@@ -116,8 +116,10 @@ class Dialer:
                 raise cut_error(channel.cut_by, "while connecting") from None
             if isinstance(error, TimeoutError):
                 if timeout_s < self._bulk_settings.connect_s:
-                    raise errors.PeerSlowError(f"not connected to {endpoint} in {timeout_s:.1f} s") from None
-                raise UnreachableError(f"no answer from {endpoint} in {timeout_s:.1f} s", is_certain=False) from None
+                    raise errors.PeerSlowError(f"not connected to {_told(endpoint)} in {timeout_s:.1f} s") from None
+                raise UnreachableError(
+                    f"no answer from {_told(endpoint)} in {timeout_s:.1f} s", is_certain=False
+                ) from None
             raise _not_connected(endpoint, error) from None
 
     def _shake_hands(self, channel: Channel, peer: BulkPeer) -> None:
@@ -136,11 +138,17 @@ class Dialer:
             raise errors.PeerRefusedError(f"{peer.endpoint} is another node than expected", code="E_IDENTITY_MISMATCH")
 
 
+def _told(endpoint: Endpoint) -> str:
+    return f"{endpoint[0]} port {endpoint[1]} (TCP)"
+
+
 def _not_connected(endpoint: Endpoint, error: OSError) -> errors.TransferError:
     """The error that blames the right side for a failed connection."""
     if error.errno in EXHAUSTED:
-        return errors.NoHandleError(f"no connection to {endpoint}: this host is out of descriptors ({error.strerror})")
-    return UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True)
+        return errors.NoHandleError(
+            f"no connection to {_told(endpoint)}: this host is out of descriptors ({error.strerror})"
+        )
+    return UnreachableError(f"cannot connect to {_told(endpoint)}: {error.strerror or error}", is_certain=True)
 
 
 def cut_error(cut: Cut, when: str) -> errors.TransferError:

@@ -35,6 +35,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.planner_executor import CommandExecutor
+from gossipd.daemon.unreached_peers import UnreachedPeers
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.logs import configure
@@ -192,7 +193,8 @@ class _Bench:
         )  # fmt: skip
         cluster = MemberDirectory(node_of(OWN))
         cluster.begin(record(OWN, 1), [record(secret, endpoint[1]) for secret, endpoint in endpoints.items()])
-        data_plane = SimpleNamespace(client=client, store=self._store_here, read_threads=1)
+        unreached = UnreachedPeers(cluster)
+        data_plane = SimpleNamespace(client=client, store=self._store_here, read_threads=1, unreached=unreached)
         lifecycle = SimpleNamespace(manifest_of=lambda _: self._model.manifest)
         reports = SimpleNamespace(audit=SimpleNamespace(record=self._audit), bugs=SimpleNamespace(report=self._bug))
         nothing: Any = None

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _SIGNED = "tests/gossipd/deployment/test_signed_progress.py"
 _TABLE = "tests/gossipd/deployment/test_deployment_table.py"
 _RECORD = "tests/gossipd/deployment/test_progress_record.py"
+_UNREACHED = "tests/gossipd/daemon/test_unreached_peers.py"
 _PUBLISHER = "tests/gossipd/daemon/test_progress_publisher.py"
 _ROW = "tests/gossipd/api/test_deployment_row.py"
 _COMMANDS = "tests/gossipd/cli/test_commands.py"
@@ -15,6 +16,30 @@ _JUDGE = "gossipd/deployment/signed_progress.py"
 _LIFE = "gossipd/deployment/deployment_table.py"
 
 MUTANTS = (
+    Mutant(
+        "a-closed-bulk-port-is-no-alarm",
+        "A host behind a firewall never gets the manifest, and says nothing.",
+        "gossipd/daemon/deployment_executor.py",
+        "                self._pulls.failed(work.deployment, address, now)\n",
+        "                pass\n",
+        (_UNREACHED,),
+    ),
+    Mutant(
+        "peers-that-cannot-be-connected-to-are-logged-nowhere",
+        "Fetches fail for ever, and the log names neither the peer nor its address.",
+        "gossipd/daemon/planner_executor.py",
+        '            self.data_plane.unreached.failed(command.peer, command.deployment, error, now, what="chunks")\n',
+        "",
+        ("tests/gossipd/daemon/test_planner_executor.py",),
+    ),
+    Mutant(
+        "a-manifest-that-came-still-counts-as-failed",
+        "The alarm of a closed port stays when the port is open.",
+        "gossipd/daemon/deployment_executor.py",
+        "        self._pulls.came(work.deployment)\n",
+        "",
+        (_UNREACHED,),
+    ),
     Mutant(
         "a-host-without-rows-is-kept",
         "A daemon grows with each host that ever told of a model.",

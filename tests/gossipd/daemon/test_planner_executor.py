@@ -48,6 +48,7 @@ class Bench:
         self.complaints: Queue[tuple[NodeId, DeploymentId, int]] = Queue()
         self.audited: list[tuple[str, dict[str, Any]]] = []
         self.troubles: list[tuple[DeploymentId, str]] = []
+        self.unreached: list[tuple[NodeId, DeploymentId, Exception, str]] = []
         self.put: Any = True
         self.fetched: Exception | None = None
         self.refusal: SourceBudgetError | None = None
@@ -63,6 +64,7 @@ class Bench:
             reader=SimpleNamespace(read_chunks=lambda manifest, chunks, **how: self.outcome),
             store=SimpleNamespace(put=self._put), read_threads=1,
             server=SimpleNamespace(note_received=lambda length, elapsed_s: None),
+            unreached=SimpleNamespace(failed=self._failed),
         )  # fmt: skip
         deployments = SimpleNamespace(
             lifecycle=SimpleNamespace(manifest_of={self.manifest.id: self.manifest}.get),
@@ -84,6 +86,9 @@ class Bench:
                 ),
             ),
         )  # fmt: skip
+
+    def _failed(self, peer: NodeId, deployment: DeploymentId, error: Exception, now: float, *, what: str) -> None:
+        self.unreached.append((peer, deployment, error, what))
 
     def _fetch_chunk(
         self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float,
@@ -168,6 +173,7 @@ def test_a_fetch_that_fails_on_the_way_ends_with_its_own_reason(
     assert bench.ended(LIAR) == FetchFailed(bench.manifest.id, 1, LIAR, reason)
     assert bench.complaints.empty(), "nothing came that could be complained about"
     assert len(bench.audited) == (reason is FailReason.CORRUPT)
+    assert bench.unreached == [(LIAR, bench.manifest.id, error, "chunks")], "whether it was reached is judged there"
 
 
 def test_a_peer_that_is_not_known_any_more_is_gone(bench: Bench) -> None:
