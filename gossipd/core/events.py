@@ -325,7 +325,7 @@ class StallReason(Enum):
     STORAGE = "storage"
     VERIFICATION = "verification"
     MEMBERSHIP = "membership"
-    HOLDER_SILENT = "holder_silent"  # asked, and neither refused nor delivered
+    HOLDER_SILENT = "holder_silent"  # asked, and neither refused nor delivered, or not to be connected to
 
 
 class ReportStall(Struct, frozen=True):

@@ -168,7 +168,9 @@ class HostReason(Enum):
     )  # fmt: skip
     HOLDER_SILENT = (
         "holder_silent", 20, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.PARTIAL,
-        "a host was asked, and neither refused nor delivered", "nothing: another is asked; if it stays, see that host",
+        "a host was asked, and neither refused nor delivered, or cannot be connected to for chunks",
+        "nothing: another is asked; if it stays, the log of the host that waits names it (`peer not reached`): open "
+        "`net.bulk_port` (TCP) between the two",
     )  # fmt: skip
     REFUSED_KEY = (
         "refused_key", 21, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,

@@ -228,7 +228,7 @@ class DeploymentSwarm:
             peer, reason, now, idle_s=now - self.replica.progress_s, chunk_s=self.times.chunk_time_s,
             was_silent=not flight.is_arriving,
         )  # fmt: skip
-        self.stall.fetch_failed(reason, now)
+        self.stall.fetch_failed(peer, reason, now)
         if chunk in self._promised:
             self._promised[chunk] = None
         if reason is events.FailReason.DISK:

@@ -153,7 +153,16 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
     if swarm.replica.missing_count and not swarm.is_paused:
         holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
         readers = bool(swarm.reader.readers) or not swarm.replica.shape.has_sources  # storage is not to blame
-        reason = swarm.stall.judge(swarm.replica, now=now, alone=alone, holders=holders, readers=readers)
+        reason = swarm.stall.judge(
+            swarm.replica, now=now, alone=alone, holders=holders, readers=readers, unreached=_has_unreached(swarm)
+        )
     if reason is not swarm.stall.reported:
         swarm.stall.reported = reason
         swarm.commands.append(ReportStall(swarm.deployment, reason))
+
+
+def _has_unreached(swarm: DeploymentSwarm) -> bool:
+    """Whether a living peer, with which this host has a link, could not be connected to since the last chunk came. One
+    that has come back has no failures."""
+    asked = [swarm.peers.records.get(node) for node in swarm.stall.gone(swarm.replica.progress_s)]
+    return any(peer is not None and peer.member and peer.reachable and peer.failures for peer in asked)

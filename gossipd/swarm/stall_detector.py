@@ -7,6 +7,9 @@ other peer meanwhile. Storage comes before holders, because a holder may be sile
 Where no peer holds anything, this host waits for its own read, however young. A read hangs when it is as old as the
 stall, whether it has brought bytes or not, because slow storage is the cause too. A fetch hangs when it has brought
 nothing, or was cut for being slow; a holder that sends slowly is busy.
+
+A holder that cannot be connected to, though it lives, counts as silent: it is left alone between two attempts, and what
+it claims is forgotten meanwhile, so that storage or a lack of holders would be blamed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from gossipd.core.events import FailReason, StallReason
 from gossipd.core.ids import SOURCE
 from gossipd.swarm.local_replica import LocalReplica
+from membership.member import NodeId
 
 _HOME = {FailReason.DISK: StallReason.DISK, FailReason.CORRUPT: StallReason.VERIFICATION}
 _OF_FETCHES = {**_HOME, FailReason.SLOW: StallReason.HOLDER_SILENT}
@@ -31,10 +35,16 @@ class StallWatch:
     def __init__(self, stall_s: float) -> None:
         self._stall_s = stall_s
         self._last: dict[StallReason, float] = {}
+        self._gone: dict[NodeId, float] = {}
+        """The peers from which the last fetch ended without a connection, and when."""
         self.reported: StallReason | None = None
 
-    def fetch_failed(self, reason: FailReason, now: float) -> None:
+    def fetch_failed(self, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
+        if reason is FailReason.GONE:
+            self._gone[peer] = now
+        else:
+            self._gone.pop(peer, None)
         if reason in _OF_FETCHES:
             self._last[_OF_FETCHES[reason]] = now
 
@@ -43,8 +53,13 @@ class StallWatch:
         if reason in _OF_READS:
             self._last[_OF_READS[reason]] = now
 
+    def gone(self, since_s: float) -> list[NodeId]:
+        """The peers from which a fetch ended without a connection since then, and none in another way afterwards."""
+        self._gone = {peer: at_s for peer, at_s in self._gone.items() if at_s >= since_s}
+        return list(self._gone)
+
     def judge(
-        self, replica: LocalReplica, *, now: float, alone: bool, holders: bool, readers: bool
+        self, replica: LocalReplica, *, now: float, alone: bool, holders: bool, readers: bool, unreached: bool = False
     ) -> StallReason | None:
         """The reason, or None while chunks come.
 
@@ -52,6 +67,7 @@ class StallWatch:
             alone: no peer is usable though there should be some, or reading waits until the view has settled.
             holders: some peer holds a wanted chunk, or is being asked for one.
             readers: some host may read storage.
+            unreached: some living peer had a wanted chunk, and cannot be connected to.
         """
         if now - replica.progress_s < self._stall_s:
             return None
@@ -61,10 +77,11 @@ class StallWatch:
         for reason in (StallReason.STORAGE, StallReason.HOLDER_SILENT):
             if reason in _hanging(replica, since_s=now - self._stall_s):
                 return reason
-        if holders:
+        is_read = bool(replica.reads) or self._was_lately(StallReason.STORAGE, _STORAGE_RECENT_S, now)
+        if holders or (unreached and not is_read):
             was_silent = self._was_lately(StallReason.HOLDER_SILENT, _RECENT_STALLS * self._stall_s, now)
-            return StallReason.HOLDER_SILENT if was_silent else StallReason.ALL_BUSY
-        if replica.reads or self._was_lately(StallReason.STORAGE, _STORAGE_RECENT_S, now) or not readers:
+            return StallReason.HOLDER_SILENT if was_silent or unreached else StallReason.ALL_BUSY
+        if is_read or not readers:
             return StallReason.STORAGE
         return StallReason.MEMBERSHIP if alone else StallReason.NO_HOLDER
 

@@ -10,6 +10,22 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "holders-that-cannot-be-connected-to-are-told-as-storage",
+        "A firewall between hosts is told as storage that fails, and `why` ends with its exit code.",
+        "gossipd/swarm/stall_detector.py",
+        "        if holders or (unreached and not is_read):\n",
+        "        if holders:\n",
+        ("tests/gossipd/swarm/test_stall_detector.py",),
+    ),
+    Mutant(
+        "a-dead-host-is-told-as-a-silent-holder",
+        "What a host that is gone held is waited for in the words of a firewall.",
+        "gossipd/swarm/maintenance.py",
+        "peer.member and peer.reachable and peer.failures for peer in asked",
+        "peer.failures for peer in asked",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
         "a-host-without-a-model-plans-four-times-a-second",
         "A daemon at rest that has no deployment wakes for plans that find nothing.",
         "gossipd/swarm/planner.py",

@@ -645,6 +645,15 @@ def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
     assert not of(ReportStall, driven.wait(1.0)), "asked again or not, it is why nothing comes"
 
 
+def test_holders_that_live_and_cannot_be_connected_to_are_the_reason_however_long() -> None:
+    driven = among_rack_peers()
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
+    driven.tell(FetchFailed(DEPLOYMENT, fetch.chunk, fetch.peer, FailReason.GONE))
+    assert [report.reason for report in of(ReportStall, driven.wait(60.0))] == [StallReason.HOLDER_SILENT]
+    (report,) = of(ReportStall, driven.tell(PeerReachable(fetch.peer, False), after=1.0))
+    assert report.reason is not StallReason.HOLDER_SILENT, "it lives no longer"
+
+
 def test_a_full_disk_is_named() -> None:
     driven = among_rack_peers()
     driven.tell(holdings(1, 5))

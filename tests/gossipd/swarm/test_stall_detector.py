@@ -21,9 +21,9 @@ def replica() -> LocalReplica:
 
 def judge(
     watch: StallWatch, now: float, of: LocalReplica | None = None, *, alone: bool = False, holders: bool = False,
-    readers: bool = True,
+    readers: bool = True, unreached: bool = False,
 ) -> StallReason | None:  # fmt: skip
-    return watch.judge(of or replica(), now=now, alone=alone, holders=holders, readers=readers)
+    return watch.judge(of or replica(), now=now, alone=alone, holders=holders, readers=readers, unreached=unreached)
 
 
 def test_nothing_is_said_before_three_seconds() -> None:
@@ -37,6 +37,10 @@ def test_nothing_is_said_before_three_seconds() -> None:
         ({"readers": False}, StallReason.STORAGE),
         ({"alone": True}, StallReason.MEMBERSHIP),
         ({}, StallReason.NO_HOLDER),
+        ({"unreached": True}, StallReason.HOLDER_SILENT),
+        ({"unreached": True, "readers": False}, StallReason.HOLDER_SILENT),
+        ({"unreached": True, "alone": True}, StallReason.HOLDER_SILENT),
+        ({"unreached": True, "holders": True}, StallReason.HOLDER_SILENT),
     ],
 )
 def test_each_cause_has_its_word(facts: dict[str, bool], reason: StallReason) -> None:
@@ -70,13 +74,13 @@ def test_a_read_that_failed_lately_explains_the_stall(failure: FailReason, reaso
 )
 def test_a_fetch_that_failed_lately_explains_the_stall(failure: FailReason, reason: StallReason) -> None:
     watch = StallWatch(3.0)
-    watch.fetch_failed(failure, 2.0)
+    watch.fetch_failed(RACK_PEER, failure, 2.0)
     assert judge(watch, 4.0, holders=True) is reason
 
 
 def test_a_holder_that_was_cut_for_silence_explains_nothing_once_it_holds_nothing_or_four_stalls_have_passed() -> None:
     watch = StallWatch(3.0)
-    watch.fetch_failed(FailReason.SLOW, 2.0)
+    watch.fetch_failed(RACK_PEER, FailReason.SLOW, 2.0)
     assert judge(watch, 4.0) is StallReason.NO_HOLDER
     assert judge(watch, 14.1, holders=True) is StallReason.ALL_BUSY
 
@@ -116,8 +120,25 @@ def test_a_read_that_hangs_comes_before_holders_that_may_be_relaying_one() -> No
 @pytest.mark.parametrize("supplier", [RACK_PEER, SOURCE])
 def test_a_full_disk_comes_before_busy_peers_and_before_what_hangs(supplier: object) -> None:
     watch = StallWatch(3.0)
-    watch.fetch_failed(FailReason.DISK, 2.0)
+    watch.fetch_failed(RACK_PEER, FailReason.DISK, 2.0)
     assert judge(watch, 4.0, holders=True) is StallReason.DISK
     hanging = replica()
     hanging.start(0, supplier, 0.0)  # type: ignore[arg-type]
     assert judge(watch, 4.0, hanging, holders=True) is StallReason.DISK
+
+
+def test_a_read_that_is_under_way_comes_before_holders_that_cannot_be_reached() -> None:
+    reading = replica()
+    reading.start(0, SOURCE, 3.5)
+    assert judge(StallWatch(3.0), 3.6, reading, unreached=True) is StallReason.STORAGE
+
+
+def test_a_peer_is_gone_until_a_chunk_comes_or_it_answers() -> None:
+    watch = StallWatch(3.0)
+    watch.fetch_failed(RACK_PEER, FailReason.GONE, 2.0)
+    assert watch.gone(2.0) == [RACK_PEER]
+    watch.fetch_failed(RACK_PEER, FailReason.BUSY, 3.0)
+    assert watch.gone(2.0) == []
+    watch.fetch_failed(RACK_PEER, FailReason.GONE, 4.0)
+    assert watch.gone(4.1) == [], "a chunk has come since"
+    assert watch.gone(0.0) == [], "it is forgotten"
