@@ -65,6 +65,11 @@ class AcceptLimit:
         """Whether ``authenticated`` can make a difference."""
         return self._flooding.is_counting
 
+    @property
+    def open_count(self) -> int:
+        """Connections that were accepted and have not ended, those that have not shown a key among them."""
+        return len(self._peers)
+
     def dropped_addresses(self, now: float) -> tuple[str, ...]:
         """The addresses from which the kernel drops new connections."""
         return self._flooding.dropped(now)

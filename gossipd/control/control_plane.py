@@ -29,6 +29,7 @@ from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import TurnLoop
+from gossipd.sessions.channel_table import LinkCounts
 from gossipd.sessions.events import EndpointChanged, RequestChanged, SessionWord, StandingLinksChosen
 from gossipd.wire import control
 from membership.member import NodeId
@@ -135,6 +136,10 @@ class ControlPlane:
         }
         own = {f"{part}_{name}": value for part, counters in parts.items() for name, value in counters.items()}
         return own | self.driver.sessions.statistics()
+
+    def links(self) -> LinkCounts:
+        """How many links this host dials, and how many are up, now."""
+        return self.driver.sessions.links()
 
     def _refused(self, reason: str, address: str, key: bytes = b"") -> None:
         self._counters[f"refused_{reason}"] += 1

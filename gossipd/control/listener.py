@@ -106,6 +106,11 @@ class ControlListener:
         """See ``AcceptLimit``."""
         return self._accept_limit.dropped_addresses(time.monotonic())
 
+    @property
+    def accepted_count(self) -> int:
+        """See ``AcceptLimit``."""
+        return self._accept_limit.open_count
+
     def answer(self, route: bytes, frame: bytes) -> bool:
         """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
         queue = self._answers.setdefault(route, deque())

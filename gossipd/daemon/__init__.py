@@ -9,7 +9,7 @@
 * The deployment brain: ``deployment_driver``, ``deployment_executor``, ``manifest_judging`` (in a thread),
   ``cluster_roster`` (who belongs), ``triggers``, ``deploy_plan`` (a dry run), ``budget_check``, ``budget_orders``,
   ``rack_copies``, ``copy_checks`` and ``copies_watch`` (copies that a rack keeps)
-* What the bulk port does not reach: ``unreached_peers``
+* Ports that are closed: ``links_watch`` (the control port), ``unreached_peers`` (the bulk port)
 * Membership: ``membership_host`` (the brain and what is published), ``member_directory`` (the members),
   ``unheard_words`` (what waits until its author speaks), ``unheard_asks`` (who is asked to), ``member_events`` (who
   hears of them), ``gossip_rules`` (what is believed), ``contacts`` (finding the cluster), ``identity_watch`` and

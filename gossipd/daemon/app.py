@@ -63,6 +63,7 @@ from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.job_publishing import JobPublishing
 from gossipd.daemon.leftovers import delete_cut_short, finish_removals
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
+from gossipd.daemon.links_watch import LinksWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
@@ -343,6 +344,7 @@ class App:
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
             self._credentials,
+            LinksWatch(self._plane, self._directory, self.reports.alarms),
             PullWatch(self._failed_pulls, self._deployments.lifecycle.is_coming, self.reports.alarms),
             StoreWatch(
                 self._store, self._state, self._statements, self.reports.alarms, self.live.config.store.models

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from msgspec import Struct
+
 from gossipd.core.targets import Targets
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.failed_peers import FailedPeers
@@ -37,6 +39,14 @@ class EndpointDirectory(Protocol):
         """Whether a member is one of the targets, by its own record."""
 
 
+class LinkCounts(Struct, frozen=True):
+    """Of the links that this host dials: those that something wants, those that are up, those that are kept always."""
+
+    wanted: int
+    up: int
+    standing: int
+
+
 class ChannelTable:
     """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
 
@@ -56,6 +66,11 @@ class ChannelTable:
     def get(self, peer: NodeId) -> PeerChannel | None:
         """The channel to ``peer`` if there is one; does not keep it from falling idle."""
         return self._channels.get(peer)
+
+    def counts(self, *, standing: int) -> LinkCounts:
+        """How many there are now."""
+        up = sum(channel.state is ChannelState.UP for channel in self._channels.values())
+        return LinkCounts(len(self._channels), up, standing)
 
     def open(self, peer: NodeId, now: float) -> PeerChannel | None:
         """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""

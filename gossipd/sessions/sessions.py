@@ -37,7 +37,7 @@ from random import Random
 
 from gossipd.core import events
 from gossipd.sessions import events as session_events
-from gossipd.sessions.channel_table import LET_GO, ChannelTable, EndpointDirectory
+from gossipd.sessions.channel_table import LET_GO, ChannelTable, EndpointDirectory, LinkCounts
 from gossipd.sessions.exchange import DeploymentExchange
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
@@ -130,6 +130,10 @@ class Sessions:
             "control": self.counters,
         }
         return {f"{part}_{name}": value for part, counters in parts.items() for name, value in counters.items()}
+
+    def links(self) -> LinkCounts:
+        """How many links there are now."""
+        return self._channels.counts(standing=len(self._standing))
 
     # ---- which connections there are -----------------------------------------------------------
 

@@ -14,6 +14,30 @@ _TABLE = f"{_TESTS}/test_channel_table.py"
 
 MUTANTS = (
     Mutant(
+        "links-that-are-down-count-as-up",
+        "A control port that a firewall closes is no alarm: what is dialed counts as a link.",
+        "gossipd/sessions/channel_table.py",
+        "sum(channel.state is ChannelState.UP for channel in",
+        "sum(channel.state is not None for channel in",
+        (_TABLE,),
+    ),
+    Mutant(
+        "connections-that-ended-count-as-links",
+        "That no other host's link comes in is no alarm where one once did.",
+        "gossipd/control/accept_limit.py",
+        "        peer = self._peers.pop(descriptor, None)\n",
+        "        peer = self._peers.get(descriptor)\n",
+        ("tests/gossipd/control/test_accept_limit.py",),
+    ),
+    Mutant(
+        "links-of-a-deployment-are-missed-when-it-ends",
+        "In a cluster too large for standing links a host whose own links end last rings an alarm.",
+        "gossipd/daemon/links_watch.py",
+        "not links.standing or seen.accepted:",
+        "seen.accepted:",
+        ("tests/gossipd/daemon/test_links_watch.py",),
+    ),
+    Mutant(
         "a-new-deployment-asks-nobody-who-had-failed",
         "The only host that has a model was cut off before, and is asked up to a minute after the model has come.",
         "gossipd/sessions/sessions.py",

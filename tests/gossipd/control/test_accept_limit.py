@@ -74,6 +74,14 @@ def test_the_oldest_silent_connection_of_the_greediest_address_is_cut(port: Port
     assert port.limit.turned_away == 1
 
 
+def test_connections_are_counted_until_they_end(port: Port) -> None:
+    _, theirs = port.knock("127.0.0.1")
+    port.knock("127.0.0.2")
+    assert port.limit.open_count == 2
+    port.limit.ended(theirs.fileno(), 1.0)
+    assert port.limit.open_count == 1
+
+
 def test_a_member_is_accepted_while_strangers_have_every_place_of_theirs(port: Port) -> None:
     for _ in range(20):
         port.knock("127.0.0.2")

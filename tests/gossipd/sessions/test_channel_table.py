@@ -9,7 +9,7 @@ from random import Random
 from msgspec.structs import replace
 
 from gossipd.core.targets import Targets
-from gossipd.sessions.channel_table import LET_GO, ChannelTable
+from gossipd.sessions.channel_table import LET_GO, ChannelTable, LinkCounts
 from gossipd.sessions.events import AskPeer, Dial, HangUp, SessionCommand
 from gossipd.sessions.failed_peers import PEERS_MAX, FailedPeers, LinkFailure
 from gossipd.sessions.peer_channel import ChannelState, Endpoint
@@ -71,6 +71,16 @@ def test_an_open_channel_is_dialed_once() -> None:
     assert driven.sweep(5.0) == [driven.dial(A)]
     assert driven.sweep(5.1) == []
     assert driven.table.link_counters["dialed"] == 1
+
+
+def test_links_are_counted_that_are_wanted_and_that_are_up() -> None:
+    driven = Driven()
+    assert driven.table.counts(standing=0) == LinkCounts(0, 0, 0)
+    driven.up(A, 0.0)
+    driven.table.open(B, 0.0)
+    assert driven.table.counts(standing=2) == LinkCounts(2, 1, 2)
+    driven.table.down(A, "lost", 1.0)
+    assert driven.table.counts(standing=2) == LinkCounts(2, 0, 2)
 
 
 def test_strangers_and_more_than_so_many_are_not_dialed() -> None:
