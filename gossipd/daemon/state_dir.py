@@ -28,7 +28,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
@@ -156,25 +156,16 @@ class StateDirectory:
     def roster(self) -> list[Record]:
         """Records as they were signed; one that cannot be read is dropped, gossip brings it again. After ``next_boot``,
         as that says."""
-        kept = self._read(ROSTER) or b""
-        records, at = [], 0
-        while at + _LENGTH_BYTES <= len(kept):
-            end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
+        records = []
+        for item in _items(self._read(ROSTER) or b""):
             with suppress(WireError):
-                records.append(parse_record(kept[at + _LENGTH_BYTES : end]))
-            at = end
+                records.append(parse_record(item))
         return [record for record in records if record.boot <= self._latest_boot]
 
     def tombstones(self) -> list[Tombstone]:
         """Lives of members that are over."""
-        kept = self._read(ROSTER) or b""
-        found, at = [], 0
-        while at + _LENGTH_BYTES <= len(kept):
-            end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
-            if end - at == _LENGTH_BYTES + _TOMBSTONE.size and end <= len(kept):
-                found.append(Tombstone(*_TOMBSTONE.unpack_from(kept, at + _LENGTH_BYTES)))
-            at = end
-        return found
+        items = _items(self._read(ROSTER) or b"")
+        return [Tombstone(*_TOMBSTONE.unpack(item)) for item in items if len(item) == _TOMBSTONE.size]
 
     def keep_roster(self, records: Iterable[Record], tombstones: Iterable[Tombstone] = ()) -> None:
         """The members' records and the lives that are over, for the next start."""
@@ -338,3 +329,12 @@ class StateDirectory:
             with suppress(OSError):
                 return room_words(error, self._disk.space(), 0)
         return "; make the file system writable" if error.errno == errno.EROFS else ""
+
+
+def _items(kept: bytes) -> Iterator[bytes]:
+    """What stands behind its length in two bytes each; the last one may be cut short."""
+    at = 0
+    while at + _LENGTH_BYTES <= len(kept):
+        end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
+        yield kept[at + _LENGTH_BYTES : end]
+        at = end
