@@ -99,6 +99,13 @@ class ChunkEnding(Struct, frozen=True):
     at_s: float = 0.0
 
 
+class SourceReadMoves(Struct, frozen=True):
+    """More of a chunk has come from storage, in many small requests. Posted about once a second."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+
+
 class ChunkLost(Struct, frozen=True):
     """A chunk that was held has rotted or could not be made durable: it is wanted again."""
 
@@ -212,8 +219,8 @@ class IsolationChanged(Struct, frozen=True):
 
 Event: TypeAlias = (
     DeploymentOpened | DeploymentClosed | DeploymentPaused | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost
-    | FetchFailed | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
-    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | PeerWantHeard | IsolationChanged
+    | FetchFailed | SourceReadFailed | SourceReadMoves | SourceProbed | PeerSeen | MembersSeen | PeerLost
+    | PeerReachable | HoldingsHeard | DeltaHeard | SubscribeHeard | UnsubscribeHeard | PeerWantHeard | IsolationChanged
 )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class DataPlane:
             received_tokens=tokens.received,
         )  # fmt: skip
         self.reader = SourceReader(
-            Delivery(SourceWriter(store, driver), self.pool, incoming_chunks), throttle=self.external,
+            Delivery(SourceWriter(store, driver), self.pool, incoming_chunks, driver.post), throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow), settings=settings_mapping.source_settings(config),
             rng=SystemRandom(),
         )  # fmt: skip

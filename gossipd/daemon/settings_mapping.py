@@ -73,7 +73,7 @@ def control_settings(config: Config) -> ControlSettings:
 
 def source_settings(config: Config) -> SourceSettings:
     """External storage."""
-    return SourceSettings(read_timeout_s=config.sources.timeout_s)
+    return SourceSettings(read_timeout_s=config.sources.timeout_s, connections=config.sources.connections)
 
 
 def source_budget(config: Config) -> SourceBudget:

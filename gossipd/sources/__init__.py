@@ -1,8 +1,8 @@
 """External storage: ranged reads from http(s), S3, files and the other schemes of obstore.
 
 * Reading: ``reader`` (chunks into the store), ``range_request`` (one range of one object), ``ranges`` (from chunks to
-  requests), ``assembly`` (from bytes to chunks), ``attempts`` (mirrors that are left), ``errors``, ``settings``,
-  ``pieces`` (words of all ways)
+  requests), ``assembly`` (from bytes to chunks), ``packed_read`` and ``packed_chunk`` (chunks of small files),
+  ``attempts`` (mirrors that are left), ``errors``, ``settings``, ``pieces`` (words of all ways)
 * Objects: ``location`` (the address), ``addresses`` (of its host), ``versions`` (which one is read),
   ``file_stream``, ``bucket_region``, ``hub``
 * Web servers, without obstore: ``first_request``, ``web_connection``, ``web_stream``, ``whole_objects`` (without

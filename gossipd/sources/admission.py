@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct, field
@@ -46,6 +46,13 @@ STEADY_AFTER = 8  # good ranges after a failure until a host is read in whole ra
 GOOD_BYTES_MIN = 64 * 1024  # a request that brought as many was of use, though it broke
 HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
 Resolve = Callable[[SourceUrl, str], Addresses]
+
+
+class Stop(Protocol):
+    """What ends a wait, as an event does."""
+
+    def is_set(self) -> bool:
+        """Whether it is over."""
 
 
 class SourceStatistics(Struct, frozen=True):
@@ -161,7 +168,7 @@ class SourceAdmission:
             way = f"{way}, which sources.allow does not list"
         return errors.SourceRedirectError(error.what, f"{way}; redirects are not followed: {cure}")
 
-    def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> Turn:
+    def enter(self, source: SourceUrl, what: str, stop: Stop) -> Turn:
         """Wait until the host may be asked; ``leave`` must follow. Raises SourceCancelledError, or SourceBusyError when
         the host has answered nobody for too long.
         """
@@ -219,7 +226,7 @@ class SourceAdmission:
         elif isinstance(error, _ABOUT_THE_HOST):
             pace.answered(turn, now)
 
-    def choose(self, sources: Sequence[SourceUrl], what: str, stop: threading.Event) -> SourceUrl:
+    def choose(self, sources: Sequence[SourceUrl], what: str, stop: Stop) -> SourceUrl:
         """The mirror for the next read, of at least one; ``release`` must follow. Waits while each is in use as far as
         makes sense. Raises as ``enter``.
         """

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from gossipd.core.events import SourceReadMoves
 from gossipd.core.ids import SOURCE, ChunkIndex
 from gossipd.core.timing import READ_ENDING_SHARE
 from gossipd.runtime.buffer_pool import BufferPool
@@ -20,11 +21,13 @@ from gossipd.sources.range_request import Job
 
 
 class Delivery(Struct, frozen=True):
-    """The way of chunks into the store: buffers, and the table where the server finds chunks during their arrival."""
+    """The way of chunks into the store: buffers, and the table where the server finds chunks during their arrival.
+    ``moves``: told about once a second that more of a chunk of many files has come; must be quick."""
 
     writer: ChunkWriter
     pool: BufferPool
     incoming_chunks: IncomingChunks = field(default_factory=IncomingChunks)
+    moves: Callable[[SourceReadMoves], None] = lambda _: None
 
 
 class Assembly:

@@ -6,12 +6,12 @@ long wrong bytes are left alone (``wrong_bytes``).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 
 from gossipd.core.ids import ChunkIndex
 from gossipd.manifest.source_url import SourceUrl
+from gossipd.sources.packed_chunk import PackedChunk
 from gossipd.sources.range_request import Job
 from gossipd.sources.wrong_bytes import WrongBytes
 
@@ -24,7 +24,10 @@ class Attempts:
         self._known_wrong = known_wrong
         self._mirrors = list(mirrors)
         self._wrong: set[tuple[str, ChunkIndex]] = set()
-        self._counts: Counter[tuple[str, ChunkIndex]] = Counter()
+        self._alone: set[ChunkIndex] = set()
+        self.packed: PackedChunk | None = None
+        """What has come of the packed chunk that the call is at."""
+        self._counts: dict[tuple[str, ChunkIndex], tuple[int, int]] = {}  # and what had come of the chunk then
 
     @property
     def are_left(self) -> bool:
@@ -38,7 +41,8 @@ class Attempts:
             if error is not None:
                 self.give_up(mirror, chunk)
                 self._job.errors.append(error)
-        return self._left(chunk)
+        left = self._left(chunk)
+        return left[:1] if chunk in self._alone else left
 
     def alike(self, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
         """The first of ``chunks``, as far as the same mirrors may be asked for each."""
@@ -48,10 +52,31 @@ class Attempts:
     def _left(self, chunk: ChunkIndex) -> list[SourceUrl]:
         return [mirror for mirror in self._mirrors if (mirror.text, chunk) not in self._wrong]
 
+    def is_alone(self, chunk: ChunkIndex) -> bool:
+        """Whether the chunk comes from one mirror at a time."""
+        return chunk in self._alone
+
+    def read_alone(self, chunk: ChunkIndex) -> bool:
+        """What several mirrors have sent of a chunk does not hash together: one after the other is to send all of it.
+        False when that was so before."""
+        is_new = chunk not in self._alone
+        self._alone.add(chunk)
+        return is_new
+
+    def close(self) -> None:
+        """Give back what has come of a chunk that the store has not got."""
+        if self.packed is not None:
+            self.packed.close()
+            self.packed = None
+
     def count(self, mirror: SourceUrl, chunk: ChunkIndex) -> int:
-        """One more failure of a mirror with a chunk. Returns how many there were."""
-        self._counts[mirror.text, chunk] += 1
-        return self._counts[mirror.text, chunk]
+        """One more failure of a mirror with a chunk. Returns how many there were in a row, since a byte of it came that
+        is kept."""
+        received = self.packed.received if self.packed is not None and self.packed.chunk == chunk else 0
+        count, before = self._counts.get((mirror.text, chunk), (0, 0))
+        count = 1 if received > before else count + 1
+        self._counts[mirror.text, chunk] = count, max(before, received)
+        return count
 
     def give_up(self, mirror: SourceUrl, chunk: ChunkIndex | None) -> None:
         """Do not ask the mirror again, for this chunk or for any."""

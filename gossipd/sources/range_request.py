@@ -68,8 +68,13 @@ class Job(Struct, eq=False):
     is_awaited: bool = False  # peers wait for the chunks and are sent each part at once
     from_start: bool = False  # objects of servers without ranges are read from their beginning
     stop: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)  # no further request begins; those under way go on
     stored: list[ChunkIndex] = field(default_factory=list)
     errors: list[GossipdError] = field(default_factory=list)
+
+    def is_set(self) -> bool:
+        """Whether no further request may begin."""
+        return self.stop.is_set() or self.over.is_set()
 
 
 class _Asked(Struct):
@@ -355,7 +360,7 @@ class SourceRequests:
     @contextmanager
     def _asked(self, job: Job, location: Location, addresses: Addresses) -> Iterator[_Asked]:
         """One request, from ``enter`` to ``leave`` of the admission."""
-        request = _Asked(self._admission.enter(location.source, location.shown, job.stop), addresses)
+        request = _Asked(self._admission.enter(location.source, location.shown, job), addresses)
         error: GossipdError | None = None
         try:
             yield request

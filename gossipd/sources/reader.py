@@ -2,8 +2,9 @@
 
 Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
 each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before
-it writes (``assembly``). A request (``range_request``) first passes the admission: the policy on schemes, hosts and
-addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
+it writes (``assembly``). A chunk of small files takes a request for each, several at a time (``packed_read``). A
+request (``range_request``) first passes the admission: the policy on schemes, hosts and addresses, and the pace of its
+host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
 host's budget. Or it is about the object (missing, no access, changed, no ranges): then the object is left alone for
@@ -16,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from random import Random
 
 from msgspec import Struct
@@ -36,13 +37,10 @@ from gossipd.sources.admission import GOOD_BYTES_MIN, Resolve, SourceAdmission, 
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.attempts import Attempts
 from gossipd.sources.errors import (
-    SourceAuthError,
     SourceCancelledError,
     SourceChangedError,
     SourceError,
     SourceHashError,
-    SourceNotFoundError,
-    SourceRedirectError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
@@ -50,6 +48,7 @@ from gossipd.sources.errors import (
     without_frames,
 )
 from gossipd.sources.location import Location
+from gossipd.sources.packed_read import OF_ONE_OBJECT, PackedReader
 from gossipd.sources.range_request import Job, SourceRequests
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.settings import Clock, SourceSettings
@@ -103,6 +102,9 @@ class SourceReader:
         self._wrong = WrongBytes(self._source_settings, clock)
         self._lock = threading.Lock()
         self._running: set[Job] = set()
+        self._packed = PackedReader(
+            self._requests, delivery, self._source_settings, clock, reads=lambda: len(self._running)
+        )
         self._closed = False
 
     def read_chunks(
@@ -199,7 +201,7 @@ class SourceReader:
     def _note(self, job: Job, location: Location, error: GossipdError) -> None:
         """Record an error that decided something; its object may be left alone for a while."""
         job.errors.append(error)
-        if isinstance(error, SourceError) and (error.is_permanent or isinstance(error, _OF_ONE_OBJECT)):
+        if isinstance(error, SourceError) and (error.is_permanent or isinstance(error, OF_ONE_OBJECT)):
             error.path = location.path
         if not isinstance(error, SourceError) or isinstance(error, SourceCancelledError | SourceWholeOnlyError):
             return
@@ -229,27 +231,26 @@ class SourceReader:
                 continue
             self._wrong.look(job.manifest.id, location, version)
 
-    def _read_all(self, job: Job, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
-        """Read ``chunks`` from the mirrors. Returns the chunks that none of them gave."""
+    def _read_all(self, job: Job, pending: list[ChunkIndex]) -> list[ChunkIndex]:
+        """Read ``pending`` from the mirrors. Returns the chunks that none of them gave."""
         mirrors = [parse_source_url(url) for url in job.manifest.sources]
-        attempts = Attempts(job, mirrors, self._wrong)
-        pending = chunks
         failed: list[ChunkIndex] = []
-        while pending:
-            usable = attempts.usable(pending[0])
-            if not usable:
-                if not attempts.are_left:
+        with closing(Attempts(job, mirrors, self._wrong)) as attempts:
+            while pending:
+                usable = attempts.usable(pending[0])
+                if not usable:
+                    if not attempts.are_left:
+                        return failed + pending
+                    failed.append(pending.pop(0))
+                    continue
+                alike = attempts.alike(pending)
+                run = next_extent(job.manifest, alike, range_bytes_max=self._source_settings.range_bytes_max)
+                before = len(job.stored)
+                error = self._read_run(job, usable, run, attempts)
+                done = set(job.stored[before:])
+                pending = [chunk for chunk in pending if chunk not in done]
+                if error is not None and pending and not _another_mirror_may_help(error):
                     return failed + pending
-                failed.append(pending.pop(0))
-                continue
-            alike = attempts.alike(pending)
-            run = next_extent(job.manifest, alike, range_bytes_max=self._source_settings.range_bytes_max)
-            before = len(job.stored)
-            error = self._read_run(job, usable, run, attempts)
-            done = set(job.stored[before:])
-            pending = [chunk for chunk in pending if chunk not in done]
-            if error is not None and pending and not _another_mirror_may_help(error):
-                return failed + pending
         return failed
 
     def _read_run(
@@ -266,7 +267,13 @@ class SourceReader:
         location = Location.of(source, path)
         job.mirror = source.text
         try:
-            self._read_extent(job, source, run, location, is_only=len(usable) == 1)
+            if len(run.ranges) == 1:
+                self._read_extent(job, source, run, location, is_only=len(usable) == 1)
+            elif missed := self._packed.read(job, source, run.chunks[0], attempts):
+                for other in missed[:-1]:
+                    self._note(job, other.location, without_frames(other.error))
+                location = missed[-1].location
+                raise missed[-1].error
         except GossipdError as error:
             without_frames(error)
             lost = [chunk for chunk in run.chunks if chunk not in job.stored]
@@ -294,7 +301,8 @@ class SourceReader:
             None if is_wrong and (was_wrong or not is_only) else self._admission.take_retry(source, error, repeats)
         )
         if pause_s is None:
-            attempts.give_up(source, chunk if is_wrong else None)
+            lacks = isinstance(error, OF_ONE_OBJECT) and len(job.manifest.segments(chunk)) > 1
+            attempts.give_up(source, chunk if is_wrong or lacks else None)
             return False
         if is_only:
             job.stop.wait(pause_s)
@@ -323,7 +331,6 @@ class SourceReader:
             assembly.close()
 
 
-_OF_ONE_OBJECT = (SourceAuthError, SourceNotFoundError, SourceRedirectError)
 _BREAKS = (SourceShortError, SourceUnreachableError)
 
 

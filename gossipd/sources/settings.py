@@ -44,6 +44,7 @@ class SourceSettings(Struct, frozen=True):
             in between. In its first hour it costs twelve times its length, then once an hour; the longest is also how
             late a repair is noticed where the object's tag and date do not tell.
         admission_s: how often a host is resolved and checked against ``sources.allow``.
+        connections: requests at once, of all reads together; packed chunks use what the reading threads leave.
         stores_max: open clients, each with its pool of connections.
     """
 
@@ -68,4 +69,5 @@ class SourceSettings(Struct, frozen=True):
     wrong_pause_first_s: float = 1.0
     wrong_pause_max_s: float = 3600.0
     admission_s: float = 30.0
+    connections: int = 8
     stores_max: int = 64

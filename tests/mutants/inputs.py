@@ -9,6 +9,7 @@ _INBOX = "tests/gossipd/inbox/test_inbox.py"
 _AUDIT = "tests/gossipd/audit/test_log.py"
 _DAEMON = "tests/gossipd/daemon"
 _SOURCES = "tests/gossipd/sources/test_reader.py"
+_PACKED_READ = "tests/gossipd/sources/test_packed_read.py"
 
 MUTANTS = (
     Mutant(
@@ -1223,5 +1224,53 @@ MUTANTS = (
         "            if error.errno not in _DAMAGED:\n                raise\n",
         "            raise\n",
         ("tests/gossipd/daemon/test_state_dir.py",),
+    ),
+    Mutant(
+        "a-refusal-drops-the-small-files-that-have-come",
+        "What has come of a packed chunk is asked for again after one refusal.",
+        "gossipd/sources/packed_read.py",
+        "        if packed is None or packed.chunk != chunk:\n",
+        "        if True:\n",
+        (_PACKED_READ,),
+    ),
+    Mutant(
+        "small-files-come-one-after-the-other",
+        "Over distance a packed chunk takes a round trip for each of its files.",
+        "gossipd/sources/packed_read.py",
+        "        most = 0 if job.from_start else len(small) // _SEGMENTS_PER_THREAD\n",
+        "        most = 0\n",
+        (_PACKED_READ,),
+    ),
+    Mutant(
+        "a-lacking-file-ends-the-pass",
+        "Mirrors that each lack another small file of a chunk never have the chunk between them.",
+        "gossipd/sources/packed_read.py",
+        "            if self.is_only or not isinstance(error, OF_ONE_OBJECT) or len(self.missed) >= REFUSALS_MAX:\n",
+        "            if True:\n",
+        (_PACKED_READ,),
+    ),
+    Mutant(
+        "a-mirror-that-lacks-one-small-file-lies",
+        "Bytes of two mirrors that do not hash together are held against the one that was asked last.",
+        "gossipd/sources/packed_read.py",
+        "            if not is_mixed or not attempts.read_alone(chunk):\n                raise\n",
+        "            raise\n",
+        (_PACKED_READ,),
+    ),
+    Mutant(
+        "refusals-of-small-files-are-counted-for-ever",
+        "Where some of many requests are refused, a chunk of many files is given up though it comes.",
+        "gossipd/sources/attempts.py",
+        "        count = 1 if received > before else count + 1\n",
+        "        count += 1\n",
+        ("tests/gossipd/sources/test_attempts.py",),
+    ),
+    Mutant(
+        "a-slow-packed-chunk-is-offered-while-it-comes",
+        "Relays of a chunk of many small files over distance are cut, and its reader is shunned.",
+        "gossipd/sources/packed_chunk.py",
+        "        if self._is_relayed and (",
+        "        if (",
+        ("tests/gossipd/sources/test_packed_chunk.py",),
     ),
 )
