@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from membership.member import NodeId
 
+_PACKED_FILE_S = 0.025  # several at a time over 0.2 s of distance, or from storage that takes 40 requests a second
+
 
 class Shape(Struct, frozen=True):
     """What the planner needs to know of a model: no names, no hashes. ``chunk_bytes`` is the nominal size; a
@@ -21,6 +23,13 @@ class Shape(Struct, frozen=True):
     extent_chunks: int
     has_sources: bool = True
     """Whether storage has it; a step that a job saved lies on hosts alone."""
+    packed_chunk: int = 0
+    packed_files: int = 0
+    """From which chunk on small files are packed, and how many lie in one such chunk on average."""
+
+    def packed_s(self, chunk: int) -> float:
+        """Seconds that a read of this chunk may take for its many small files, each of which is a request."""
+        return self.packed_files * _PACKED_FILE_S if chunk >= self.packed_chunk else 0.0
 
     @property
     def chunk_bytes_mean(self) -> int:

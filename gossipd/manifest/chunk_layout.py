@@ -154,6 +154,11 @@ class Layout:
         return bool(self._cut_at)
 
     @property
+    def packed_files_mean(self) -> int:
+        """How many small files lie in one packed chunk on average, rounded up; none without such files."""
+        return -(-len(self._packed_files) // max(1, self.chunk_count - self.packed_chunk))
+
+    @property
     def chunk_bytes_mean(self) -> int:
         """Bytes of a chunk of middle length: the nominal size on plain grids."""
         return -(-self.bytes_total // self.chunk_count) if self._cut_at else self.chunk_bytes

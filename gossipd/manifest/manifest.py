@@ -161,7 +161,11 @@ class Manifest:
     def shape(self) -> Shape:
         """What the planner needs to know."""
         extent = extent_chunks(self.bytes_total, self.layout.chunk_bytes_mean)
-        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent, bool(self.sources))
+        packed_chunk, packed_files = self.layout.packed_chunk, self.layout.packed_files_mean
+        return Shape(
+            self.chunk_count, self.chunk_bytes, self.bytes_total, extent, bool(self.sources),
+            packed_chunk if packed_files else 0, packed_files,
+        )  # fmt: skip
 
     def tensors(self) -> Iterator[Tensor]:
         """The tensors of all files that the publisher could read, in order; none without an index."""

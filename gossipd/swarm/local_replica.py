@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from math import inf
 
 from msgspec import Struct
 
@@ -30,6 +31,8 @@ class Flight(Struct):
 
     supplier: Supplier
     started_s: float
+    moved_s: float = -inf
+    """When more of a read had come, as far as that is told: of a chunk of many small files."""
     is_arriving: bool = False
     is_ending: bool = False
 
@@ -54,6 +57,7 @@ class LocalReplica:
         self.ending_fetches = 0  # fetches that are about to end
         self.ending_reads = 0
         self.progress_s = now  # when the last chunk came
+        self.moved_s = now  # when more of a read had come
         self._opened_s, self._has_come = now, False
         self._came_s = deque([now], maxlen=_MEAN_CHUNKS)
         self.duplicate_chunks = 0
@@ -100,6 +104,12 @@ class LocalReplica:
                 flight.is_arriving = True
                 return True
         return False
+
+    def moves(self, chunk: int, now: float) -> None:
+        """More of a chunk has come from storage."""
+        for flight in self.flights.get(chunk, ()):
+            if flight.supplier is SOURCE:
+                flight.moved_s = self.moved_s = now
 
     def ends(self, chunk: int, supplier: Supplier) -> bool:
         """A fetch or read is about to end; False when no such flight is known, or it was known to end."""

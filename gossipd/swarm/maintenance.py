@@ -125,7 +125,7 @@ def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
     read_limit_s = swarm.reader.lost_s()
     for chunk, flights in list(swarm.replica.flights.items()):
         for flight in list(flights):
-            age_s = now - flight.started_s
+            age_s = now - max(flight.started_s, flight.moved_s)
             if isinstance(flight.supplier, Origin):
                 if age_s > read_limit_s and swarm.replica.land(chunk, SOURCE):
                     swarm.want_again(chunk, now)

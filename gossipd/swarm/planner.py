@@ -14,9 +14,9 @@ A daemon drives it in one task::
 * First ``PeerSeen`` for each other member (again when its record changes), or ``MembersSeen`` with all of them, then
   ``DeploymentOpened``. ``set_own`` tells that our ability to read sources has changed.
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``. ``StartSourceRead`` ends,
-  for each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving``
-  and ``ChunkEnding`` may come before either, more than once. After ``CancelFetch`` the same holds: ``FetchFailed`` may
-  say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
+  for each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``.
+  ``ChunkArriving``, ``ChunkEnding`` and, of a read, ``SourceReadMoves`` may come before either, more than once. After
+  ``CancelFetch`` the same holds: ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True. After False another host's
   source reader covers, and the daemon probes again now and then without being asked.
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. The sessions
@@ -166,6 +166,8 @@ class Planner:
                 swarm.arriving(event)
             case events.ChunkEnding():
                 swarm.endings.expect(event.chunk, event.supplier, event.at_s)
+            case events.SourceReadMoves():
+                swarm.replica.moves(event.chunk, now)
             case events.FetchFailed():
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
             case events.HoldingsHeard():

@@ -17,10 +17,10 @@ a read that hangs must be taken over though half of the cluster waits for it.
 
 An extent that stays at the head of the order is stuck. After ``read_stuck_s`` it no longer holds up those behind it.
 After ``read_takeover_s`` for each rank without anything that its owner brings, the next reader in its list reads it;
-later where this host's reads take longer. A claimed chunk is left to the claimant four times as long, also by the owner
-when another reader helps. A reader whose connection fails leaves the lists at once, and ``inherited_share`` says when
-its successor begins. A chunk that is present, or that this host is reading, is never read. Views that differ cost
-duplicate bytes, never a chunk.
+later where this host's reads take longer, and for chunks of many small files. A claimed chunk is left to the claimant
+four times as long, also by the owner when another reader helps. A reader whose connection fails leaves the lists at
+once, and ``inherited_share`` says when its successor begins. A chunk that is present, or that this host is reading, is
+never read. Views that differ cost duplicate bytes, never a chunk.
 
 A reader that is first in no list, because its link is slower, reads only what it takes over. The other readers share
 the window, and only they help one another.
@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from random import Random
 
@@ -267,8 +267,13 @@ class SourceReadPlanner:
 
     def is_being_read(self, now: float) -> bool:
         """Whether another reader claims a read, and the claim is not too old to be believed."""
-        believed_since = now - _CLAIM_FACTOR * self.takeover_s()
-        return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
+        since = self._believed_since(now)
+        return any(heard_s > since(chunk) for claim in self._claims.values() for chunk, heard_s in claim.items())
+
+    def _believed_since(self, now: float) -> Callable[[int], float]:
+        """Since when a claim of a chunk must have been heard to be believed."""
+        since_s, packed_s = now - _CLAIM_FACTOR * self.takeover_s(), self._shape.packed_s
+        return lambda chunk: since_s - _CLAIM_FACTOR * packed_s(chunk)
 
     @property
     def is_failing(self) -> bool:
@@ -434,7 +439,7 @@ class SourceReadPlanner:
             place, owner = 1, former[0]
         # A successor waits from the owner's last progress; the jitter keeps two of one rank from beginning together.
         waited = now - max(self._progress_s.get(owner, 0.0), head.since_s)
-        wait = takeover_s * (place + self._jitter)
+        wait = (takeover_s + self._shape.packed_s(head.stop - 1)) * (place + self._jitter)
         return waited >= wait and (waited >= wait * _CLAIM_FACTOR or not self._is_claimed(position))
 
     def takeover_s(self) -> float:
@@ -477,11 +482,11 @@ class SourceReadPlanner:
         owners would read again what helpers have begun."""
         runs: list[tuple[int, ...]] = []
         run: list[int] = []
-        believed_since = now - _CLAIM_FACTOR * self.takeover_s()
+        since = self._believed_since(now)
         others = [claim for peer, claim in self._claims.items() if peer != self._own]
         for chunk in self.order.chunks(position):
             absent = not (replica.holds(chunk) or replica.reads_now(chunk)) and (is_passing or not self.present[chunk])
-            absent = absent and not any(claim.get(chunk, -inf) > believed_since for claim in others)
+            absent = absent and not any(claim.get(chunk, -inf) > since(chunk) for claim in others)
             if absent and room > 0:
                 run.append(chunk)
                 room -= 1

@@ -5,7 +5,8 @@ makes peers look busy. A request that hangs comes before one that could not begi
 other peer meanwhile. Storage comes before holders, because a holder may be silent while it relays a read that hangs.
 
 Where no peer holds anything, this host waits for its own read, however young. A read hangs when it is as old as the
-stall, whether it has brought bytes or not, because slow storage is the cause too. A fetch hangs when it has brought
+stall, whether it has brought bytes or not, because slow storage is the cause too; but for a chunk of many small files,
+each of which is progress. A fetch hangs when it has brought
 nothing, or was cut for being slow; a holder that sends slowly is busy.
 
 A holder that cannot be connected to, though it lives, counts as silent: it is left alone between two attempts, and what
@@ -69,7 +70,7 @@ class StallWatch:
             readers: some host may read storage.
             unreached: some living peer had a wanted chunk, and cannot be connected to.
         """
-        if now - replica.progress_s < self._stall_s:
+        if now - max(replica.progress_s, replica.moved_s) < self._stall_s:
             return None
         for reason in (StallReason.DISK, StallReason.VERIFICATION):
             if self._was_lately(reason, _RECENT_STALLS * self._stall_s, now):
@@ -95,5 +96,5 @@ def _hanging(replica: LocalReplica, *, since_s: float) -> set[StallReason]:
         StallReason.STORAGE if flight.supplier is SOURCE else StallReason.HOLDER_SILENT
         for flights in replica.flights.values()
         for flight in flights
-        if flight.started_s <= since_s and (flight.supplier is SOURCE or not flight.is_arriving)
+        if max(flight.started_s, flight.moved_s) <= since_s and (flight.supplier is SOURCE or not flight.is_arriving)
     }

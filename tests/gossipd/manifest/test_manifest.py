@@ -115,9 +115,16 @@ def test_targets_are_racks_and_name_patterns_and_both_must_fit(
     assert manifest(targets=targets).is_target(*host) is meant
 
 
+def test_reads_of_chunks_that_pack_many_small_files_may_take_longer() -> None:
+    packed = manifest([2 * CHUNK, *[100] * 1000]).shape()
+    assert (packed.packed_chunk, packed.packed_files) == (2, -(-1000 // (packed.chunk_count - 2)))
+    assert packed.packed_s(1) == 0.0 < packed.packed_s(2)
+
+
 def test_extents_are_at_most_16_mib_and_a_256th_of_the_model() -> None:
     assert manifest([1024 * CHUNK]).shape() == Shape(1024, CHUNK, 1024 * CHUNK, 4)
     assert manifest([100 * CHUNK]).shape().extent_chunks == 1
+    assert manifest([100 * CHUNK]).shape().packed_s(99) == 0.0
     large = manifest([500 * 10**9], chunk_bytes=1024 * 1024)
     assert large.shape().extent_chunks == 16
 

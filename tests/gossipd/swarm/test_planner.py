@@ -39,6 +39,7 @@ from gossipd.core.events import (
     SendHoldings,
     SourceProbed,
     SourceReadFailed,
+    SourceReadMoves,
     StallReason,
     StartFetch,
     StartSourceRead,
@@ -986,6 +987,16 @@ def test_a_read_whose_end_is_never_told_is_begun_again_when_the_hand_would_have_
     lost = read_by(driven.tell(opened(8)))
     assert not of(StartSourceRead, driven.wait(119.0)), "of so small a model one read at a time"
     assert read_by(driven.wait(10.0)) == lost, "128 s at the least rate for 16 chunks of 1 MiB"
+
+
+def test_a_read_that_brings_one_small_file_after_the_other_is_not_lost() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    (chunk,) = read_by(driven.tell(opened(8)))
+    for _ in range(5):
+        driven.tell(SourceReadMoves(DEPLOYMENT, chunk))
+        assert not of(StartSourceRead, driven.wait(100.0))
+    assert read_by(driven.wait(130.0)) == [chunk]
 
 
 def test_reads_have_the_time_that_large_chunks_take_of_slow_storage() -> None:

@@ -495,3 +495,22 @@ def test_a_failed_read_pauses_longer_each_time() -> None:
     storage.now += 20.0
     storage.land(own)
     assert storage.plan(own)
+
+
+@pytest.mark.parametrize(("files", "left_s", "taken_s"), [(0, 11.0, 20.0), (3000, 300.0, 480.0)])
+def test_a_claimed_chunk_of_many_small_files_is_left_to_its_reader_for_longer(
+    files: int, left_s: float, taken_s: float
+) -> None:
+    of = structs.replace(shape(20), packed_chunk=19, packed_files=files)
+    own, other = node(1), node(2)
+    replica = LocalReplica(DEPLOYMENT, of, ChunkSet.of(20, range(19)), now=0.0)
+    reader = SourceReadPlanner(own, of, DEPLOYMENT, SETTINGS, Random(1))
+    reader.readable = True
+    reader.set_readers(((other, own),) * BUCKETS, by_chunk=False, now=0.0)
+    reader.seen(range(19))
+    reader.claimed(other, (19,), 0.0)
+    assert not reader.plan(replica, 0.0)
+    assert not reader.plan(replica, left_s)
+    assert reader.is_being_read(left_s)
+    assert reader.plan(replica, taken_s) == [(19,)]
+    assert not reader.is_being_read(taken_s)
