@@ -142,6 +142,8 @@ def test_a_peer_is_gone_until_a_chunk_comes_or_it_answers() -> None:
     watch.fetch_failed(RACK_PEER, FailReason.GONE, 4.0)
     assert watch.gone(4.1) == [], "a chunk has come since"
     assert watch.gone(0.0) == [], "it is forgotten"
+
+
 def test_a_read_of_many_small_files_that_moves_is_not_told_as_failing() -> None:
     watch, of = StallWatch(3.0), replica()
     of.start(5, SOURCE, 0.0)
