@@ -4,7 +4,8 @@ What lives here: the wait for that client. What does not: the server (``request_
 (``local_socket``).
 
 The HTTP libraries are a quarter of all that a daemon would import at its start, and most daemons are never asked. They
-are imported in a worker thread, so that the loop goes on; the kernel keeps clients in its queue meanwhile.
+are imported in a worker thread, so that the loop goes on; the kernel keeps clients in its queue meanwhile. While they
+cannot be imported, as on a host without a free descriptor, the client waits, and the making is tried again.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from gossipd.runtime.logs import get_logger
 from gossipd.runtime.worker_threads import run_blocking
 
 if TYPE_CHECKING:
     from gossipd.api.request_guard import RequestGuard
+
+MADE_AGAIN_S = 1.0
+log = get_logger("status")
 
 
 class LocalServers:
@@ -31,7 +36,7 @@ class LocalServers:
         """Never returns: make the server when a client waits, then serve."""
         async with listener:
             await trio.lowlevel.wait_readable(listener.socket)
-            guard = await run_blocking(make)
+            guard = await _made(make)
             gc.freeze()  # the libraries stay: no collection of garbage need go through them (``daemon.main``)
             self._guards.append(guard)
             await guard.serve(listener)
@@ -40,3 +45,16 @@ class LocalServers:
     def refused(self) -> int:
         """Requests and connections that were refused, for metrics."""
         return sum(guard.refused for guard in self._guards)
+
+
+async def _made(make: Callable[[], RequestGuard]) -> RequestGuard:
+    """Tried until it succeeds; the first failure is told."""
+    is_told = False
+    while True:
+        try:
+            return await run_blocking(make)
+        except (OSError, ImportError, MemoryError) as error:
+            if not is_told:
+                log.warning("a local socket's server cannot be made; clients wait", reason=str(error))
+            is_told = True
+        await trio.sleep(MADE_AGAIN_S)

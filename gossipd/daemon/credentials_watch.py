@@ -46,7 +46,10 @@ class CredentialsWatch(Struct, eq=False):
 
     async def look(self) -> None:
         """Files are read in a thread: one may lie on a file system that hangs."""
-        found = await run_blocking(_found, self._schemes(), os.environ)
+        try:
+            found = await run_blocking(_found, self._schemes(), os.environ)
+        except (OSError, ImportError, MemoryError):  # of what reads such files, imported by the first; looked at again
+            return
         self.take(found, time.time())
 
     def take(self, found: Mapping[str, CredentialFound], wall_s: float) -> None:

@@ -398,6 +398,8 @@ async def _to_its_end(run: _Run, job: PublishingJob) -> None:
         job.error = error
     except OSError as error:
         job.error = CannotAdoptError(_why_unreadable(error, job.step.name))
+    except (ImportError, MemoryError) as error:  # of what publishes, which the first job imports
+        job.error = CannotAdoptError(f"{job.step.name}: this host cannot load what publishes ({error}); try again")
     finally:
         job.ended.set()
 

@@ -81,6 +81,8 @@ class StepWatches:
         self._publishing = publishing
         self._alarms = alarms
         self._watched: dict[WatchEntry, _Watched] = {}
+        self._unlistable: dict[WatchEntry, str] = {}
+        """Of the tables, those for which what lists could not be imported, and why; tried again at each look."""
 
     async def run(self, *, start_s: float = START_S) -> None:
         """Never returns."""
@@ -94,19 +96,24 @@ class StepWatches:
     def _follow(self, nursery: trio.Nursery) -> None:
         """Watch what the configuration says now. A publication of a table that has gone ends."""
         wanted = self._live.config.publish.watch
+        self._unlistable.clear()
         for entry in set(self._watched) - set(wanted):
             self._watched.pop(entry).scope.cancel()
         for entry in wanted:
             if entry not in self._watched:
-                from gossipd.publish.step_listing import StepLister  # only hosts that watch a directory need it
-
+                try:
+                    from gossipd.publish.step_listing import StepLister  # only hosts that watch a directory need it
+                except (OSError, ImportError, MemoryError) as error:
+                    self._unlistable[entry] = f"{entry.directory}: what lists it cannot be loaded: {error}"
+                    continue
                 exclude, marker = "\n".join(entry.exclude), entry.marker or None
                 watched = _Watched(entry, StepLister(Path(entry.directory), entry.pattern, exclude, marker))
                 self._watched[entry] = watched
                 nursery.start_soon(self._watch, watched)
 
     def _tell(self) -> None:
-        sentences = [sentence for one in self._watched.values() for sentence in one.sentences()]
+        sentences = list(self._unlistable.values())
+        sentences += [sentence for one in self._watched.values() for sentence in one.sentences()]
         if not sentences:
             self._alarms.cured(ALARM)
             return

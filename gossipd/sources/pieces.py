@@ -53,13 +53,15 @@ class Pieces(Struct, frozen=True):
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Around calls that read an answer of the object ``what``: one that a library cannot take is the source's failure.
-    Raises SourceUnreachableError."""
+    """Around calls that read an answer of the object ``what``: one that a library cannot take is the source's failure,
+    and what this host lacks, as descriptors, is no bug. Raises SourceUnreachableError."""
     try:
         yield
     except UNREADABLE as error:
         log.error("an answer of storage cannot be read", cause=error, object=what)  # it may be a bug of ours, too
         raise errors.SourceUnreachableError(what, f"its answer cannot be read ({type(error).__name__})") from None
+    except (OSError, ImportError, MemoryError) as error:  # as of a library that is imported for the first read
+        raise errors.SourceUnreachableError(what, f"this host cannot read it now ({error or 'no memory'})") from None
 
 
 def readable_pieces(what: str, pieces: Iterator[memoryview]) -> Iterator[memoryview]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    exhausted,
     inputs,
     jobs,
     limits,
@@ -35,6 +36,7 @@ _ALL = (
     *jobs.MUTANTS,
     *limits.MUTANTS,
     *page.MUTANTS,
+    *exhausted.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from gossipd.api import local_server
 from gossipd.api.local_server import LocalServers
 from gossipd.api.local_socket import bind_unix
 from gossipd.api.request_guard import RequestGuard
@@ -49,4 +51,26 @@ async def test_server_is_made_once_and_answers_the_client_that_waited(tmp_path: 
     assert made[0] is not threading.main_thread()
     assert servers.refused == 1
     assert gc.get_freeze_count() > frozen, "libraries are not gone through at each collection of garbage"
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no descriptor"), ImportError("half"), MemoryError()])
+async def test_server_that_cannot_be_made_is_tried_again_for_its_client(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_server, "MADE_AGAIN_S", 0.0)
+    daemon, tries = FakeDaemon(), [error, error]
+
+    def make() -> RequestGuard:
+        if tries:
+            raise tries.pop()
+        return RequestGuard(status_app(daemon, daemon, daemon, daemon.ring))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(LocalServers().serve, bind_unix(tmp_path / "s"), make)
+        with trio.fail_after(120):
+            answer = await _answer(tmp_path / "s", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 ")
+        nursery.cancel_scope.cancel()
+    assert not tries
     gc.unfreeze()

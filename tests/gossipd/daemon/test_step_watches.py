@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import trio
 import trio.testing
 
@@ -46,6 +49,13 @@ class Publishing:
 
     def known_steps(self, name: str) -> KnownSteps:
         return KnownSteps(self.last)
+
+
+class NoDescriptor:
+    """Nothing can be imported."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", name)
 
 
 @dataclass
@@ -120,6 +130,23 @@ async def test_a_reload_ends_and_begins_watching(tmp_path: Path, autojump_clock:
         await passes(4)
         assert bench.publishing.done == [(os.geteuid(), "step-2", 2, None)]
         nursery.cancel_scope.cancel()
+
+
+async def test_what_cannot_be_loaded_is_an_alarm_and_loaded_later(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench((WatchEntry(directory=str(tmp_path), name="m"),))
+    saved(tmp_path, 1)
+    with monkeypatch.context() as lacking:
+        lacking.delitem(sys.modules, "gossipd.publish.step_listing", raising=False)
+        lacking.setattr(sys, "meta_path", [NoDescriptor(), *sys.meta_path])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.service.run)
+            await comes(lambda: "cannot be loaded" in "".join(bench.sentences()))
+            lacking.undo()
+            await comes(lambda: bool(bench.publishing.done))
+            assert bench.sentences() == []
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_refusal_is_an_alarm_until_the_step_is_published_or_gone(

@@ -90,6 +90,20 @@ def test_what_a_library_cannot_take_of_an_answer_is_the_source_s_failure(
     assert outcome.errors[-1].sentence.endswith(f"its answer cannot be read ({kind.__name__})")
 
 
+@pytest.mark.parametrize("kind", [ImportError, MemoryError])
+def test_what_the_host_itself_lacks_is_no_end_of_the_daemon(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise kind("too many open files")
+
+    monkeypatch.setattr(first_request, "check_head", refuse)
+    with raw_server(lambda start, stop: partial(BODY, start, stop)) as url:
+        outcome = seat_at(url).read()
+    assert outcome.stored == ()
+    assert "this host cannot read it now (too many open files)" in outcome.errors[-1].sentence
+
+
 @pytest.mark.parametrize("header", [one for one in ABSURD_HEADERS if "boundary" not in one], ids=ascii)
 def test_a_small_file_is_read_whatever_its_date_and_tag_look_like(header: str) -> None:
     body = BODY[:5000]
