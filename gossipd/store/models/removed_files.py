@@ -7,6 +7,8 @@ A directory's time changes with each name in it. So a model whose directories al
 as it was; of another one each file is looked at. Without this, nobody hears of a model that was deleted by hand until
 its next chunk is read: with many models that is hours later.
 
+A host that cannot look, as one without a free descriptor, keeps the verdict of the look before.
+
 Rejected: making the files again at once, because a reader of their directory would find zeros where it finds no file.
 
 A look goes over at most ``DIRECTORIES_MAX`` directories, and goes on where the last one ended. A model with more of
@@ -15,17 +17,19 @@ them is looked at when so many looks have passed that the mean is kept.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.disk.disk import Disk
+from gossipd.store.disk.disk import Disk, NotAFileError
 from gossipd.store.journal.recovery import wrong_sizes
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
 
 DIRECTORIES_MAX = 2_000
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)  # the last two: behind a link, or outside the store
 
 
 class _Directories(Struct, frozen=True):
@@ -57,7 +61,10 @@ class RemovedFiles:
             mark = _mark_of(self._context.disk, seen.paths)
             if mark is not None and mark == seen.mark and not seen.lacks:
                 continue
-            lacks = self._lacks(replica) and not replica.is_closed
+            try:
+                lacks = self._lacks(replica) and not replica.is_closed
+            except OSError:  # what this host lacks, or its disk, and nobody's deed; the next look sees
+                continue
             if lacks and not seen.lacks:
                 found.append(replica)
             self._seen[replica] = _Directories(seen.paths, mark, lacks)
@@ -91,10 +98,15 @@ class RemovedFiles:
         return turn
 
     def _lacks(self, replica: ModelReplica) -> bool:
-        """Whether a file is gone or cut short, or cannot be reached where it belongs, as behind a link."""
+        """Whether a file is gone or cut short, or cannot be reached where it belongs, as behind a link. Raises OSError:
+        nobody can tell."""
         try:
             return bool(wrong_sizes(self._context, replica))
-        except OSError:
+        except NotAFileError:
+            return True
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
             return True
 
 

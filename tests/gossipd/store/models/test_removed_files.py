@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,6 +120,26 @@ def test_a_store_that_was_moved_is_why_users_find_none_of_its_models(host: Host)
     assert str(host.root) in host.store.why_unseen(ONE.manifest.id)
     host.root.with_name("away").rename(host.root)
     assert host.store.why_unseen(ONE.manifest.id) == host.store.why_elsewhere() == ""
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
+def test_a_host_that_cannot_look_accuses_nobody(host: Host, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert host.store.removed() == []
+    (host.tree() / "a job's lock").touch()
+
+    def refuse(*_: object) -> dict[int, int]:
+        raise OSError(number, "refused")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(removed_files, "wrong_sizes", refuse)
+        assert host.store.removed() == []
+        assert host.store.why_unseen(ONE.manifest.id) == ""
+    rename_file(host.tree())
+    assert host.store.removed() == [ONE.manifest.label], "the next look sees"
+    with monkeypatch.context() as refusing:
+        refusing.setattr(removed_files, "wrong_sizes", refuse)
+        assert host.store.removed() == []
+    assert host.store.removed() == [], "it was told"
 
 
 def test_files_of_others_beside_a_model_s_own_are_nothing(host: Host) -> None:
