@@ -61,6 +61,13 @@ UNHEARD = "unheard"
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
 
 
+_WAITS = {
+    **dict.fromkeys((HostReason.NO_SPACE, HostReason.NO_INODES), "waits for space"),
+    **dict.fromkeys((HostReason.DISK, HostReason.DISK_FAILING, HostReason.DISK_READ_ONLY), "waits for the disk"),
+}
+"""By the reasons whose cure names `store.detail`."""
+
+
 class DaemonStatus(Struct, kw_only=True, eq=False):
     """The body of ``StatusPort``, which says what each answer is. All on the trio loop."""
 
@@ -109,7 +116,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
-        waits = _waits_for_space(self.lifecycle)
+        waits = _waits_for_disk(self.lifecycle)
         return schema.StatusSnapshot(
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -303,10 +310,10 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
         return schema.HealthRow(ready=not reasons, reasons=reasons)
 
 
-def _waits_for_space(lifecycle: DeploymentTable) -> str:
-    """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
-    waiting = [one for one in lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
-    return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
+def _waits_for_disk(lifecycle: DeploymentTable) -> str:
+    """What cannot be written, in words: the disk takes writes, and has no room for a whole model, or refused it."""
+    waiting = [one for one in lifecycle if one.reason in _WAITS and one.state is not HostState.FAILED]
+    return "; ".join(f"{one.label} {_WAITS[one.reason]}: {one.sentence}" for one in waiting[:3])
 
 
 def _row(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_CONDITION = "tests/gossipd/store/disk/test_condition.py"
 _LOCAL_SERVER = "tests/gossipd/api/test_local_server.py"
+_REMOVED_FILES = "tests/gossipd/store/models/test_removed_files.py"
 _STEP_WATCHES = "tests/gossipd/daemon/test_step_watches.py"
 
 MUTANTS = (
@@ -31,5 +33,29 @@ MUTANTS = (
         "    except (OSError, ImportError, MemoryError) as error:  #",
         "    except ZeroDivisionError as error:  #",
         ("tests/gossipd/sources/test_absurd_answers.py",),
+    ),
+    Mutant(
+        "files-that-cannot-be-opened-were-removed",
+        "A host without a free descriptor says that others removed its models, and leads no job to them.",
+        "gossipd/store/models/removed_files.py",
+        "            if error.errno not in _GONE:\n                raise\n",
+        "",
+        (_REMOVED_FILES,),
+    ),
+    Mutant(
+        "a-limit-of-file-sizes-stops-the-store",
+        "A model with a file over the limit has the others wait, and the store's state changes every second.",
+        "gossipd/store/disk/condition.py",
+        "    return (FILE_SIZE, _FILE_SIZE_WORDS) if error.errno == errno.EFBIG else None\n",
+        "    return None\n",
+        (_CONDITION,),
+    ),
+    Mutant(
+        "a-limit-of-file-sizes-is-probed-at-a-file-s-beginning",
+        "The probe is small enough, so the store is well until the next chunk is written.",
+        "gossipd/store/models/upkeep.py",
+        "memoryview(bytes(PROBE_BYTES)), max(0, offset - PROBE_BYTES))",
+        "memoryview(bytes(PROBE_BYTES)), 0)",
+        (_CONDITION,),
     ),
 )

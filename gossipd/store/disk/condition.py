@@ -54,12 +54,18 @@ class StoreCondition(Struct, frozen=True):
     free_bytes: int = 0
 
 
+FILE_SIZE = "E_STORE_FILE_SIZE"
+_FILE_SIZE_WORDS = (
+    "a file of the model is larger than this daemon may write: raise its limit (LimitFSIZE in the unit, ulimit -f), or "
+    "put the store on a file system that takes such files"
+)
 _NAMES = {
     errno.ENOSPC: (StoreHealth.FULL, "E_NO_SPACE", "the disk is full"),
     errno.EDQUOT: (StoreHealth.FULL, "E_NO_SPACE", "the disk quota is used up"),
     errno.EROFS: (StoreHealth.READ_ONLY, "E_STORE_READ_ONLY", "the file system has become read-only"),
     errno.EACCES: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
     errno.EPERM: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
+    errno.EFBIG: (StoreHealth.FAILING, FILE_SIZE, _FILE_SIZE_WORDS),
     errno.EMFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the process is out of file descriptors"),
     errno.ENFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
 }
@@ -77,6 +83,11 @@ def fault_of_path(error: OSError) -> tuple[str, str] | None:
     if error.errno == errno.ENOTDIR:
         return "E_PATH_KIND", f"{path} is no directory, or lies under what is none; move that away"
     return None
+
+
+def fault_of_model(error: OSError) -> tuple[str, str] | None:
+    """The same of an error that concerns one model, which waits while the others go on."""
+    return (FILE_SIZE, _FILE_SIZE_WORDS) if error.errno == errno.EFBIG else None
 
 
 def room_words(error: OSError, space: Space, need_bytes: int) -> str:

@@ -21,8 +21,8 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, label_of
 from gossipd.parts.part import choose_part
 from gossipd.parts.want import EVERYTHING, Want, WantError
-from gossipd.runtime.ports import NotHeldError
-from gossipd.store.disk.condition import fault_of_path
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.store.disk.condition import fault_of_model, fault_of_path
 from gossipd.store.disk.disk import FileKind, read_file
 from gossipd.store.errors import (
     NoSpaceError,
@@ -121,6 +121,9 @@ class Models:
             if (fault := fault_of_path(error)) is not None:
                 code, sentence = fault
                 raise StorePathError(sentence, code=code) from error
+            if (fault := fault_of_model(error)) is not None:
+                code, sentence = fault
+                raise StoreWriteError(sentence, code=code) from error
             raise self._context.refused(error, manifest.bytes_total) from error
         self._context.tracker.forget(manifest.id)
         self._replicas = {**self._replicas, manifest.id: replica}

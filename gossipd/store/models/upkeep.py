@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from gossipd.store.disk.condition import PROBE_BYTES, StoreHealth
+from gossipd.store.disk.condition import FILE_SIZE, PROBE_BYTES, StoreHealth
 from gossipd.store.disk.disk import open_unfinished, write_all
 from gossipd.store.journal.claims import start_journal
 from gossipd.store.journal.windows import commit, start_write_back
@@ -85,10 +85,13 @@ class StoreMaintenance:
         tracker.probed(None, clock(), need_bytes=need_bytes, free_bytes=free_bytes)
 
     def _write_probe(self) -> None:
-        disk = self._context.disk
+        """Where a file may not become large enough, as far out as the open models need; the rest of it is a hole."""
+        disk, offset = self._context.disk, 0
+        if self._context.tracker.condition.code == FILE_SIZE:
+            offset = max((_largest_bytes(one) for one in self._replicas() if not one.is_whole), default=0)
         descriptor = open_unfinished(disk, layout.PROBE, mode=0o600)
         try:
-            write_all(disk, descriptor, memoryview(bytes(PROBE_BYTES)), 0)
+            write_all(disk, descriptor, memoryview(bytes(PROBE_BYTES)), max(0, offset - PROBE_BYTES))
             disk.sync_data(descriptor)
         finally:
             disk.close(descriptor)
@@ -100,3 +103,7 @@ class StoreMaintenance:
             if replica.ledger.broken and not replica.is_closed:
                 with suppress(OSError):
                     start_journal(self._context, replica)
+
+
+def _largest_bytes(replica: ModelReplica) -> int:
+    return max((replica.placement.size(one) for one in replica.placement.files()), default=0)

@@ -84,6 +84,7 @@ class MemoryDisk:
         self.open_elsewhere: set[str] = set()  # files that another process has open
         self.last_reads: dict[str, float] = {}  # files, and when others read them last
         self.can_allocate = True
+        self.file_bytes_max = 1 << 62
         self.tells_cached = True
         self.write_backs = 0
         self._pending: list[list[Change]] = []
@@ -155,6 +156,8 @@ class MemoryDisk:
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
         self._call("write", "")
+        if offset + len(data) > self.file_bytes_max:
+            raise OSError(errno.EFBIG, "File too large")
         file = self._file(descriptor, write=True)
         file.put(offset, bytes(data))
         file.cached.update(_blocks(offset, len(data)))

@@ -69,6 +69,7 @@ def _allow(name: str, at: int) -> None:
         (errno.EACCES, "E_STORE_ACCESS", StoreHealth.READ_ONLY),
         (errno.EIO, "E_STORE_IO", StoreHealth.FAILING),
         (errno.EMFILE, "E_STORE_HANDLES", StoreHealth.HANDLES),
+        (errno.EFBIG, "E_STORE_FILE_SIZE", StoreHealth.FAILING),
     ],
 )
 def test_a_refusal_is_named_told_once_and_healed_by_the_probe(number: int, code: str, health: StoreHealth) -> None:
@@ -110,6 +111,34 @@ def test_a_full_disk_is_told_with_what_it_is_full_of(number: int, space: Space, 
     assert re.search(words, tracker.condition.sentence)
     reason = reason_of_code(tracker.condition.code, HostReason.DISK)
     assert reason is (HostReason.NO_INODES if space.free_files == 0 else HostReason.NO_SPACE)
+
+
+def test_a_model_of_too_large_files_waits_alone_and_is_told_the_cure() -> None:
+    host = Host(MemoryDisk())
+    host.disk.before = _refuse(errno.EFBIG)
+    host.disk.can_allocate = False
+    with pytest.raises(StoreWriteError, match=r"LimitFSIZE .* ulimit -f") as caught:
+        host.store.open(ONE.manifest)
+    assert caught.value.code == "E_STORE_FILE_SIZE"
+    assert (host.store.condition().health, host.changes) == (StoreHealth.OK, []), "others go on"
+
+
+def test_a_file_limit_that_was_lowered_is_probed_where_files_end() -> None:
+    host = Host(MemoryDisk())
+    host.store.open(ONE.manifest)
+    host.disk.before = _refuse(errno.EFBIG)
+    with pytest.raises(StoreWriteError):
+        host.put(0)
+    host.disk.before = _allow
+    host.disk.file_bytes_max = max(file.size for file in ONE.manifest.files) - 1
+    for _ in range(2):
+        host.now += 1.0
+        host.store.upkeep.step()
+    assert host.changes == [StoreHealth.FAILING]
+    host.disk.file_bytes_max += 1
+    host.now += 1.0
+    host.store.upkeep.step()
+    assert host.changes == [StoreHealth.FAILING, StoreHealth.OK]
 
 
 def test_while_the_disk_refuses_a_put_does_not_touch_it() -> None:
