@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from gossipd.runtime.logs import get_logger
+from gossipd.runtime.system_refusals import note_refusal
 from gossipd.runtime.worker_threads import run_blocking
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ async def _made(make: Callable[[], RequestGuard]) -> RequestGuard:
         try:
             return await run_blocking(make)
         except (OSError, ImportError, MemoryError) as error:
+            if isinstance(error, OSError):
+                note_refusal(error)
             if not is_told:
                 log.warning("a local socket's server cannot be made; clients wait", reason=str(error))
             is_told = True

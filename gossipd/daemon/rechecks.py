@@ -19,6 +19,7 @@ from gossipd.daemon.alarms import BugTrap
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import NotHeldError
 from gossipd.runtime.quotas import Quotas
+from gossipd.runtime.system_refusals import REFUSED_WORDS, thread_refused
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -69,7 +70,10 @@ class Rechecks:
             self._waiting.add(key)
         try:
             self._pool.submit(self._recheck, deployment, chunk).add_done_callback(self._ended)
-        except RuntimeError:
+        except RuntimeError as error:
+            if str(error) == REFUSED_WORDS:
+                thread_refused()  # the next one that is wanted has the thread begin with this one
+                return
             log.debug("too late for more work")  # the pool is shut down: the daemon is stopping
 
     def _has_room(self, member: NodeId | None, now: float, cost: int) -> bool:

@@ -18,6 +18,7 @@ from blake3 import blake3
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.payload import DIGEST_BYTES
 from gossipd.publish.extents import FileExtent, runs, runs_by_file
+from gossipd.runtime.worker_threads import submitted
 
 
 def hash_pieces(pieces: Iterable[memoryview], lengths: Sequence[int]) -> bytes:
@@ -87,7 +88,7 @@ def hash_chunks(
     threads = max(1, min(reader.threads, layout.chunk_count))
     with ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:
         try:
-            for ended in [pool.submit(worker) for _ in range(threads)]:
+            for ended in submitted(pool, worker, threads):
                 ended.result()
         finally:
             stop.set()

@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.named_thread import NamedThread
+from gossipd.runtime.system_refusals import NO_THREADS, NoThreadError
 from gossipd.runtime.thread_priority import lower_priority
 
 IDLE_S = 30.0  # longer than the pauses within a deployment
@@ -50,7 +51,7 @@ class WorkerPool:
     def __init__(
         self, threads_max: int, name: str, failed: Callable[[Exception], None], *, idle_s: float = IDLE_S
     ) -> None:
-        """``failed`` is told, in the worker's thread, what a job raises; the thread goes on."""
+        """``failed`` is told, in the worker's thread, what a job raises; the thread goes on. Raises NoThreadError."""
         self._threads_max = threads_max
         self._name = name
         self._failed = failed
@@ -61,7 +62,8 @@ class WorkerPool:
         self._idle: list[threading.Lock] = []
         self._is_closed = False
         self._workers: set[threading.Thread] = set()
-        self._start_thread()
+        if not self._start_thread():
+            raise NoThreadError(NO_THREADS)  # later ones are started by workers
 
     def __len__(self) -> int:
         """Threads that there are now."""
@@ -138,15 +140,17 @@ class WorkerPool:
             self._workers.discard(threading.current_thread())
             return True
 
-    def _start_thread(self) -> None:
+    def _start_thread(self) -> bool:
+        """False when the system refuses one: the pool makes do with those that there are."""
         thread = NamedThread(target=self._run, name=self._name, daemon=True)
         with self._lock:
             if self._is_closed or len(self._workers) >= self._threads_max:
-                return
+                return True
             self._workers.add(thread)
         try:
             thread.start()
-        except RuntimeError:  # the system's limit on threads: the pool makes do with those that there are
-            log.warning("fewer threads than wanted", pool=self._name, threads=len(self._workers) - 1)
+        except NoThreadError:
             with self._lock:
                 self._workers.discard(thread)
+            return False
+        return True

@@ -27,6 +27,8 @@ import obstore
 from obstore.store import MemoryStore, from_url
 
 from gossipd.manifest.chunk_layout import Segment
+from gossipd.runtime.named_thread import NamedThread
+from gossipd.runtime.system_refusals import NoThreadError
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
 from gossipd.sources.aws_credentials import AwsCredentials
@@ -53,11 +55,11 @@ def start_runtime() -> None:
         try:
             for _ in range(_RUNTIME_THREADS + len(os.sched_getaffinity(0))):
                 held = threading.Event()
-                thread = threading.Thread(target=held.wait, daemon=True)
+                thread = NamedThread(target=held.wait, name="obstore-room", daemon=True)
                 thread.start()
                 stack.callback(thread.join)
                 stack.callback(held.set)
-        except RuntimeError:
+        except NoThreadError:
             raise errors.SourceUnreachableError("obstore", "the system refuses new threads") from None
     with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
         pool.submit(_use_once).result()

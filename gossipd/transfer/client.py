@@ -25,6 +25,7 @@ from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.runtime.system_refusals import NoThreadError
 from gossipd.transfer import errors
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
 from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool, Endpoint
@@ -415,7 +416,7 @@ class BulkClient:
         for peer in peers:
             try:
                 NamedThread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
-            except RuntimeError:  # the system's limit on threads; no fault of the peer
+            except NoThreadError:  # no fault of the peer
                 self._traffic.error("E_THREADS")
                 with self._lock:
                     self._probing.discard(peer)

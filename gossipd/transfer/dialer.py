@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from gossipd.identity.certificates import CertificateError
+from gossipd.runtime.system_refusals import note_refusal
 from gossipd.transfer import errors
 from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
 from gossipd.transfer.connections import BulkConnection, BulkPeer, Endpoint
@@ -144,6 +145,7 @@ def _told(endpoint: Endpoint) -> str:
 
 def _not_connected(endpoint: Endpoint, error: OSError) -> errors.TransferError:
     """The error that blames the right side for a failed connection."""
+    note_refusal(error)
     if error.errno in EXHAUSTED:
         return errors.NoHandleError(
             f"no connection to {_told(endpoint)}: this host is out of descriptors ({error.strerror})"

@@ -26,6 +26,7 @@ from gossipd.runtime.connection_filter import ConnectionFilter
 from gossipd.runtime.flooding_addresses import FloodingAddresses
 from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
+from gossipd.runtime.system_refusals import NoThreadError, note_refusal
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.runtime.traffic_marks import mark
 from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
@@ -68,7 +69,7 @@ class BulkListener:
         self._accepting: threading.Thread | None = None
 
     def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen and accept. Returns the address. Raises OSError."""
+        """Listen and accept. Returns the address. Raises OSError, NoThreadError."""
         listener = socket.socket(family_of(host), socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,7 +94,8 @@ class BulkListener:
         if self._listener is not None and self._accepting is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread; closing alone would not
-            self._accepting.join(timeout_s)
+            if self._accepting.is_alive():  # no, where the system refused the thread
+                self._accepting.join(timeout_s)
             self._listener.close()
 
     def known(self, channel: Channel, node: NodeId, *, is_member: bool) -> bool:
@@ -162,6 +164,7 @@ class BulkListener:
             except OSError as error:
                 if self._closing.is_set():
                     return
+                note_refusal(error)
                 if error.errno in EXHAUSTED:
                     self._traffic.error("E_HANDLES")
                     self._closing.wait(EXHAUSTED_PAUSE_S)
@@ -211,7 +214,7 @@ class BulkListener:
         channel.deadline = now + (settings.handshake_crowded_s if is_crowded else settings.handshake_s)
         try:
             NamedThread(target=self._port.serve, args=(channel,), name="bulk-serve", daemon=True).start()
-        except RuntimeError:  # the system's limit on threads
+        except NoThreadError:
             self._traffic.error("E_THREADS")
             channel.close()
             self.left(channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CONDITION = "tests/gossipd/store/disk/test_condition.py"
+_LIMITS_WATCH = "tests/gossipd/daemon/test_limits_watch.py"
 _LOCAL_SERVER = "tests/gossipd/api/test_local_server.py"
 _REMOVED_FILES = "tests/gossipd/store/models/test_removed_files.py"
 _STEP_WATCHES = "tests/gossipd/daemon/test_step_watches.py"
@@ -41,6 +42,30 @@ MUTANTS = (
         "            if error.errno not in _GONE:\n                raise\n",
         "",
         (_REMOVED_FILES,),
+    ),
+    Mutant(
+        "an-alarm-of-refused-threads-ends-at-the-next-look",
+        "The operator sees for a moment that the system refuses threads, or never.",
+        "gossipd/daemon/limits_watch.py",
+        "        elif now - self._refused_s.get(code, math.inf) >= REFUSED_S:\n",
+        "        elif code in self._refused_s:\n",
+        (_LIMITS_WATCH,),
+    ),
+    Mutant(
+        "a-refused-thread-of-a-connection-counts-nowhere",
+        "Threads that move bytes are refused for an hour, and no alarm says so.",
+        "gossipd/runtime/named_thread.py",
+        "            thread_refused()\n",
+        "",
+        ("tests/gossipd/runtime/test_named_thread.py",),
+    ),
+    Mutant(
+        "a-pool-without-a-thread-takes-work",
+        "Where the system refuses a pool its first thread, the daemon runs, and never fetches.",
+        "gossipd/runtime/worker_pool.py",
+        "        if not self._start_thread():\n",
+        "        if self._start_thread() is None:\n",
+        ("tests/gossipd/runtime/test_worker_pool.py",),
     ),
     Mutant(
         "a-limit-of-file-sizes-stops-the-store",

@@ -25,6 +25,7 @@ from msgspec import Struct
 from gossipd.core.ids import DeploymentId
 from gossipd.core.units import show_count
 from gossipd.runtime.ports import StoreWriteError
+from gossipd.runtime.system_refusals import note_refusal
 from gossipd.store.disk.disk import Disk, NotAFileError, Space
 from gossipd.store.errors import NoSpaceError
 
@@ -124,6 +125,7 @@ class ConditionTracker:
 
     def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
         """The kernel refused a write: set the condition. Returns the error to raise."""
+        note_refusal(error)
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
         space = self._space()
         if error.errno == errno.ENOSPC and space.free_files == 0:

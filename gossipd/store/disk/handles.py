@@ -19,6 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
+from gossipd.runtime.system_refusals import note_refusal
 from gossipd.store.disk.disk import Disk
 
 Key: TypeAlias = tuple[DeploymentId, int, bool]
@@ -111,6 +112,7 @@ class Handles:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
+            note_refusal(error)
         self.close_idle()
         return self._disk.open(path, write=write)
 

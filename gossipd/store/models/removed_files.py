@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
+from gossipd.runtime.system_refusals import note_refusal
 from gossipd.store.disk.disk import Disk, NotAFileError
 from gossipd.store.journal.recovery import wrong_sizes
 from gossipd.store.models.context import Context
@@ -63,7 +64,8 @@ class RemovedFiles:
                 continue
             try:
                 lacks = self._lacks(replica) and not replica.is_closed
-            except OSError:  # what this host lacks, or its disk, and nobody's deed; the next look sees
+            except OSError as error:  # what this host lacks, or its disk, and nobody's deed; the next look sees
+                note_refusal(error)
                 continue
             if lacks and not seen.lacks:
                 found.append(replica)

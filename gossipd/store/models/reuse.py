@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Protocol
 
@@ -28,6 +28,8 @@ from gossipd.core.ids import COPIED, LOCAL, Origin
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.runtime.system_refusals import NoThreadError
+from gossipd.runtime.worker_threads import submitted
 from gossipd.store.disk.disk import read_all
 from gossipd.store.errors import StoreClosingError
 from gossipd.store.journal.windows import write_chunk
@@ -100,9 +102,10 @@ def copy_from_files(
     if threads <= 1:
         copying.run()
     else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool:
-            for done in [pool.submit(copying.run) for _ in range(threads)]:
+        with ThreadPoolExecutor(threads, thread_name_prefix="copy") as pool, suppress(NoThreadError):
+            for done in submitted(pool, copying.run, threads):
                 done.result()
+        copying.run()  # what is left, where the system gives no thread
     return min(copying.wrong, default=None)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pytest
+
 from gossipd.daemon.alarms import Alarms
-from gossipd.daemon.limits_watch import CROWDED_S, LimitsWatch
+from gossipd.daemon.limits_watch import CROWDED_S, REFUSED_S, LimitsWatch
+from gossipd.runtime.system_refusals import SystemRefusals
 
 
 class Recorded:
@@ -65,3 +68,23 @@ def test_each_address_that_the_kernel_drops_is_recorded_when_it_begins() -> None
         watch.look(0.0)
     refused = [("stranger refused", one, "flood of net.bulk_port") for one in ("a", "b", "c")]
     assert [one for one in audit.records if one[1]] == refused
+
+
+@pytest.mark.parametrize(("field", "code"), [("threads", "E_THREADS"), ("descriptors", "E_HANDLES")])
+def test_refusals_are_an_alarm_until_ten_seconds_pass_without(field: str, code: str) -> None:
+    refusals = SystemRefusals(threads=3, descriptors=3)  # of before
+    alarms = Alarms(cast(Any, Recorded()))
+    watch = LimitsWatch(alarms, {}, refusals)
+    watch.look(0.0)
+    assert not alarms.rows
+    for now in (1.0, 2.0, 9.0):
+        setattr(refusals, field, getattr(refusals, field) + 1)
+        watch.look(now)
+    watch.look(9.0 + REFUSED_S - 0.1)
+    assert [row.code for row in alarms.rows.values()] == [code]
+    assert alarms.begun == 1
+    watch.look(9.0 + REFUSED_S)
+    assert not alarms.rows
+    setattr(refusals, field, getattr(refusals, field) + 1)
+    watch.look(30.0)
+    assert alarms.begun == 2

@@ -9,6 +9,7 @@ import pytest
 
 from gossipd.runtime import named_thread
 from gossipd.runtime.named_thread import NamedThread
+from gossipd.runtime.system_refusals import REFUSALS, NoThreadError
 
 
 def _shown(thread_name: str) -> str:
@@ -31,3 +32,14 @@ def test_the_system_shows_the_name_of_a_thread(name: str, shown: str) -> None:
 def test_a_thread_runs_where_its_name_cannot_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named_thread, "_prctl", None)
     assert _shown("bulk-serve") != "bulk-serve"
+
+
+def test_a_refused_thread_is_a_typed_error_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    before = REFUSALS.threads
+    with pytest.raises(NoThreadError, match=r"ulimit -u, TasksMax, pids.max"):
+        NamedThread(target=print, name="x").start()
+    assert REFUSALS.threads == before + 1

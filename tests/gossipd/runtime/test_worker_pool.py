@@ -9,6 +9,7 @@ from queue import Queue
 
 import pytest
 
+from gossipd.runtime.system_refusals import NoThreadError
 from gossipd.runtime.thread_priority import BULK_NICE_VALUE
 from gossipd.runtime.worker_pool import WorkerPool
 
@@ -150,3 +151,12 @@ def test_a_pool_makes_do_with_the_threads_that_the_system_allows(bench: Bench, m
             bench.pool.submit(bench.begun.put, number)
         assert [bench.begun.get(timeout=PATIENCE_S) for _ in range(8)] == list(range(8))
     assert len(bench.pool) == 1
+
+
+def test_a_pool_without_its_first_thread_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(NoThreadError):
+        WorkerPool(3, "bulk", lambda error: None)
