@@ -1,6 +1,7 @@
 """The environment of this host's daemon, which a command's own need not be: another shell, another user.
 
-What lives here: reading it, if this user may. What does not: what is in it (``config.environment``, ``sources``).
+What lives here: which process the daemon is, and reading its environment, if this user may. What does not: what is in
+it (``config.environment``, ``sources``).
 """
 
 from __future__ import annotations
@@ -24,14 +25,25 @@ def daemon_environment(daemon_socket: Path | None) -> dict[str, str]:
 
 def environment_of_listener(daemon_socket: Path | None) -> dict[str, str] | None:
     """That of the process which listens at the socket; None where none does, or this user may not read it."""
+    process = process_of_listener(daemon_socket)
+    if process is None:
+        return None
+    try:
+        text = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace")
+        return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
+    except OSError:
+        return None
+
+
+def process_of_listener(daemon_socket: Path | None) -> int | None:
+    """The number of the process which listens at the socket; None where none does, or it cannot be seen from here."""
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(1.0)
             with short_path(daemon_socket or Path()) as path:
                 asked.connect(path)
-            process = _PEER.unpack(asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
-        text = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace")
-        return dict(pair.split("=", 1) for pair in text.split("\0") if "=" in pair)
+            found: int = _PEER.unpack(asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+            return found or None
     except OSError:
         return None
 

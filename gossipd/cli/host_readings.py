@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import resource
 import socket
 import stat
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
-from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener
+from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener, process_of_listener
 from gossipd.cli.peer_readings import PEERS, Target, chosen, path_mtu, read_peers
 from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
@@ -35,6 +34,7 @@ from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError, UsageError
 from gossipd.diagnosis.checks import HostReadings
 from gossipd.runtime.kernel_clock import is_clock_kept
+from gossipd.runtime.process_limits import descriptors_max, thread_rooms
 
 DAEMON_TIMEOUT_S = 2.0
 UNITS = tuple(  # in systemd's order
@@ -50,6 +50,8 @@ def read_host(
     readings = HostReadings(clock_is_kept=is_clock_kept(), descriptors_max=_limit(resource.RLIMIT_NOFILE),
                             threads_max=_limit(resource.RLIMIT_NPROC), foreign_units=foreign_units(UNITS))  # fmt: skip
     readings = _with_daemon(readings, client)
+    readings = HostReadings(clock_is_kept=_clock_is_kept(), foreign_units=foreign_units(UNITS))
+    readings = _with_daemon(replace(readings, **limits_of_daemon(client.path)), client)
     try:
         config = load_config(config_file, daemon_environment(client.path))
     except GossipdError as error:
@@ -98,9 +100,11 @@ def _with_peers(readings: HostReadings, config: Config, keys: Keys) -> HostReadi
     )
 
 
-def _limit(kind: int) -> int | None:
-    soft, _ = resource.getrlimit(kind)
-    return None if soft == resource.RLIM_INFINITY else soft
+def limits_of_daemon(daemon_socket: Path | None) -> dict[str, Any]:
+    """Those of the daemon; where none runs, our own, which one that is started here would have."""
+    process = process_of_listener(daemon_socket) or "self"
+    limits = [room.limit for room in thread_rooms(process)]
+    return {"descriptors_max": descriptors_max(process), "threads_max": min(limits, default=None)}
 
 
 def _places(config: Config) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import encodings.idna  # noqa: F401 - the first look-up of a name imports it, in the middle of a host's first fetches
+import errno
 import gc
 import os
 import signal
@@ -21,20 +22,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
+from zmq import ZMQError
 
 from gossipd.config.check import load_checked
 from gossipd.config.environment import unknown_variables
 from gossipd.config.keys import Keys
 from gossipd.config.load import ConfigError
 from gossipd.config.sections import Config
-from gossipd.core.errors import ExitCode, GossipdError
+from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.daemon import start_signals
 from gossipd.daemon.app import App
+from gossipd.daemon.start_limits import check_limits
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.loop_clock import LoopClock
+from gossipd.runtime.process_limits import descriptors_max, thread_rooms
+from gossipd.runtime.system_refusals import NO_DESCRIPTORS
 from gossipd.runtime.thread_priority import use_batch_policy
 
 STOP_S = 5.0
@@ -57,8 +62,9 @@ def main(config_path: str) -> int:
     use_batch_policy()
     ending, clock = _Ending(), LoopClock()
     try:
+        check_limits(descriptors_max(), thread_rooms())
         code = trio.run(_live, config, keys, ending, clock=clock, instruments=[clock])
-    except* (GossipdError, OSError) as group:
+    except* (GossipdError, OSError, ZMQError) as group:
         ending.tell(group)
         code = ending.code
     return code
@@ -87,15 +93,11 @@ class _Ending:
     def tell(self, cause: BaseException) -> None:
         """Log each error once. The first decides the exit code."""
         for error in _leaves(cause):
-            if error in self._told or not isinstance(error, GossipdError | OSError):
+            if error in self._told or not isinstance(error, GossipdError | OSError | ZMQError):
                 continue
-            if isinstance(error, GossipdError):
-                log.error("cannot run", code=error.code, reason=str(error.args[0]))
-                code = int(error.code_of_exit)
-            else:
-                where = f"{error.filename}: " if error.filename else ""
-                log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")
-                code = int(ExitCode.OTHER)
+            typed = error if isinstance(error, GossipdError) else _typed(error)
+            log.error("cannot run", code=typed.code, reason=str(typed.args[0]))
+            code = int(typed.code_of_exit)
             self.code = self.code if self._told else code
             self._told.append(error)
 
@@ -104,6 +106,14 @@ class _Ending:
         del number, frame
         log.error("not stopped in time; exiting", limit_s=STOP_S, code=self.code)
         os._exit(self.code)
+
+
+def _typed(error: OSError | ZMQError) -> GossipdError:
+    """The same in our words."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return LocalError(NO_DESCRIPTORS, code="E_HANDLES")
+    where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+    return LocalError(f"{where}{error.strerror or error}", code="E_OS")
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -4,7 +4,7 @@
   ``task_tree`` (where tasks wait), ``zmq_trio``
 * The wall clock: ``kernel_clock``
 * Threads: ``worker_threads`` (blocking calls of the loop), ``worker_pool``, ``thread_priority``,
-  ``named_thread``, ``system_refusals``
+  ``named_thread``; what the system gives: ``process_limits``, ``system_refusals``
 * Memory and rates: ``buffer_pool``, ``memory_room``, ``rate_limit`` (bytes), ``quotas`` (each writer's share)
 * Connections: ``pending_connections``, ``flooding_addresses``, ``connection_filter``, ``traffic_marks``
 * Chunks between adapters: ``incoming_chunks`` (relayed during their arrival), ``ports`` (the protocols)

@@ -11,6 +11,7 @@ SCRIPT = """
 import contextlib, sys, time
 from types import SimpleNamespace
 import trio
+from zmq import ZMQError
 from gossipd.daemon import main
 from gossipd.core.errors import LocalError
 from gossipd.runtime.worker_threads import run_blocking
@@ -18,6 +19,7 @@ from gossipd.store.errors import StoreLockedError, StoreModeError
 
 cause = {"mode": StoreModeError("the store's directory belongs to another user"),
          "locked": StoreLockedError("another daemon uses the store"),
+         "zmq": ZMQError(24),
          "system": OSError(28, "No space left on device", "state/boot")}[sys.argv[1]]
 
 class App:
@@ -138,6 +140,7 @@ def test_no_collection_of_garbage_goes_through_what_the_start_has_made() -> None
         ("mode", 2, "E_STORE_MODE"),
         ("locked", 3, "E_STORE_LOCKED"),
         ("system", 1, "state/boot: No space left on device"),
+        ("zmq", 1, "E_HANDLES"),
     ],
 )
 def test_a_start_that_fails_names_its_first_cause_though_its_end_is_slow_or_fails_too(
@@ -149,4 +152,14 @@ def test_a_start_that_fails_names_its_first_cause_though_its_end_is_slow_or_fail
     assert ended.returncode == code, ended.stdout + ended.stderr
     said = ended.stdout + ended.stderr
     assert said.count(words) == 1
+    assert "Traceback" not in said
     assert ("not stopped in time" in said) == (end == "hangs")
+
+
+def test_a_start_under_too_low_limits_is_refused_before_it_opens_anything() -> None:
+    lower = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\nsys.exit("
+    script = READY.replace("sys.exit(", lower)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 2
+    assert "E_HANDLES" in ended.stderr and "40 descriptors" in ended.stderr
+    assert "frozen" not in ended.stdout

@@ -73,11 +73,15 @@ def test_work_is_done_by_as_many_threads_as_there_are(given: int) -> None:
         start(thread)
 
     held, refused = threading.Event(), REFUSALS.threads
+
+    def wait() -> None:
+        held.wait()
+
     with patch.object(threading.Thread, "start", some), ThreadPoolExecutor(3) as pool:
         if not given:
             with pytest.raises(NoThreadError):
                 submitted(pool, lambda: None, 3)
         else:
-            assert len(submitted(pool, lambda: None if held.wait() else None, 3)) == given
+            assert len(submitted(pool, wait, 3)) == given
         held.set()
     assert REFUSALS.threads - refused == (given < 3)

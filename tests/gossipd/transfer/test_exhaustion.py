@@ -5,14 +5,18 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from typing import Any, cast
 
 import pytest
 
 from gossipd.core.events import FailReason
+from gossipd.runtime.system_refusals import NoThreadError
 from gossipd.transfer.connections import BulkPeer
 from gossipd.transfer.dialer import Dialer, UnreachableError
 from gossipd.transfer.errors import NoHandleError, TransferError
+from gossipd.transfer.listener import BulkListener
 from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.transfer.traffic import Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId
@@ -126,3 +130,15 @@ def test_a_probe_that_finds_no_thread_leaves_the_watchdog_alive() -> None:
             asking.join(WAIT_S)
         assert reasons == [FailReason.SLOW]
         assert not client._probing, "it may be probed when there are threads again"
+
+
+def test_a_server_that_gets_no_thread_says_so_and_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    listener = BulkListener(BulkSettings(), Traffic(), cast(Any, None))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        with pytest.raises(NoThreadError):
+            listener.open("127.0.0.1", 0)
+    listener.close(WAIT_S)
