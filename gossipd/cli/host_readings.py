@@ -47,10 +47,7 @@ def read_host(
     config_file: Path, *, client: StatusClient, with_peers: bool = False, as_user: str | None = None
 ) -> HostReadings:
     """All readings; with those of other members where ``with_peers``. Raises UsageError when there is no such user."""
-    readings = HostReadings(clock_is_kept=is_clock_kept(), descriptors_max=_limit(resource.RLIMIT_NOFILE),
-                            threads_max=_limit(resource.RLIMIT_NPROC), foreign_units=foreign_units(UNITS))  # fmt: skip
-    readings = _with_daemon(readings, client)
-    readings = HostReadings(clock_is_kept=_clock_is_kept(), foreign_units=foreign_units(UNITS))
+    readings = HostReadings(clock_is_kept=is_clock_kept(), foreign_units=foreign_units(UNITS))
     readings = _with_daemon(replace(readings, **limits_of_daemon(client.path)), client)
     try:
         config = load_config(config_file, daemon_environment(client.path))
