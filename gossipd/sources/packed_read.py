@@ -25,6 +25,8 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import PoolExhaustedError
+from gossipd.runtime.named_thread import NamedThread
+from gossipd.runtime.system_refusals import NoThreadError
 from gossipd.sources.admission import REFUSALS_MAX
 from gossipd.sources.assembly import Delivery
 from gossipd.sources.attempts import Attempts
@@ -129,14 +131,14 @@ class PackedReader:
             over=turns.over,
         )  # fmt: skip
         work = partial(self._ask, asking, source, chunk, turns)
-        threads: list[threading.Thread] = []
+        threads: list[NamedThread] = []
         # An object without ranges comes from its beginning, one at a time.
         most = 0 if job.from_start else len(small) // _SEGMENTS_PER_THREAD
         while len(threads) < most and self._may_begin():
-            thread = threading.Thread(target=self._ask_beside, args=(work,), name="source-side", daemon=True)
+            thread = NamedThread(target=self._ask_beside, args=(work,), name="read-beside", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # this host has no thread left
+            except NoThreadError:
                 self._side_ended()
                 break
             threads.append(thread)
