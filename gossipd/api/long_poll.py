@@ -24,6 +24,7 @@ from gossipd.api.readiness import (
     blamed,
     check_possible,
     ended,
+    is_being_filled,
     is_wanted,
     of_this_host,
 )
@@ -32,6 +33,7 @@ from gossipd.api.schema import DeploymentRow, Row
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
 ROUND_S_MAX = 20.0
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the wait
+FILLING_S = 60.0  # the same while an object in storage is too short: its upload may be under way
 BETWEEN_ROUNDS_S, HOPELESS_MAX = 5.0, 256
 _SHARE = 20  # looking takes at most 1/20 of the time
 
@@ -110,7 +112,7 @@ class LongPoll:
     ) -> None:
         self._hopeless = {one: times for one, times in self._hopeless.items() if now - times[1] < BETWEEN_ROUNDS_S}
         since_s, _ = self._hopeless.get(key, (now, now))
-        if now - since_s >= HOPELESS_S:
+        if now - since_s >= (FILLING_S if is_being_filled(row) else HOPELESS_S):
             raise ended(row)
         if key in self._hopeless or len(self._hopeless) < HOPELESS_MAX:
             self._hopeless[key] = (since_s, now)

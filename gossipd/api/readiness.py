@@ -206,6 +206,11 @@ def _lost(row: DeploymentRow) -> list[HostRow]:
     return [host for host in behind if host.state in _OVER or reason_of_word(host.reason).ends_waits]
 
 
+def is_being_filled(row: DeploymentRow) -> bool:
+    """Whether hosts wait for an object in storage that is too short, as during its upload."""
+    return any(reason_of_word(host.reason) is HostReason.OBJECT_SHORT for host in row.hosts)
+
+
 def _is_over(host: HostRow) -> bool:
     """Whether the host does not go on with this deployment, however storage changes."""
     return host.state in _OVER or reason_of_word(host.reason).heals is Heals.NEVER

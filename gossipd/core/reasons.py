@@ -356,7 +356,7 @@ READERS = frozenset(
 )
 _WRONGLY_SERVED = frozenset({
     HostReason.SOURCE_CHANGED, HostReason.NO_RANGES, HostReason.SOURCE_ENCODED, HostReason.SOURCE_RANGE,
-    HostReason.SOURCE_REDIRECT,
+    HostReason.SOURCE_REDIRECT, HostReason.OBJECT_SHORT,
 })  # fmt: skip
 _BY_WORD = {reason.value: reason for reason in HostReason}
 _BY_NUMBER = {reason.number: reason for reason in HostReason}

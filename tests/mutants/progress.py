@@ -265,6 +265,14 @@ MUTANTS = (
         ("tests/gossipd/core/test_reasons.py",),
     ),
     Mutant(
+        "an-upload-under-way-ends-a-wait-at-once",
+        "A wait that began before the end of an upload gives up after three seconds.",
+        "gossipd/api/long_poll.py",
+        "(FILLING_S if is_being_filled(row) else HOPELESS_S)",
+        "HOPELESS_S",
+        ("tests/gossipd/api/test_long_poll.py",),
+    ),
+    Mutant(
         "a-rate-never-ends",
         "What stands still has a rate for a minute.",
         "gossipd/deployment/counters.py",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gossipd.api.long_poll import BETWEEN_ROUNDS_S, HOPELESS_S, LongPoll
+from gossipd.api.long_poll import BETWEEN_ROUNDS_S, FILLING_S, HOPELESS_S, LongPoll
 from gossipd.api.readiness import DeploymentEndedError, HostsNeeded
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
@@ -54,6 +54,19 @@ async def test_what_is_gone_from_others_ends_a_wait_for_its_being_current(clock:
     clock.now += HOPELESS_S / 2 + 0.01
     with pytest.raises(DeploymentEndedError, match=r"has ended: node-4 failed refused_key"):
         await polls.wait("org/toy", 3, needed, 0.0)
+
+
+async def test_an_object_that_is_too_short_ends_a_wait_after_a_minute(clock: Clock) -> None:
+    daemon = refused_by_one()
+    row = daemon.rows[0]
+    short = msgspec.structs.replace(row.hosts[3], state="downloading", reason="object_short")
+    daemon.rows = [msgspec.structs.replace(row, hosts=[*row.hosts[:3], short])]
+    polls = LongPoll(daemon)
+    for _ in range(int(FILLING_S) // 4):
+        assert not (await polls.wait("org/toy", 3, ALL, 0.0)).ready, "its upload may be under way"
+        clock.now += 4.0
+    with pytest.raises(DeploymentEndedError, match=r"goes on when somebody acts: node-4 downloading object_short"):
+        await polls.wait("org/toy", 3, ALL, 0.0)
 
 
 async def test_a_later_wait_has_its_own_patience(clock: Clock) -> None:
