@@ -33,7 +33,7 @@ from gossipd.api.schema import DeploymentRow, Row
 LOOK_S = 0.025  # an answer comes within 50 ms of the change
 ROUND_S_MAX = 20.0
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the wait
-FILLING_S = 60.0  # the same while an object in storage is too short: its upload may be under way
+FILLING_S = 40.0  # the same while an object in storage is too short, which is looked at again after 30: an upload
 BETWEEN_ROUNDS_S, HOPELESS_MAX = 5.0, 256
 _SHARE = 20  # looking takes at most 1/20 of the time
 

@@ -56,7 +56,7 @@ async def test_what_is_gone_from_others_ends_a_wait_for_its_being_current(clock:
         await polls.wait("org/toy", 3, needed, 0.0)
 
 
-async def test_an_object_that_is_too_short_ends_a_wait_after_a_minute(clock: Clock) -> None:
+async def test_an_object_that_is_too_short_ends_a_wait_some_time_later(clock: Clock) -> None:
     daemon = refused_by_one()
     row = daemon.rows[0]
     short = msgspec.structs.replace(row.hosts[3], state="downloading", reason="object_short")
