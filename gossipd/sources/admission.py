@@ -302,8 +302,7 @@ class SourceAdmission:
         with self._lock:
             requests = max(turn.level, self._pace(source).connections.under_way)
             self._mirrors.came(mirror, received, waited_s, requests, self._clock())
-            if received >= GOOD_BYTES_MIN and received >= 2 * self._source_settings.rate_bytes_min * waited_s:
-                self._pace(source).connections.was_quick()
+            self._pace(source).connections.came(received, waited_s, self._source_settings.rate_bytes_min)
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:

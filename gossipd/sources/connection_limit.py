@@ -30,9 +30,9 @@ _TRIAL_S_MAX = 6.0
 _TRIAL_COST = 20  # trials cost at most a twentieth of the time where a refusal makes us wait
 _REST_SHARE = 1 / 16  # of what the host allows, for those that have none of it
 _REST_S_MAX = 1.5  # longer than a starving seed pauses
-
-
 _SLOW_ROW = 2  # one alone may hang
+_RATED_BYTES_MIN = 64 * 1024  # what fewer bytes take is the way there and back
+_QUICK_S = 0.5
 
 
 class ConnectionLimit:
@@ -63,9 +63,12 @@ class ConnectionLimit:
         if self._slow_in_row >= _SLOW_ROW and sent_s >= self._narrowed_s:
             self._most, self._narrowed_s = max(1, min(self._most, self.under_way) // 2), now
 
-    def was_quick(self) -> None:
-        """A range came twice as quickly as it must: there is room for one more."""
-        self._slow_in_row, self._most = 0, min(LEVELS_MAX, self._most + 1)
+    def came(self, received: int, waited_s: float, rate_bytes_min: int) -> None:
+        """A range came whole. Where it came twice as quickly as it must, there is room for one more; of a small one the
+        wait is what tells, as storage of small files has no others."""
+        is_small = received < _RATED_BYTES_MIN
+        if waited_s < _QUICK_S if is_small else received >= 2 * rate_bytes_min * waited_s:
+            self._slow_in_row, self._most = 0, min(LEVELS_MAX, self._most + 1)
 
     def places(self, now: float) -> int:
         """Requests that may be under way now."""

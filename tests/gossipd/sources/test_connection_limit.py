@@ -127,7 +127,20 @@ def test_each_quick_range_gives_a_slow_host_one_place_more() -> None:
     for _ in range(2):
         limit.was_slow(0.0, 5.0)
     assert limit.places(5.0) == 1
-    limit.was_quick()
+    limit.came(1 << 20, 9.0, 1 << 16)
+    limit.came(1000, 0.6, 1 << 16)
+    assert limit.places(5.0) == 1, "they came, and not quickly"
+    limit.came(1 << 20, 7.9, 1 << 16)
     assert limit.places(5.0) == 2 and not limit.is_single
     limit.was_slow(6.0, 7.0)
     assert limit.places(7.0) == 2, "the row begins again"
+
+
+def test_small_files_that_come_at_once_give_a_host_its_places_back() -> None:
+    limit = climbed(8)
+    for sent_s in (0.0, 0.0, 6.0, 12.0):
+        limit.was_slow(sent_s, sent_s + 5.0)
+    assert limit.places(18.0) == 1
+    for _ in range(10):
+        limit.came(400, 0.06, 1 << 16)
+    assert limit.places(20.0) >= 8
