@@ -24,6 +24,7 @@ from membership.forgets import Forgets
 from membership.judge import Judge
 from membership.member import Address, Handle, MemberState
 from membership.node import LEAVE_LABEL, MembershipNode
+from membership.record import BOOT_MAX
 from membership.roster import Gone
 from membership.verified_cache import Claim
 
@@ -52,11 +53,11 @@ class RecordMerger:
         node, roster = self._node, self._roster
         claim = node.verified_cache.first_claim(data)
         handle = claim.handle
-        if not node.is_boot_possible(claim.record.boot, handle):
-            return None
-        if handle == roster.own.handle:
+        if handle == roster.own.handle:  # this node has signed it: its number was so once, whatever the clock says now
             self._on_own_record(claim, now)
             return roster.own
+        if not node.is_boot_possible(claim.record.boot, handle):
+            return None
         old = roster.claims.get(handle)
         if old is None:
             return self._on_new_member(claim, now, asker, relay=relay)
@@ -165,7 +166,7 @@ class RecordMerger:
         """A newer record of this node is about: it lost its state, or another process uses its key. The first is
         answered at once, the second at most once a minute: neither gives way, and others see both."""
         own, node = self._node.own, self._node
-        if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
+        if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes or heard.record.boot >= BOOT_MAX:
             return
         if self._outdone is not None and heard.rank() <= self._outdone.rank():
             return

@@ -96,7 +96,6 @@ from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloade
 from gossipd.deployment.progress_record import HostState
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
-from gossipd.runtime.kernel_clock import is_clock_kept
 from gossipd.runtime.logs import flush_lines, get_logger, set_level
 from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.slow_steps import SlowSteps
@@ -129,7 +128,7 @@ class App:
         home = config.file.parent
         self._state, self._lag = StateDirectory(home / STATE), LoopLag()
         self.live = LiveSettings(config, keys, self._state.wants())
-        boot = self._state.next_boot(wall_s, is_clock_kept=is_clock_kept() or False)
+        boot = self._state.next_boot(wall_s)
         self._feed = EventFeed(EventRing(boot))
         audit = AuditLog(home / "audit.jsonl", listener=self._feed)
         self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())

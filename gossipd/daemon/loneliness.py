@@ -104,6 +104,8 @@ class Loneliness:
         """What to tell, None while this host is not alone."""
         should_hear = bool(seen.contacts or seen.others)
         if seen.datagrams_in != self._before.datagrams_in or not should_hear:
+            if now - self._heard_s >= ALONE_S:  # what failed in the silence says nothing of what is heard now
+                self._answered_s, self._before_answer = now, seen
             self._heard_s, self._before = now, seen
         if seen.answered != self._before_answer.answered or not should_hear:
             self._answered_s, self._before_answer = now, seen
@@ -114,8 +116,8 @@ class Loneliness:
             return None
         if seen.boot_ahead_s > CLOCKS_APART_MAX_S:
             return (
-                f"others refuse this host: the number of its start is {seen.boot_ahead_s / 3600:.0f} h ahead of its "
-                "clock, as that was once; where the clock is right now, restart the daemon: it begins from the clock"
+                f"others may refuse this host: the number of its start is {seen.boot_ahead_s / 3600:.0f} h ahead of "
+                "its clock, as that was once; where the clock is right now, restart it: it begins from the clock"
             )
         if is_alone:
             return f"this host hears no other; {self._what(seen, self._before)}"
@@ -155,16 +157,20 @@ class LonelinessWatch:
             seen = self._seen()
             sentence = loneliness.look(clock(), seen)
             self.tell(sentence, clock())
-            if sentence and seen.boot_ahead_s > CLOCKS_APART_MAX_S and not self._begins_from_clock:
-                self._begins_from_clock = True
-                with suppress(StateWriteError):  # which has its own alarm
-                    await run_blocking(self._state.begin_from_clock)
+            begins_from_clock = sentence is not None and seen.boot_ahead_s > CLOCKS_APART_MAX_S
+            if begins_from_clock != self._begins_from_clock:
+                with suppress(StateWriteError):  # which has its own alarm; tried again
+                    await run_blocking(self._state.keep_boot, None if begins_from_clock else self._own_boot())
+                    self._begins_from_clock = begins_from_clock
 
     def _seen(self) -> Hearing:
         counts = self._swim.statistics()
         others = counts["members_known"] - counts["members_left"] - 1
-        ahead_s = self._swim.self_record().boot - time.time()
+        ahead_s = self._own_boot() - time.time()
         return hearing(counts, contacts=self._live.config.net.join, others=others, boot_ahead_s=ahead_s)
+
+    def _own_boot(self) -> int:
+        return self._swim.self_record().boot
 
     def tell(self, sentence: str | None, now: float) -> None:
         """Begin, change or end the alarm; log it at most once a minute."""

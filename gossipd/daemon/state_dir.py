@@ -37,7 +37,6 @@ from threading import Condition, Lock
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
-from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.history import Histories, HistoryFormatError
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
@@ -108,7 +107,6 @@ class StateDirectory:
         self._envelope_kept = Condition()
         self._envelopes_kept = 0
         self._register_revision = -1
-        self._latest_boot = BOOT_MAX
 
     def close(self) -> None:
         """Give the directory back."""
@@ -120,26 +118,23 @@ class StateDirectory:
             if name.startswith(SCRATCH):
                 shutil.rmtree(self.path / name)
 
-    def next_boot(self, wall_s: float, *, is_clock_kept: bool = False) -> int:
+    def next_boot(self, wall_s: float) -> int:
         """A number higher than that of any earlier start, also when this file was lost: never below the clock.
 
-        Others accept no number that is more than an hour ahead of their clocks. So one that a start with a wrong clock
-        has left is dropped, with such numbers on the roster, where something keeps the clock right now, or where
-        ``begin_from_clock`` was called. Else the clock may be the one that is wrong, as before NTP, and others know the
-        number."""
+        Others accept no number that is more than an hour ahead of their clocks, but the next one of a host that had
+        such a one when their clocks were ahead, too. So the number goes on where a start with a wrong clock has left
+        it, until this host finds itself alone with it (``keep_boot``). The clock may be the one that is wrong, as
+        before NTP; then others tell this host its former number, and it goes on from that."""
         kept = self._read(BOOT)
         # Digits that no boot can have are as good as lost: the file has rotted, or somebody has edited it.
         last = int(kept) if kept is not None and kept.isdigit() and len(kept) <= _BOOT_DIGITS_MAX else 0
-        latest = int(wall_s) + CLOCKS_APART_MAX_S
-        if kept == _FROM_CLOCK or (is_clock_kept and last > latest):
-            last, self._latest_boot = 0, latest
         boot = max(last + 1 if last < BOOT_MAX else 0, int(wall_s))
         self._write(BOOT, str(boot).encode())
         return boot
 
-    def begin_from_clock(self) -> None:
-        """The next start takes its number from the clock alone. Raises StateWriteError."""
-        self._write(BOOT, _FROM_CLOCK)
+    def keep_boot(self, boot: int | None) -> None:
+        """The next start's number is above this one; None: it is the clock's. Raises StateWriteError."""
+        self._write(BOOT, _FROM_CLOCK if boot is None else str(boot).encode())
 
     def register(self) -> StatementStore:
         """Raises RegisterFormatError: a damaged register is an operator's matter."""
@@ -154,13 +149,12 @@ class StateDirectory:
                 self._register_revision = revision
 
     def roster(self) -> list[Record]:
-        """Records as they were signed; one that cannot be read is dropped, gossip brings it again. After ``next_boot``,
-        as that says."""
+        """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""
         records = []
         for item in _items(self._read(ROSTER) or b""):
             with suppress(WireError):
                 records.append(parse_record(item))
-        return [record for record in records if record.boot <= self._latest_boot]
+        return records
 
     def tombstones(self) -> list[Tombstone]:
         """Lives of members that are over."""

@@ -140,6 +140,17 @@ def test_a_host_whose_clock_is_far_behind_says_so() -> None:
     assert "clock" in told[0].reason
 
 
+def test_a_host_whose_clock_went_back_goes_on_from_the_number_that_others_remember() -> None:
+    cluster = settled()
+    roster, before = cluster.swim(VICTIM).roster_records(), cluster.swim(VICTIM).self_record().boot
+    cluster.rules = LenientRules()
+    cluster.rules.latest_boot = lambda: before - 3_600_000  # type: ignore[method-assign]
+    cluster.start(VICTIM, join=(OBSERVER,), roster=roster, boot=before - 7_200_000)
+    cluster.run(cluster.now + 5.0)
+    assert cluster.swim(VICTIM).self_record().boot > before
+    is_heard_by_all(cluster)
+
+
 def test_a_clone_with_the_last_boot_number_does_not_end_our_lives() -> None:
     cluster = settled()
     own = cluster.swim(OBSERVER).self_record()

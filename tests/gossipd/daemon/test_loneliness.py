@@ -82,26 +82,46 @@ def test_a_host_whose_clock_was_ahead_at_its_start_says_so() -> None:
 
 
 async def test_the_next_start_of_a_lonely_host_begins_from_its_clock(mock_clock: trio.testing.MockClock) -> None:
-    class State:
-        begun = 0
+    boot = int(time.time()) + 3 * 86_400
 
-        def begin_from_clock(self) -> None:
-            self.begun += 1
+    class State:
+        def __init__(self) -> None:
+            self.kept: list[int | None] = []
+
+        def keep_boot(self, boot: int | None) -> None:
+            self.kept.append(boot)
 
     class AheadSwim(Swim):
+        heard = 0
+
         def statistics(self) -> dict[str, int]:
-            return {"members_known": 3, "members_left": 0}
+            return {"members_known": 3, "members_left": 0, "datagrams_in": self.heard, "probes_answered": self.heard}
 
         def self_record(self) -> Any:
-            return SimpleNamespace(boot=time.time() + 3 * 86_400)
+            return SimpleNamespace(boot=boot)
 
     mock_clock.autojump_threshold = 0.01
     live, state = SimpleNamespace(config=SimpleNamespace(net=SimpleNamespace(join=["h1:7946"]))), State()
     alarms = Alarms(cast(Any, Audit()))
-    watch = LonelinessWatch(cast(Any, AheadSwim()), cast(Any, live), alarms, cast(Any, state))
-    with trio.move_on_after(3 * ALONE_S):
-        await watch.run()
-    assert (state.begun, [row.code for row in alarms.rows.values()]) == (1, ["E_ALONE"])
+    swim = AheadSwim()
+    watch = LonelinessWatch(cast(Any, swim), cast(Any, live), alarms, cast(Any, state))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch.run)
+        await trio.sleep(3 * ALONE_S)
+        assert (state.kept, [row.code for row in alarms.rows.values()]) == ([None], ["E_ALONE"])
+        swim.heard = 1
+        await trio.sleep(5.0)
+        assert (state.kept, list(alarms.rows)) == ([None, boot], []), "the others know it"
+        nursery.cancel_scope.cancel()
+
+
+def test_what_failed_in_a_silence_says_nothing_of_what_is_heard_after_it() -> None:
+    lonely = Loneliness(0.0)
+    for now in range(40):
+        counts = {"datagrams_in": 0, "probes_failed": now, "probes_answered": 0}
+        lonely.look(float(now), hearing(counts, contacts=("h1:7946",), others=2))
+    heard = hearing({"datagrams_in": 1, "probes_failed": 40}, contacts=("h1:7946",), others=2)
+    assert lonely.look(40.0, heard) is None
 
 
 def test_a_host_that_membership_calls_isolated_has_one_alarm() -> None:

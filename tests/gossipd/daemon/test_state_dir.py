@@ -33,10 +33,10 @@ NAMED = DeploymentId(b"d" * 32)
 PATIENCE_S = 120.0
 
 
-def record(number: int, boot: int = 1) -> Record:
+def record(number: int) -> Record:
     secret = SecretKey(bytes([number]) * 32)
     bare = Record(
-        public_key=secret.public.ed25519, boot=boot, version=1, name=f"node-{number}", rack="r", zone="",
+        public_key=secret.public.ed25519, boot=1, version=1, name=f"node-{number}", rack="r", zone="",
         host="127.0.0.1", port=7946, bulk_port=7947, transport_key=secret.public.curve25519, capacity=0, software="0",
         payload=b"",
     )  # fmt: skip
@@ -63,19 +63,17 @@ def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is
     state.close()
 
 
-def test_a_number_that_a_wrong_clock_has_left_is_dropped_when_the_clock_is_right(tmp_path: Path) -> None:
+def test_a_number_that_a_wrong_clock_has_left_is_dropped_by_a_host_that_is_alone(tmp_path: Path) -> None:
     now, days = 1_800_000_000.0, 3 * 86_400.0
     state = StateDirectory(tmp_path / "state")
     assert state.next_boot(now + days) == now + days
-    state.keep_roster([record(1, int(now)), record(2, int(now + days))], [])
     assert state.next_boot(now) == now + days + 1, "the clock may be wrong now, as before NTP"
-    assert len(state.roster()) == 2
-    assert state.next_boot(now, is_clock_kept=True) == now
-    assert [record.boot for record in state.roster()] == [now], "others begin from their clocks, too"
-    state.next_boot(now + days)
-    state.begin_from_clock()
-    assert state.next_boot(now + 5) == now + 5
-    assert state.next_boot(now + 5, is_clock_kept=True) == now + 6
+    state.keep_boot(None)
+    assert state.next_boot(now + 5) == now + 5, "this host was alone with it"
+    assert state.next_boot(now + 5) == now + 6
+    state.keep_boot(None)
+    state.keep_boot(int(now + days))
+    assert state.next_boot(now) == now + days + 1, "it was heard after all"
     state.close()
 
 
