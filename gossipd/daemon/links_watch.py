@@ -23,6 +23,7 @@ from gossipd.sessions.channel_table import LinkCounts
 from membership.member import NodeId
 
 LOOK_S = 1.0
+LATE_S = 3.0  # between two looks of a daemon that is busy
 WITHOUT_S = 15.0  # three times what a link that is tried again waits at most, and the time to call a host dead
 NAMED_MAX = 3
 _SAID_BY_OTHERS = frozenset(("E_ALONE", "E_ISOLATED"))
@@ -49,11 +50,15 @@ class LinkLoss:
     def __init__(self, now: float) -> None:
         self._out_s = self._in_s = now
         """When links were as they should be last, by direction."""
+        self._looked_s = now
 
     def look(self, now: float, seen: LinksSeen) -> str | None:
         """What to tell; None while nothing is wrong. Links come in where hosts keep links to each other, and only
         there: else a deployment's may end at one side first."""
-        links = seen.links
+        links, stood_s = seen.links, now - self._looked_s - LATE_S
+        self._looked_s = now
+        if stood_s > 0:  # the process was stopped, and its peers have cut what was silent
+            self._out_s, self._in_s = self._out_s + stood_s, self._in_s + stood_s
         if not seen.others or not links.wanted or links.up:
             self._out_s = now
         if not seen.others or not links.standing or seen.accepted:

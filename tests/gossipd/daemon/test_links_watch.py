@@ -59,6 +59,13 @@ def test_one_link_is_enough_and_none_is_missed_where_none_is_kept(facts: LinksSe
     assert after(2 * WITHOUT_S, facts) is None
 
 
+def test_a_host_that_stood_still_has_missed_no_links() -> None:
+    loss = LinkLoss(0.0)
+    assert loss.look(1.0, seen()) is None
+    told = [loss.look(101.0 + more, seen(up=0, accepted=0)) for more in range(20)]
+    assert told[:10] == [None] * 10 and told[-1] is not None
+
+
 def test_a_link_that_comes_up_now_and_then_is_no_alarm() -> None:
     loss = LinkLoss(0.0)
     for now in range(60):
