@@ -121,8 +121,7 @@ class Inbox:
         self._memory = memory or NoMemory()
         self._kept = self._memory.inbox()
         self._seen = {  # bounded by drops_max: unlisted names are dropped
-            one.name: _Seen(one.print, -math.inf, judged=True, reason=one.reason, code=one.code, is_stuck=True)
-            for one in judged_from_bytes(self._kept)
+            one.name: _Seen(one.print, -math.inf, judged=True, is_stuck=True) for one in judged_from_bytes(self._kept)
         }
         self._reasons_due: dict[str, str] = {}  # by name in rejected/, while the disk refuses the reason file
         self._is_watched = False
@@ -266,8 +265,9 @@ class Inbox:
         raise DropError(f"{drop.shown} is judged and cannot be moved to {words}; {cure}", code="E_WATCH_DISK")
 
     async def _remember(self) -> OSError | GossipdError | None:
-        """Keep what is judged and cannot be moved, where that has changed. Returns the error, if any."""
-        stuck = [JudgedFile(name, one.print, one.reason, one.code) for name, one in self._seen.items() if one.is_stuck]
+        """Keep what is accepted and cannot be moved, where that has changed. Returns the error, if any. What is refused
+        is judged again by the next start, when its reason may have gone."""
+        stuck = [JudgedFile(name, one.print) for name, one in self._seen.items() if one.is_stuck and one.reason is None]
         kept = judged_to_bytes(stuck)
         if kept == self._kept:
             return None

@@ -1,4 +1,4 @@
-"""What is remembered of files that are judged and cannot leave the inbox, for the next start.
+"""What is remembered of files that are accepted and cannot leave the inbox, for the next start.
 
 What lives here: these files as bytes. What does not: where the bytes are kept (``InboxMemory``), and which files they
 are of (``inbox``).
@@ -12,8 +12,6 @@ from typing import Protocol
 import msgspec
 
 from gossipd.inbox.drop_folder import Print
-
-_REASON_CHARS_MAX = 4_000
 
 
 class InboxMemory(Protocol):
@@ -37,20 +35,15 @@ class NoMemory:
 
 
 class JudgedFile(msgspec.Struct, frozen=True):
-    """A file in the inbox, and the verdict."""
+    """A file in the inbox whose manifest was accepted."""
 
     name: str
     print: Print
-    reason: str | None
-    """Of a refusal."""
-    code: str
 
 
 class _Written(msgspec.Struct, frozen=True, array_like=True):
     name: bytes  # any bytes, which JSON takes as base64
     print: tuple[int, int, int, int]
-    reason: bytes | None
-    code: str
 
 
 _decoder = msgspec.json.Decoder(tuple[_Written, ...])
@@ -58,7 +51,7 @@ _decoder = msgspec.json.Decoder(tuple[_Written, ...])
 
 def judged_to_bytes(files: list[JudgedFile]) -> bytes:
     """Empty where there is none."""
-    written = [_Written(os.fsencode(one.name), _numbers(one.print), _bytes(one.reason), one.code) for one in files]
+    written = [_Written(os.fsencode(one.name), _numbers(one.print)) for one in files]
     return msgspec.json.encode(written) if written else b""
 
 
@@ -68,16 +61,8 @@ def judged_from_bytes(kept: bytes) -> list[JudgedFile]:
         written = _decoder.decode(kept) if kept else ()
     except (msgspec.DecodeError, ValueError):  # a number that is too long
         return []
-    return [JudgedFile(os.fsdecode(one.name), Print(*one.print), _text(one.reason), one.code) for one in written]
+    return [JudgedFile(os.fsdecode(one.name), Print(*one.print)) for one in written]
 
 
 def _numbers(of: Print) -> tuple[int, int, int, int]:
     return of.device, of.inode, of.size, of.modified_ns
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text[:_REASON_CHARS_MAX].encode(errors="backslashreplace")
-
-
-def _text(kept: bytes | None) -> str | None:
-    return None if kept is None else kept.decode(errors="backslashreplace")

@@ -77,6 +77,9 @@ class SettledFiles:
         files_max, bytes_max = self._files_max - spare_files, self._bytes_max - spare_bytes
         found = _settled(folder, self._file_bytes_max)
         files, whole_bytes, deleted = len(found), sum(one.size for one in found), 0
+        if files < self._files_max and whole_bytes + counted <= self._bytes_max:
+            self._files_left, self._bytes_left = self._files_max - files - 1, self._bytes_max - whole_bytes - counted
+            return 0
         for one in found:
             if files <= files_max and whole_bytes <= bytes_max:
                 break

@@ -505,13 +505,13 @@ async def test_a_restart_does_not_take_a_file_that_stayed_for_a_new_one(
     (folder / "new").write_bytes(GOOD)
     (folder / "old").write_bytes(b"something else")
     await world.pass_time(20)
-    assert (len(world.judge.offers), memory.writes) == (2, 2)
+    assert (len(world.judge.offers), memory.writes) == (2, 1)
     world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
     await world.pass_time(20)
-    assert (len(world.judge.offers), memory.writes) == (2, 2)
+    assert (len(world.judge.offers), memory.writes) == (3, 1), "what was refused may be right now"
     disk.mend()
     await world.pass_time(6)
-    assert (len(world.judge.offers), world.names("accepted"), memory.kept) == (2, ["new"], b"")
+    assert (len(world.judge.offers), world.names("accepted"), memory.kept) == (3, ["new"], b"")
     assert world.reason("old").startswith("E_ROLLBACK")
 
 

@@ -78,6 +78,14 @@ def test_what_earlier_versions_left_is_cut_at_the_first_drop(tmp_path: Path, fol
     assert drop(tmp_path, SettledFiles(file_bytes_max=SIZE, files_max=20), folder, "new") == 282
 
 
+def test_a_start_deletes_nothing_while_all_may_stay(tmp_path: Path, folder: int) -> None:
+    for number in range(19):
+        (tmp_path / f"{number:03}").touch()
+    settled = SettledFiles(file_bytes_max=SIZE, files_max=20)
+    assert drop(tmp_path, settled, folder, "new") == 0
+    assert drop(tmp_path, settled, folder, "newer") == 2, "and then a tenth goes"
+
+
 def test_what_no_drop_leaves_and_what_is_no_manifest_stays(tmp_path: Path, folder: int) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "inner").touch()
