@@ -43,6 +43,7 @@ from gossipd.runtime.system_refusals import NO_DESCRIPTORS
 from gossipd.runtime.thread_priority import use_batch_policy
 
 STOP_S = 5.0
+LAST_LINES_S = 1.0  # for a reader of the log that is behind
 log = get_logger("run")
 
 
@@ -67,6 +68,7 @@ def main(config_path: str) -> int:
     except* (GossipdError, OSError, ZMQError) as group:
         ending.tell(group)
         code = ending.code
+    logs.flush_lines(LAST_LINES_S)
     return code
 
 
@@ -105,6 +107,7 @@ class _Ending:
         """The disk or a thread holds up the end: nothing verified is lost by leaving, so leave."""
         del number, frame
         log.error("not stopped in time; exiting", limit_s=STOP_S, code=self.code)
+        logs.flush_lines(LAST_LINES_S)
         os._exit(self.code)
 
 

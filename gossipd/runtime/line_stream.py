@@ -13,6 +13,7 @@ because it is shared with the programs that the daemon starts.
 from __future__ import annotations
 
 import select
+import time
 from collections import deque
 from os import write
 from select import PIPE_BUF
@@ -48,12 +49,12 @@ class LineStream:
                 self._waiting_bytes += len(data)
             self._write_waiting(descriptor)
 
-    def flush(self) -> None:
-        """Write what waits, as far as the stream takes it now."""
+    def flush(self, wait_s: float = 0.0) -> None:
+        """Write what waits, as far as the stream takes it now; a reader that goes on is waited for so long."""
         with self._lock:
             if self._waiting:
                 try:
-                    self._write_waiting(self._stream.fileno())
+                    self._write_waiting(self._stream.fileno(), time.monotonic() + wait_s)
                 except (OSError, ValueError):
                     self._drop()
 
@@ -72,11 +73,11 @@ class LineStream:
         except (OSError, ValueError):
             return
 
-    def _write_waiting(self, descriptor: int) -> None:
+    def _write_waiting(self, descriptor: int, until_s: float = 0.0) -> None:
         ready = select.poll()
         ready.register(descriptor, select.POLLOUT)
         try:
-            while self._waiting and ready.poll(0):
+            while self._waiting and ready.poll(max(0.0, 1000 * (until_s - time.monotonic()))):
                 data = self._waiting.popleft()
                 count = write(descriptor, data[:PIPE_BUF])  # as much as a pipe that is ready takes without waiting
                 self._waiting_bytes -= count

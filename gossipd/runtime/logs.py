@@ -77,10 +77,12 @@ def recent() -> list[str]:
     return [line for handler in logging.getLogger().handlers if isinstance(handler, _Lines) for line in handler.latest]
 
 
-def flush_lines() -> None:
-    """Write what waits for the reader of a stream that was full, as far as that takes it now."""
+def flush_lines(wait_s: float = 0.0) -> None:
+    """Write what waits for the reader of a stream that was full, as far as that takes it now; at the end of a daemon
+    the reader gets ``wait_s``."""
     for handler in logging.getLogger().handlers:
-        handler.flush()
+        if isinstance(handler, _Lines):
+            handler.write_waiting(wait_s)
 
 
 def configure(
@@ -123,13 +125,17 @@ class _Lines(logging.Handler):
         if not is_ours and self._is_repeated(record):
             return
         self._write(record)
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
         if lost := self._stream.take_lost():
             told = {"name": f"{_OURS}.log", "levelname": "WARNING", "msg": "lines were lost", "fields": {"count": lost}}
             self._write(logging.makeLogRecord(told))
 
-    def flush(self) -> None:
-        """Write what waits for the stream's reader."""
-        self._stream.flush()
+    def write_waiting(self, wait_s: float) -> None:
+        """See ``flush_lines``."""
+        self._stream.flush(wait_s)
+        self._tell_lost()
 
     def _write(self, record: logging.LogRecord) -> None:
         fields = {

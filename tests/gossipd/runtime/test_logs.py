@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
 
@@ -177,6 +178,21 @@ def test_lines_that_a_stopped_reader_has_lost_are_counted_when_it_goes_on() -> N
         logger.info("read again")
         told += reader.read(1 << 20) or b""
     events = [json.loads(line) for line in told.splitlines()]
-    last, lost = events[-2:]
+    lost, last = events[-2:]
     assert (last["event"], lost["event"], lost["level"]) == ("read again", "lines were lost", "warning")
     assert lost["count"] == 3000 - (len(events) - 2)
+
+
+def test_the_last_lines_wait_for_a_reader_that_goes_on() -> None:
+    reads, writes = os.pipe()
+    with open(reads, "rb", buffering=0) as reader, open(writes, "w") as stream:
+        logs.configure(stream=stream)
+        for number in range(500):
+            logs.get_logger("x").info("behind", number=number, filler="y" * 200)
+        told: list[bytes] = []
+        going_on = threading.Thread(target=lambda: told.extend(iter(lambda: reader.read(4096), b"")))
+        going_on.start()
+        logs.flush_lines(60.0)
+        stream.close()
+        going_on.join(60.0)
+    assert [json.loads(line)["number"] for line in b"".join(told).splitlines()] == list(range(500))
