@@ -14,7 +14,7 @@ from gossipd.core.errors import ExitCode, LocalError
 from gossipd.runtime.process_limits import ThreadRoom
 
 DESCRIPTORS_LEAST = 64  # a start takes 40 at once, and each peer a few
-THREADS_LEAST = 20  # besides the first; a start takes 14, and transfers some
+THREADS_LEAST = 14  # besides the first: what a start takes; with no more, work waits, and an alarm says so
 
 
 class HostLimitError(LocalError):
