@@ -6,8 +6,9 @@ How it works. Buffers are anonymous private mappings (page aligned, returned to 
 powers of two, and of an eighth more: so much longer is the longest chunk with borders at tensors. A request takes a
 free buffer of its class; else a new one while the total stays within ``pool_bytes``; else free buffers of other classes
 are dropped; else the caller waits. Waiters are served in order of arrival, so that small requests do not starve a large
-one; each waits for its own condition, so that memory that comes back wakes no thread that it is not for. The view of a
-released lease raises when it is touched: a use after release never sees another chunk's bytes.
+one, but for reservations, which are bounded by those who make them and go first; each waits for its own condition, so
+that memory that comes back wakes no thread that it is not for. The view of a released lease raises when it is touched:
+a use after release never sees another chunk's bytes.
 
 Freed reservations may stay resident, because glibc keeps memory in its arenas. So the pool remembers how much that can
 be, and trims the heap before new buffers would exceed the bound. Memory kept by one arena is of no use to another, so a
@@ -37,6 +38,7 @@ _ARENAS_MAX = 2  # with one arena all threads would wait for it
 _M_ARENA_MAX = -8  # malloc.h, glibc
 # The heap may keep a quarter of the pool beyond it; with less, reading and fetching at once would trim all the time.
 _HEAP_SHARE = 4
+_ROOM_SHARE = 4  # for reservations, where a holder of a buffer waits for them: as much as streams may have
 
 
 class PoolExhaustedError(LocalError):
@@ -107,15 +109,18 @@ class BufferPool:
         self._waited_s = 0.0
 
     def acquire(
-        self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
-    ) -> Lease:
+        self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None,
+        leaves_room: bool = False,
+    ) -> Lease:  # fmt: skip
         """A buffer of ``nbytes``; waits until there is room. ``timeout_s``: how long to wait, in seconds; None for
-        ever. ``gave_up``: called before waiting and after every ``wake``; true ends the wait. Raises
+        ever. ``gave_up``: called before waiting and after every ``wake``; true ends the wait. ``leaves_room``: the
+        holder needs reservations before it can release, so a quarter of the pool must stay for them. Raises
         PoolExhaustedError: no room in time, or ``gave_up``.
         """
         size = self._class_of(nbytes)
         with self._lock:
-            self._wait_for_room(size, timeout_s, gave_up)
+            spare = min(self._pool_bytes // _ROOM_SHARE, self._pool_bytes - size) if leaves_room else 0
+            self._wait_for_room(size, timeout_s, gave_up, spare=spare)
             free = self._free.get(size)
             buffer = free.pop() if free else None
             if buffer is not None:
@@ -129,10 +134,11 @@ class BufferPool:
         return Lease(self, size, buffer, nbytes)
 
     def reserve(self, nbytes: int, *, gave_up: Callable[[], bool] | None = None) -> Lease:
-        """Room for memory that others allocate; the lease's view is empty. Raises as ``acquire``."""
+        """Room for memory that others allocate; the lease's view is empty. It passes those who wait for buffers: their
+        holders may wait for it. Raises as ``acquire``."""
         assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
         with self._lock:
-            self._wait_for_room(nbytes, None, gave_up)
+            self._wait_for_room(nbytes, None, gave_up, is_first=True)
             self._reserved_bytes += nbytes
             self._heap_bytes = max(self._heap_bytes, self._reserved_bytes)
             self._shrink_free()
@@ -161,17 +167,25 @@ class BufferPool:
             size = size // 2 + size // 16
         return min(max(CLASS_BYTES_MIN, size), self._pool_bytes)
 
-    def _wait_for_room(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
+    def _wait_for_room(
+        self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None, *, spare: int = 0,
+        is_first: bool = False,
+    ) -> None:  # fmt: skip
         try:
-            if self._queue or self._leased_bytes + size > self._pool_bytes:
-                self._wait_in_line(size, timeout_s, gave_up)
+            if (self._queue and not is_first) or self._leased_bytes + size + spare > self._pool_bytes:
+                self._wait_in_line(size + spare, timeout_s, gave_up, is_first=is_first)
             self._leased_bytes += size
         finally:
             self._wake_first()  # the next of the line, also where this caller has given up
 
-    def _wait_in_line(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
+    def _wait_in_line(
+        self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None, *, is_first: bool
+    ) -> None:  # fmt: skip
         waiter = _Waiter(size, threading.Condition(self._lock))
-        self._queue.append(waiter)
+        if is_first:
+            self._queue.appendleft(waiter)
+        else:
+            self._queue.append(waiter)
         started = time.monotonic()
         try:
             while self._queue[0] is not waiter or self._leased_bytes + size > self._pool_bytes:

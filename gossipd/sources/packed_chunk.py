@@ -62,7 +62,7 @@ class PackedChunk:
         with self._lock:
             if self._incoming is None:
                 length = self._starts[-1]
-                lease = self._delivery.pool.acquire(length, gave_up=self._job.stop.is_set)
+                lease = self._delivery.pool.acquire(length, gave_up=self._job.stop.is_set, leaves_room=True)
                 self._incoming = self._delivery.incoming_chunks.begin(
                     self._job.manifest.id, self.chunk, SOURCE, lease, ending_share=READ_ENDING_SHARE
                 )

@@ -277,3 +277,36 @@ libc.fflush(file)
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert 1 <= said.count("<heap nr=") <= 2
+
+
+def test_holders_that_need_more_get_it_before_those_who_wait() -> None:
+    pool = BufferPool(1024 * KIB)
+    holders = [pool.acquire(256 * KIB, leaves_room=True) for _ in range(3)]
+    thread, got = run_blocking(lambda: pool.acquire(256 * KIB, leaves_room=True))
+    await_waiting(pool, 1)
+    with pool.reserve(200 * KIB):
+        assert not got, "a quarter stays for what holders need"
+    full = pool.acquire(128 * KIB, timeout_s=0.0) if not pool.statistics().waiting else None
+    assert full is None
+    holders.pop().release()
+    thread.join(WAIT_S)
+    assert got
+    for lease in (*holders, *got):
+        lease.release()
+    assert pool.statistics().leased_bytes == 0
+
+
+def test_a_reservation_that_waits_is_the_next_one() -> None:
+    pool = BufferPool(1024 * KIB)
+    first, second = pool.acquire(512 * KIB), pool.acquire(512 * KIB)
+    large, got_large = run_blocking(lambda: pool.acquire(1024 * KIB))
+    await_waiting(pool, 1)
+    room, got_room = run_blocking(lambda: pool.reserve(100 * KIB))
+    await_waiting(pool, 2)
+    first.release()
+    room.join(WAIT_S)
+    assert got_room and not got_large
+    second.release()
+    got_room[0].release()
+    large.join(WAIT_S)
+    got_large[0].release()
