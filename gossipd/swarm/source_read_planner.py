@@ -439,8 +439,10 @@ class SourceReadPlanner:
             place, owner = 1, former[0]
         # A successor waits from the owner's last progress; the jitter keeps two of one rank from beginning together.
         waited = now - max(self._progress_s.get(owner, 0.0), head.since_s)
-        wait = (takeover_s + self._shape.packed_s(head.stop - 1)) * (place + self._jitter)
-        return waited >= wait and (waited >= wait * _CLAIM_FACTOR or not self._is_claimed(position))
+        turns = place + self._jitter
+        if waited < takeover_s * turns or not self._is_claimed(position):
+            return waited >= takeover_s * turns  # unclaimed: the owner has not begun, or its read has failed
+        return waited >= (takeover_s + self._shape.packed_s(head.stop - 1)) * turns * _CLAIM_FACTOR
 
     def takeover_s(self) -> float:
         """How long a read may make no progress before another reader begins it."""

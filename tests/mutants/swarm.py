@@ -821,8 +821,8 @@ MUTANTS = (
         "a-stuck-readers-share-is-never-taken-over",
         "What a reader does not read is left to it for ever.",
         "gossipd/swarm/source_read_planner.py",
-        "        return waited >= wait and (waited >= wait * _CLAIM_FACTOR or not self._is_claimed(position))\n",
-        "        return False\n",
+        "            return waited >= takeover_s * turns  # unclaimed",
+        "            return False  # unclaimed",
         ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(

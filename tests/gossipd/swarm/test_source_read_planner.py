@@ -514,3 +514,16 @@ def test_a_claimed_chunk_of_many_small_files_is_left_to_its_reader_for_longer(
     assert reader.is_being_read(left_s)
     assert reader.plan(replica, taken_s) == [(19,)]
     assert not reader.is_being_read(taken_s)
+
+
+@pytest.mark.parametrize("files", [0, 3000])
+def test_what_its_owner_does_not_read_is_taken_over_soon_however_many_files_it_has(files: int) -> None:
+    of = structs.replace(shape(20), packed_chunk=19, packed_files=files)
+    own, other = node(1), node(2)
+    replica = LocalReplica(DEPLOYMENT, of, ChunkSet.of(20, range(19)), now=0.0)
+    reader = SourceReadPlanner(own, of, DEPLOYMENT, SETTINGS, Random(1))
+    reader.readable = True
+    reader.set_readers(((other, own),) * BUCKETS, by_chunk=False, now=0.0)
+    reader.seen(range(19))
+    assert not reader.plan(replica, 0.0)
+    assert reader.plan(replica, 3 * SETTINGS.read_takeover_s) == [(19,)]
