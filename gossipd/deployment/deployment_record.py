@@ -195,8 +195,9 @@ class DeploymentRecord(Struct):
         return reason_of_word(self.stall.value)
 
     def source_gave(self) -> None:
-        """A chunk has come from the source. Others of an object come right beside one that is wrong, and between two
-        looks at that one nothing else would tell why it is lacking."""
+        """A chunk has come from the source, or one for which it is in trouble from elsewhere. Other chunks of an object
+        come right beside one that is wrong, and between two looks at that one nothing else would tell why it is
+        lacking."""
         wanted = (chunk for chunk in self.source_chunks if self.wanted is None or chunk in self.wanted)
         if all(chunk in self.held for chunk in wanted):
             self.source_trouble, self.source_chunks = HostReason.NONE, ()

@@ -301,11 +301,11 @@ class DeploymentTable:
                 self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
             if not record.is_refilling:
                 self._all_are_back(record)
+        if event.supplier is SOURCE or record.source_chunks:
+            record.source_gave()
         if event.supplier in (LOCAL, COPIED):
             return
         record.rate_in.add(event.length)
-        if event.supplier is SOURCE:
-            record.source_gave()
         rack = None if isinstance(event.supplier, Origin) else self._context.roster.rack_of(event.supplier)
         record.counters.add(event.supplier, event.length, same_rack=rack == self._context.identity.rack)
 

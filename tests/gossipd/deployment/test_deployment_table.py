@@ -468,8 +468,9 @@ def test_an_objects_trouble_is_told_until_the_chunk_it_is_about_is_here() -> Non
     host.tell(ReportStall(ONE.id, StallReason.VERIFICATION))
     host.tell(ChunkStored(ONE.id, 0, SOURCE, 1, 0.1))
     assert host.record().progress(WALL_S).reason is HostReason.SOURCE_CHANGED, "another chunk of it came right"
+    host.tell(ChunkStored(ONE.id, 2, PEER, 1, 0.1))
+    assert host.record().progress(WALL_S).reason is HostReason.SOURCE_CHANGED
     host.tell(ChunkStored(ONE.id, 1, PEER, 1, 0.1))
-    host.tell(ChunkStored(ONE.id, 2, SOURCE, 1, 0.1))
     assert host.record().progress(WALL_S).reason is HostReason.VERIFICATION
 
 
