@@ -206,6 +206,8 @@ class SourceAdmission:
             if error is None:
                 pace.answered(turn, now)
                 self._troubles.pop(place, None)
+                if received < GOOD_BYTES_MIN:
+                    pace.connections.came(received, now - turn.sent_s, self._source_settings.rate_bytes_min)
             elif isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
                 self._failed(source, turn, error, now)
             pace.ended(turn, is_good=error is None or received >= GOOD_BYTES_MIN)
@@ -302,7 +304,8 @@ class SourceAdmission:
         with self._lock:
             requests = max(turn.level, self._pace(source).connections.under_way)
             self._mirrors.came(mirror, received, waited_s, requests, self._clock())
-            self._pace(source).connections.came(received, waited_s, self._source_settings.rate_bytes_min)
+            if received >= GOOD_BYTES_MIN:
+                self._pace(source).connections.came(received, waited_s, self._source_settings.rate_bytes_min)
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:

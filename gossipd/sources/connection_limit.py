@@ -9,7 +9,7 @@ the next trial doubles while trials are refused. After a refused trial one place
 seed behind the same address gets a place, too: hosts that have many give, and those that have few take.
 
 A host whose requests are ended as too slow, two in a row and none quick in between, has too little for so many: half
-as many are let through, down to one, and one more after each that came twice as quickly as it must.
+as many are let through, down to one, and one more after each that came twice as quickly as it must, or after a while.
 
 Rejected: halving at each refusal, because a mirror that refuses a third of its requests whatever their number would be
 read over one connection, and one that allows two would be read over one for half of the time.
@@ -33,6 +33,7 @@ _REST_S_MAX = 1.5  # longer than a starving seed pauses
 _SLOW_ROW = 2  # one alone may hang
 _RATED_BYTES_MIN = 64 * 1024  # what fewer bytes take is the way there and back
 _QUICK_S = 0.5
+_WIDEN_S, _WIDEN_MAX_S = 10.0, 320.0  # a stall ends; the pause doubles while a host is narrowed again
 
 
 class ConnectionLimit:
@@ -51,6 +52,7 @@ class ConnectionLimit:
         self._most = LEVELS_MAX  # while the host is slow
         self._slow_in_row = 0
         self._narrowed_s = -inf
+        self._widen_s, self._pause_s = inf, _WIDEN_S  # when one more is let through by itself, and after how long next
 
     @property
     def is_single(self) -> bool:
@@ -62,16 +64,19 @@ class ConnectionLimit:
         self._slow_in_row += 1
         if self._slow_in_row >= _SLOW_ROW and sent_s >= self._narrowed_s:
             self._most, self._narrowed_s = max(1, min(self._most, self.under_way) // 2), now
+            self._widen_s, self._pause_s = now + self._pause_s, min(2 * self._pause_s, _WIDEN_MAX_S)
 
     def came(self, received: int, waited_s: float, rate_bytes_min: int) -> None:
         """A range came whole. Where it came twice as quickly as it must, there is room for one more; of a small one the
         wait is what tells, as storage of small files has no others."""
         is_small = received < _RATED_BYTES_MIN
         if waited_s < _QUICK_S if is_small else received >= 2 * rate_bytes_min * waited_s:
-            self._slow_in_row, self._most = 0, min(LEVELS_MAX, self._most + 1)
+            self._slow_in_row, self._most, self._pause_s = 0, min(LEVELS_MAX, self._most + 1), _WIDEN_S
 
     def places(self, now: float) -> int:
         """Requests that may be under way now."""
+        if self._most < LEVELS_MAX and now >= self._widen_s:
+            self._most, self._widen_s = self._most + 1, now + _WIDEN_S
         if now < self._rest_until:
             return min(self.limit - 1, self._most)
         is_due = self._next_trial_s is not None and now >= self._next_trial_s and not self._trial

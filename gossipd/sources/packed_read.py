@@ -73,6 +73,12 @@ class SegmentTurns(Struct):
                 return None
             return self.left.popleft()
 
+    def has_work_for(self, threads: int) -> bool:
+        """Whether so many threads at the side have some segments each, and may ask for the next one."""
+        with self._lock:
+            few = len(self.left) < _SEGMENTS_PER_THREAD * threads
+            return not few and not self.over.is_set() and self.left[0] in self.small
+
     def failed(self, location: Location, error: GossipdError) -> None:
         """A segment did not come. What happens to the others after the end of the pass says nothing new."""
         with self._lock:
@@ -132,18 +138,22 @@ class PackedReader:
         )  # fmt: skip
         work = partial(self._ask, asking, source, chunk, turns)
         threads: list[NamedThread] = []
-        # An object without ranges comes from its beginning, one at a time.
-        most = 0 if job.from_start else len(small) // _SEGMENTS_PER_THREAD
-        while len(threads) < most and self._may_begin():
-            thread = NamedThread(target=self._ask_beside, args=(work,), name="read-beside", daemon=True)
-            try:
-                thread.start()
-            except NoThreadError:
-                self._side_ended()
-                break
-            threads.append(thread)
+
+        def begin_beside() -> None:
+            """More threads, as far as other reads leave room now; an object without ranges comes one at a time."""
+            while not job.from_start and turns.has_work_for(sum(one.is_alive() for one in threads) + 1):
+                if not self._may_begin():
+                    return
+                thread = NamedThread(target=self._ask_beside, args=(work,), name="read-beside", daemon=True)
+                try:
+                    thread.start()
+                except NoThreadError:
+                    self._side_ended()
+                    return
+                threads.append(thread)
+
         try:
-            work(is_side=False)
+            work(is_side=False, before_each=begin_beside)
         finally:
             for thread in threads:
                 thread.join()
@@ -172,9 +182,11 @@ class PackedReader:
             self._side_ended()
 
     def _ask(
-        self, asking: Job, source: SourceUrl, chunk: PackedChunk, turns: SegmentTurns, *, is_side: bool
+        self, asking: Job, source: SourceUrl, chunk: PackedChunk, turns: SegmentTurns, *, is_side: bool,
+        before_each: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         while (not is_side or self._has_place()) and (at := turns.take(is_side=is_side)) is not None:
+            before_each()
             part = chunk.rest(at)
             location = Location.of(source, asking.manifest.files[part.file_index].path)
             try:

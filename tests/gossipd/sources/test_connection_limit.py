@@ -144,3 +144,11 @@ def test_small_files_that_come_at_once_give_a_host_its_places_back() -> None:
     for _ in range(10):
         limit.came(400, 0.06, 1 << 16)
     assert limit.places(20.0) >= 8
+
+
+def test_a_host_that_was_slow_is_tried_with_one_more_after_a_while_that_doubles() -> None:
+    limit = climbed(8)
+    for sent_s in (0.0, 0.0, 6.0, 12.0):
+        limit.was_slow(sent_s, sent_s + 5.0)
+    assert limit.places(17.0 + 39.0) == 1, "it was narrowed three times in a row"
+    assert [limit.places(57.0 + 10 * more) for more in range(4)] == [2, 3, 4, 5]

@@ -130,3 +130,18 @@ def test_after_a_refusal_no_further_request_begins_and_later_failures_say_nothin
     turns.failed(PLACE, SourceNotFoundError(PLACE.shown, "not there"))
     assert [missed.error.code for missed in turns.missed] == ["E_SOURCE_BUSY"]
     assert turns.take(is_side=False) is None
+
+
+def test_threads_begin_beside_a_read_when_others_have_ended(server: FaultServer) -> None:
+    seat = Seat(sign(FILES, server.url), settings=replace(QUIET, connections=4))
+    packed, begun = seat.reader._packed, []
+    packed._reads = lambda: 4 if len(server.gets()) < 5 else 1
+    may_begin = packed._may_begin
+
+    def counted() -> bool:
+        begun.append(may_begin())
+        return begun[-1]
+
+    packed._may_begin = counted  # type: ignore[method-assign]
+    assert seat.read().failed == ()
+    assert not begun[0] and any(begun), "not at first, and then it did"
