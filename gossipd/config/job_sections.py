@@ -30,6 +30,9 @@ def _check_pattern(text: str) -> None:
         raise ValueError(f"{text[:80]!r} matches no file: paths begin below the step's directory")
 
 
+EXCLUDES_MAX = 100  # as a publication takes
+
+
 class WatchEntry(Section, frozen=True, kw_only=True):
     """One ``[[publish.watch]]``: a directory whose steps are published by themselves. Hashable: it is a key."""
 

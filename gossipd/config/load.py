@@ -29,6 +29,7 @@ from gossipd.config.environment import (
     suggest,
     value_of,
 )
+from gossipd.config.job_sections import EXCLUDES_MAX
 from gossipd.config.key_directories import KeyDirectoryError, key_files_of
 from gossipd.config.rack_file import RackFileError, rack_of
 from gossipd.config.sections import SECTIONS, Config
@@ -218,6 +219,8 @@ def _across_watch(config: Config) -> list[tuple[tuple[str, str], str]]:
     for position, one in enumerate(watch):
         if one.keep_every and not one.keep_last:
             found.append((("publish", "watch"), f"table {position + 1}: keep_every goes with keep_last"))
+        if len(one.exclude) > EXCLUDES_MAX:
+            found.append((("publish", "watch"), f"table {position + 1}: exclude has more than {EXCLUDES_MAX} patterns"))
         if any(other.name == one.name for other in watch[:position]):
             found.append((("publish", "watch"), f"table {position + 1}: {one.name} is watched twice, as one name"))
     if watch and not config.publish.keys:
