@@ -58,9 +58,10 @@ class PoolStatistics(Struct, frozen=True):
 
 
 class _Waiter(Struct, eq=False):
-    """A caller in the line, and the bytes that it waits for."""
+    """A caller in the line, the bytes that it waits for, and those that it leaves to reservations."""
 
     size: int
+    spare: int
     changed: threading.Condition
 
 
@@ -172,27 +173,31 @@ class BufferPool:
         is_first: bool = False,
     ) -> None:  # fmt: skip
         try:
-            if (self._queue and not is_first) or self._leased_bytes + size + spare > self._pool_bytes:
-                self._wait_in_line(size + spare, timeout_s, gave_up, is_first=is_first)
+            if (self._queue and not is_first) or not self._has_room(size, spare):
+                self._wait_in_line(_Waiter(size, spare, threading.Condition(self._lock)), timeout_s, gave_up, is_first)
             self._leased_bytes += size
         finally:
             self._wake_first()  # the next of the line, also where this caller has given up
 
+    def _has_room(self, size: int, spare: int) -> bool:
+        """``spare``: must be left for reservations, those that there are among them."""
+        buffers = self._leased_bytes - self._reserved_bytes
+        return buffers + size + max(spare, self._reserved_bytes) <= self._pool_bytes
+
     def _wait_in_line(
-        self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None, *, is_first: bool
+        self, waiter: _Waiter, timeout_s: float | None, gave_up: Callable[[], bool] | None, is_first: bool
     ) -> None:  # fmt: skip
-        waiter = _Waiter(size, threading.Condition(self._lock))
         if is_first:
             self._queue.appendleft(waiter)
         else:
             self._queue.append(waiter)
         started = time.monotonic()
         try:
-            while self._queue[0] is not waiter or self._leased_bytes + size > self._pool_bytes:
+            while self._queue[0] is not waiter or not self._has_room(waiter.size, waiter.spare):
                 left = None if timeout_s is None else started + timeout_s - time.monotonic()
                 if (left is not None and left <= 0) or (gave_up is not None and gave_up()):
                     raise PoolExhaustedError(
-                        f"no buffer of {size} bytes became free; pool_bytes is {self._pool_bytes}, all of it is in use"
+                        f"no buffer of {waiter.size} bytes became free; pool_bytes is {self._pool_bytes}, and is in use"
                     )
                 waiter.changed.wait(left)
         finally:
@@ -201,7 +206,7 @@ class BufferPool:
 
     def _wake_first(self) -> None:
         """Wake the first of the line if there is room for it."""
-        if self._queue and self._leased_bytes + self._queue[0].size <= self._pool_bytes:
+        if self._queue and self._has_room(self._queue[0].size, self._queue[0].spare):
             self._queue[0].changed.notify()
 
     def _shrink_free(self) -> None:

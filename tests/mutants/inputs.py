@@ -1313,4 +1313,12 @@ MUTANTS = (
         "        if files < 0 and",
         ("tests/gossipd/inbox/test_settled_files.py",),
     ),
+    Mutant(
+        "what-is-reserved-already-counts-twice",
+        "A chunk of 64 MiB waits for ever beside the streams that bring its files.",
+        "gossipd/runtime/buffer_pool.py",
+        "max(spare, self._reserved_bytes)",
+        "spare + self._reserved_bytes",
+        ("tests/gossipd/runtime/test_buffer_pool.py",),
+    ),
 )

@@ -310,3 +310,9 @@ def test_a_reservation_that_waits_is_the_next_one() -> None:
     got_room[0].release()
     large.join(WAIT_S)
     got_large[0].release()
+
+
+def test_what_is_reserved_already_is_of_the_quarter_that_stays() -> None:
+    pool = BufferPool(1024 * KIB)
+    with pool.reserve(256 * KIB), pool.acquire(512 * KIB, timeout_s=0.0, leaves_room=True):
+        pool.acquire(256 * KIB, timeout_s=0.0, leaves_room=True).release()
