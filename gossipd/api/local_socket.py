@@ -21,6 +21,7 @@ import trio
 
 from gossipd.api.socket_name import short_path
 from gossipd.core.errors import ExitCode, LocalError
+from membership.member import contact_of
 
 BACKLOG = 512  # as many as may be connected; the kernel refuses more, and ranks of a job come together
 _MOMENTARY = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -75,7 +76,7 @@ def bind_metrics(host: str, port: int) -> trio.SocketListener:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise _refused(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", error) from error
+        raise _refused(contact_of(host, port), error) from error
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 
 

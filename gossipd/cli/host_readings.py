@@ -7,6 +7,7 @@ storage (``storage_readings``).
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import re
@@ -33,7 +34,6 @@ from gossipd.config.prints import named_prints, prints_of
 from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError, UsageError
 from gossipd.diagnosis.checks import HostReadings
-from gossipd.runtime.kernel_clock import is_clock_kept
 from gossipd.runtime.process_limits import descriptors_max, thread_rooms
 
 DAEMON_TIMEOUT_S = 2.0
@@ -41,13 +41,14 @@ UNITS = tuple(  # in systemd's order
     Path(top, "systemd/system/gossipd.service") for top in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 )
 _REFUSED = re.compile(r'^gossipd_refused_total\{reason="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE)
+_UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
 
 
 def read_host(
     config_file: Path, *, client: StatusClient, with_peers: bool = False, as_user: str | None = None
 ) -> HostReadings:
     """All readings; with those of other members where ``with_peers``. Raises UsageError when there is no such user."""
-    readings = HostReadings(clock_is_kept=is_clock_kept(), foreign_units=foreign_units(UNITS))
+    readings = HostReadings(clock_is_kept=_clock_is_kept(), foreign_units=foreign_units(UNITS))
     readings = _with_daemon(replace(readings, **limits_of_daemon(client.path)), client)
     try:
         config = load_config(config_file, daemon_environment(client.path))
@@ -163,6 +164,13 @@ def _targets(readings: HostReadings, config: Config) -> list[Target]:
     members = chosen(status) if status is not None else []
     found = [Target(each["name"], each["address"], each["rack"]) for each in members]
     return found or [Target(contact, contact) for contact in config.net.join[:PEERS]]
+
+
+def _clock_is_kept() -> bool | None:
+    """What ``adjtimex`` answers; None where it may not be asked."""
+    buffer = ctypes.create_string_buffer(512)  # struct timex with all its zeroes: mode 0 only reads
+    answer = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
+    return None if answer < 0 else answer != _UNSYNCHRONISED
 
 
 def foreign_units(paths: Sequence[Path]) -> tuple[str, ...] | None:

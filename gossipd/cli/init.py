@@ -11,6 +11,7 @@ import click
 
 from gossipd.cli.layout import show_lines
 from gossipd.cli.options import examples
+from membership.member import contact_of
 
 _FIRST = "gossipd init node-a --name node-a --rack r1 --bind 10.0.0.1 --port 7946 --trust publisher.key.pub"
 _SECOND = (
@@ -95,7 +96,7 @@ def init(
         host = advertise or bind
         lines.append(
             f"this is a new cluster: other hosts need {written.config.parent / 'cluster.key'} (--cluster-key) and "
-            f"--join {f'[{host}]' if ':' in host else host}:{port}"
+            f"--join {contact_of(host, port)}"
         )
     if join and not cluster_key:
         lines.append("the hosts of --join must be of that cluster: give --cluster-key if they already belong to one")

@@ -18,7 +18,6 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.zmq_trio import tcp_address
 from gossipd.sessions.channel_table import LinkCounts
 from membership.member import NodeId
 
@@ -97,8 +96,7 @@ class LinksWatch:
         )  # fmt: skip
 
     def _address(self, node: NodeId) -> str:
-        record = self._directory.records[node]
-        return tcp_address(record.host, record.port).removeprefix("tcp://")
+        return self._directory.records[node].contact
 
     def tell(self, sentence: str | None) -> None:
         """Begin, change or end the alarm."""

@@ -12,7 +12,7 @@ What lives here: names, sizes and formats of these files. What does not: renames
     DIR/state/witness            heads of other hosts' audit chains (``audit.witness``)
     DIR/state/budgets            budgets that were ordered with deployments (``deployment.ordered_budgets``)
     DIR/state/wants              what ``gossipd want`` has ordered (``parts.want_orders``)
-    DIR/state/inbox              files of the inbox that are judged and stay (``inbox.judged_files``)
+    DIR/state/inbox              files of the inbox that are accepted and stay (``inbox.stuck_files``)
     DIR/state/manifests/<id>     signed envelopes, byte for byte
     DIR/state/publishing/<id>    empty: the store makes a copy that no statement tells of yet
 

@@ -21,10 +21,9 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.alarms import Alarms
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.zmq_trio import tcp_address
 from gossipd.transfer.dialer import UnreachableError
 from gossipd.transfer.errors import TransferError
-from membership.member import NodeId
+from membership.member import NodeId, contact_of
 
 LOOK_S = 1.0
 LOG_EACH_S = 300.0  # of one peer
@@ -57,7 +56,7 @@ class UnreachedPeers:
         endpoint = self._directory.bulk_endpoint(peer)
         if endpoint is None or not isinstance(error, UnreachableError):
             return ""
-        address = tcp_address(*endpoint).removeprefix("tcp://")
+        address = contact_of(*endpoint)
         if self._is_due(peer, now):
             log.warning(
                 "peer not reached", wanted=what, deployment=short(deployment), peer=self._directory.name_of(peer),

@@ -2,7 +2,7 @@
 
 What lives here: when to look, what to remember between looks, and the messages for people. What does not: reading and
 moving files (``drop_folder``), judging manifests (the daemon's ``offer``), and the file of what is remembered
-(``judged_files``).
+(``stuck_files``).
 
 One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every ``rescan_s``.
 The rescan is needed because events are lost when the queue overflows, on network file systems, and when the folder is
@@ -13,7 +13,7 @@ nothing.
 A file is offered once per content, after a short rest: a good signature proves that it is whole. Some refusals may be
 due to a half-written file (``unfinished_codes``: a cut envelope has a wrong signature). They are held back until the
 file has been quiet for ``unfinished_s``; if it grows it is judged again. A disk that refuses the move delays only the
-move, and what was judged is remembered over a restart: else a file that stayed would bring back what was removed since.
+move, and what was accepted is remembered over a restart: else a file that stayed would bring back what was removed.
 
 Rejected: watchfiles, because its thread wakes an idle daemon 25 times a second and reports a drop later.
 """
@@ -42,7 +42,7 @@ from gossipd.inbox.drop_folder import (
     Print,
     UnfinishedError,
 )
-from gossipd.inbox.judged_files import InboxMemory, JudgedFile, NoMemory, judged_from_bytes, judged_to_bytes
+from gossipd.inbox.stuck_files import InboxMemory, NoMemory, StuckFile, stuck_from_bytes, stuck_to_bytes
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import next_look_s
 from gossipd.runtime.worker_threads import run_blocking
@@ -121,7 +121,7 @@ class Inbox:
         self._memory = memory or NoMemory()
         self._kept = self._memory.inbox()
         self._seen = {  # bounded by drops_max: unlisted names are dropped
-            one.name: _Seen(one.print, -math.inf, judged=True, is_stuck=True) for one in judged_from_bytes(self._kept)
+            one.name: _Seen(one.print, -math.inf, judged=True, is_stuck=True) for one in stuck_from_bytes(self._kept)
         }
         self._reasons_due: dict[str, str] = {}  # by name in rejected/, while the disk refuses the reason file
         self._is_watched = False
@@ -267,8 +267,8 @@ class Inbox:
     async def _remember(self) -> OSError | GossipdError | None:
         """Keep what is accepted and cannot be moved, where that has changed. Returns the error, if any. What is refused
         is judged again by the next start, when its reason may have gone."""
-        stuck = [JudgedFile(name, one.print) for name, one in self._seen.items() if one.is_stuck and one.reason is None]
-        kept = judged_to_bytes(stuck)
+        stuck = [StuckFile(name, one.print) for name, one in self._seen.items() if one.is_stuck and one.reason is None]
+        kept = stuck_to_bytes(stuck)
         if kept == self._kept:
             return None
         try:

@@ -34,7 +34,7 @@ class NoMemory:
         del kept
 
 
-class JudgedFile(msgspec.Struct, frozen=True):
+class StuckFile(msgspec.Struct, frozen=True):
     """A file in the inbox whose manifest was accepted."""
 
     name: str
@@ -49,19 +49,19 @@ class _Written(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.json.Decoder(tuple[_Written, ...])
 
 
-def judged_to_bytes(files: list[JudgedFile]) -> bytes:
+def stuck_to_bytes(files: list[StuckFile]) -> bytes:
     """Empty where there is none."""
     written = [_Written(os.fsencode(one.name), _numbers(one.print)) for one in files]
     return msgspec.json.encode(written) if written else b""
 
 
-def judged_from_bytes(kept: bytes) -> list[JudgedFile]:
+def stuck_from_bytes(kept: bytes) -> list[StuckFile]:
     """None where the bytes are damaged: then the files are judged as new ones."""
     try:
         written = _decoder.decode(kept) if kept else ()
     except (msgspec.DecodeError, ValueError):  # a number that is too long
         return []
-    return [JudgedFile(os.fsdecode(one.name), Print(*one.print)) for one in written]
+    return [StuckFile(os.fsdecode(one.name), Print(*one.print)) for one in written]
 
 
 def _numbers(of: Print) -> tuple[int, int, int, int]:

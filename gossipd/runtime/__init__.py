@@ -2,7 +2,6 @@
 
 * The loop: ``turn_loop``, ``turn_interval``, ``loop_clock``, ``look_interval``, ``slow_steps`` (what holds it up),
   ``task_tree`` (where tasks wait), ``zmq_trio``
-* The wall clock: ``kernel_clock``
 * Threads: ``worker_threads`` (blocking calls of the loop), ``worker_pool``, ``thread_priority``,
   ``named_thread``; what the system gives: ``process_limits``, ``system_refusals``
 * Memory and rates: ``buffer_pool``, ``memory_room``, ``rate_limit`` (bytes), ``quotas`` (each writer's share)

@@ -23,6 +23,7 @@ import trio
 import zmq
 
 from gossipd.runtime.look_interval import next_look_s
+from membership.member import contact_of
 
 SAFETY_POLL_S = 1.0  # a moment at which the daemon looks at other things too (``look_interval``)
 _POLLIN = int(zmq.POLLIN)  # an operation on two flags makes a third, in a dozen Python calls
@@ -75,4 +76,4 @@ def secure(socket: zmq.Socket[bytes], *, handshake_s: float, message_bytes_max: 
 
 def tcp_address(host: str, port: int) -> str:
     """A TCP address for ZeroMQ; IPv6 in brackets."""
-    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    return f"tcp://{contact_of(host, port)}"

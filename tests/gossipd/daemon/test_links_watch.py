@@ -78,7 +78,7 @@ class Daemon:
     def __init__(self, home: Path) -> None:
         self.alarms = Alarms(AuditLog(home / "audit.jsonl"))
         self.live, self.unheard = {A, B}, {B}
-        records = {node: SimpleNamespace(host=f"fd88::{node[0]}", port=7946) for node in (OWN, A, B)}
+        records = {node: SimpleNamespace(contact=f"[fd88::{node[0]}]:7946") for node in (OWN, A, B)}
         directory = SimpleNamespace(live=lambda: self.live, unheard=self.unheard, own=OWN, records=records)
         plane = SimpleNamespace(links=lambda: LinkCounts(1, 0, 1), listener=SimpleNamespace(accepted_count=0))
         self.watch = LinksWatch(cast(Any, plane), cast(Any, directory), self.alarms)

@@ -54,6 +54,10 @@ class World:
         # Files made by a test are new to the inbox: the wall clock stands at their modification time.
         self.inbox = Inbox(folder, self.judge, settings=InboxSettings(**settings), wall=lambda: 0.0)  # type: ignore[arg-type]
 
+    def restart(self, memory: Memory) -> None:
+        """The inbox of another life of the daemon."""
+        self.inbox = Inbox(self.folder, self.judge, wall=lambda: 0.0, memory=memory)
+
     async def pass_time(self, seconds: float) -> None:
         """Look as often as the inbox asks to."""
         end = trio.current_time() + seconds
@@ -500,13 +504,13 @@ async def test_a_restart_does_not_take_a_file_that_stayed_for_a_new_one(
     folder: Path, mock_clock: MockClock, disk: Disk
 ) -> None:
     memory, world = Memory(), World(folder, mock_clock)
-    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    world.restart(memory)
     disk.refuse(errno.EROFS, "rename", "unlink")
     (folder / "new").write_bytes(GOOD)
     (folder / "old").write_bytes(b"something else")
     await world.pass_time(20)
     assert (len(world.judge.offers), memory.writes) == (2, 1)
-    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    world.restart(memory)
     await world.pass_time(20)
     assert (len(world.judge.offers), memory.writes) == (3, 1), "what was refused may be right now"
     disk.mend()
@@ -519,13 +523,13 @@ async def test_a_file_that_changed_since_it_was_remembered_is_a_new_one(
     folder: Path, mock_clock: MockClock, disk: Disk
 ) -> None:
     memory, world = Memory(), World(folder, mock_clock)
-    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    world.restart(memory)
     disk.refuse(errno.EROFS, "rename", "unlink")
     (folder / "x").write_bytes(GOOD)
     await world.pass_time(6)
     disk.mend()
     os.utime(folder / "x", (1000.0, 1000.0))
-    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    world.restart(memory)
     await world.pass_time(6)
     assert (len(world.judge.offers), world.names("accepted")) == (2, ["x"])
 
@@ -535,7 +539,7 @@ async def test_a_memory_that_cannot_be_written_is_told_and_tried_again(
 ) -> None:
     memory, world = Memory(), World(folder, mock_clock)
     memory.refused = LocalError("state/inbox cannot be written: No space left on device", code="E_STATE_WRITE")
-    world.inbox = Inbox(folder, world.judge, wall=lambda: 0.0, memory=memory)
+    world.restart(memory)
     disk.refuse(errno.ENOSPC, "rename", "unlink")
     (folder / "x").write_bytes(GOOD)
     await world.pass_time(6)

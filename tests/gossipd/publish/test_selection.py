@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossipd.config.job_sections import EXCLUDES_MAX
 from gossipd.core.errors import UsageError
 from gossipd.publish.selection import PATTERNS_MAX, selection_without
 
@@ -19,3 +20,7 @@ def test_a_jobs_patterns_go_beside_the_usual_ones() -> None:
 def test_a_pattern_that_matches_no_file_is_refused(wrong: str) -> None:
     with pytest.raises(UsageError, match=r"^exclude has "):
         selection_without(wrong)
+
+
+def test_a_watched_table_takes_as_many_patterns_as_a_publication() -> None:
+    assert EXCLUDES_MAX == PATTERNS_MAX

@@ -76,32 +76,33 @@ def test_an_absurd_header_is_no_end_of_the_daemon(header: str, from_the_first: b
     assert outcome.failed == () or isinstance(outcome.errors[-1], SourceError)
 
 
-@pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, AttributeError])
-def test_what_a_library_cannot_take_of_an_answer_is_the_source_s_failure(
-    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def refused_head(error: Exception, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said of a read during which the head's check raises that."""
+
     def refuse(*_: object) -> None:
-        raise kind("what no library should raise")
+        raise error
 
     monkeypatch.setattr(first_request, "check_head", refuse)
     with raw_server(lambda start, stop: partial(BODY, start, stop)) as url:
         outcome = seat_at(url).read()
     assert outcome.stored == ()
-    assert outcome.errors[-1].sentence.endswith(f"its answer cannot be read ({kind.__name__})")
+    return outcome.errors[-1].sentence
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, AttributeError])
+def test_what_a_library_cannot_take_of_an_answer_is_the_source_s_failure(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused_head(kind("what no library should raise"), monkeypatch)
+    assert said.endswith(f"its answer cannot be read ({kind.__name__})")
 
 
 @pytest.mark.parametrize("kind", [ImportError, MemoryError])
 def test_what_the_host_itself_lacks_is_no_end_of_the_daemon(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise kind("too many open files")
-
-    monkeypatch.setattr(first_request, "check_head", refuse)
-    with raw_server(lambda start, stop: partial(BODY, start, stop)) as url:
-        outcome = seat_at(url).read()
-    assert outcome.stored == ()
-    assert "this host cannot read it now (too many open files)" in outcome.errors[-1].sentence
+    said = refused_head(kind("too many open files"), monkeypatch)
+    assert "this host cannot read it now (too many open files)" in said
 
 
 @pytest.mark.parametrize("header", [one for one in ABSURD_HEADERS if "boundary" not in one], ids=ascii)

@@ -14,6 +14,7 @@ from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, bucket_of
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.source_read_planner import SourceReadPlanner
+from membership.member import NodeId
 from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, node, shape
 
 SETTINGS = PlannerSettings(fetches_many=6)  # whatever the number of chunks
@@ -497,18 +498,22 @@ def test_a_failed_read_pauses_longer_each_time() -> None:
     assert storage.plan(own)
 
 
+def lacking_a_packed_chunk(files: int) -> tuple[SourceReadPlanner, LocalReplica, NodeId]:
+    """A reader that has all but the last chunk, which packs so many files, and the node that owns it."""
+    of, (own, owner) = structs.replace(shape(20), packed_chunk=19, packed_files=files), (node(1), node(2))
+    reader = SourceReadPlanner(own, of, DEPLOYMENT, SETTINGS, Random(1))
+    reader.readable = True
+    reader.set_readers(((owner, own),) * BUCKETS, by_chunk=False, now=0.0)
+    reader.seen(range(19))
+    return reader, LocalReplica(DEPLOYMENT, of, ChunkSet.of(20, range(19)), now=0.0), owner
+
+
 @pytest.mark.parametrize(("files", "left_s", "taken_s"), [(0, 11.0, 20.0), (3000, 300.0, 480.0)])
 def test_a_claimed_chunk_of_many_small_files_is_left_to_its_reader_for_longer(
     files: int, left_s: float, taken_s: float
 ) -> None:
-    of = structs.replace(shape(20), packed_chunk=19, packed_files=files)
-    own, other = node(1), node(2)
-    replica = LocalReplica(DEPLOYMENT, of, ChunkSet.of(20, range(19)), now=0.0)
-    reader = SourceReadPlanner(own, of, DEPLOYMENT, SETTINGS, Random(1))
-    reader.readable = True
-    reader.set_readers(((other, own),) * BUCKETS, by_chunk=False, now=0.0)
-    reader.seen(range(19))
-    reader.claimed(other, (19,), 0.0)
+    reader, replica, owner = lacking_a_packed_chunk(files)
+    reader.claimed(owner, (19,), 0.0)
     assert not reader.plan(replica, 0.0)
     assert not reader.plan(replica, left_s)
     assert reader.is_being_read(left_s)
@@ -518,12 +523,6 @@ def test_a_claimed_chunk_of_many_small_files_is_left_to_its_reader_for_longer(
 
 @pytest.mark.parametrize("files", [0, 3000])
 def test_what_its_owner_does_not_read_is_taken_over_soon_however_many_files_it_has(files: int) -> None:
-    of = structs.replace(shape(20), packed_chunk=19, packed_files=files)
-    own, other = node(1), node(2)
-    replica = LocalReplica(DEPLOYMENT, of, ChunkSet.of(20, range(19)), now=0.0)
-    reader = SourceReadPlanner(own, of, DEPLOYMENT, SETTINGS, Random(1))
-    reader.readable = True
-    reader.set_readers(((other, own),) * BUCKETS, by_chunk=False, now=0.0)
-    reader.seen(range(19))
+    reader, replica, _ = lacking_a_packed_chunk(files)
     assert not reader.plan(replica, 0.0)
     assert reader.plan(replica, 3 * SETTINGS.read_takeover_s) == [(19,)]
