@@ -207,7 +207,7 @@ class SourceAdmission:
                 pace.answered(turn, now)
                 self._troubles.pop(place, None)
                 if received < GOOD_BYTES_MIN:
-                    pace.connections.came(received, now - turn.sent_s, self._source_settings.rate_bytes_min)
+                    pace.connections.small_came(now - turn.sent_s)
             elif isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
                 self._failed(source, turn, error, now)
             pace.ended(turn, is_good=error is None or received >= GOOD_BYTES_MIN)
@@ -305,7 +305,7 @@ class SourceAdmission:
             requests = max(turn.level, self._pace(source).connections.under_way)
             self._mirrors.came(mirror, received, waited_s, requests, self._clock())
             if received >= GOOD_BYTES_MIN:
-                self._pace(source).connections.came(received, waited_s, self._source_settings.rate_bytes_min)
+                self._pace(source).connections.range_came(received, waited_s, self._source_settings.rate_bytes_min)
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:

@@ -31,7 +31,6 @@ _TRIAL_COST = 20  # trials cost at most a twentieth of the time where a refusal 
 _REST_SHARE = 1 / 16  # of what the host allows, for those that have none of it
 _REST_S_MAX = 1.5  # longer than a starving seed pauses
 _SLOW_ROW = 2  # one alone may hang
-_RATED_BYTES_MIN = 64 * 1024  # what fewer bytes take is the way there and back
 _QUICK_S = 0.5
 _WIDEN_S, _WIDEN_MAX_S = 10.0, 320.0  # a stall ends; the pause doubles while a host is narrowed again
 
@@ -66,12 +65,18 @@ class ConnectionLimit:
             self._most, self._narrowed_s = max(1, min(self._most, self.under_way) // 2), now
             self._widen_s, self._pause_s = now + self._pause_s, min(2 * self._pause_s, _WIDEN_MAX_S)
 
-    def came(self, received: int, waited_s: float, rate_bytes_min: int) -> None:
-        """A range came whole. Where it came twice as quickly as it must, there is room for one more; of a small one the
-        wait is what tells, as storage of small files has no others."""
-        is_small = received < _RATED_BYTES_MIN
-        if waited_s < _QUICK_S if is_small else received >= 2 * rate_bytes_min * waited_s:
-            self._slow_in_row, self._most, self._pause_s = 0, min(LEVELS_MAX, self._most + 1), _WIDEN_S
+    def range_came(self, received: int, waited_s: float, rate_bytes_min: int) -> None:
+        """A range came whole. Where it came twice as quickly as it must, there is room for one more."""
+        if received >= 2 * rate_bytes_min * waited_s:
+            self._widen()
+
+    def small_came(self, waited_s: float) -> None:
+        """Too few bytes for a rate: the wait tells, as storage of small files has no others."""
+        if waited_s < _QUICK_S:
+            self._widen()
+
+    def _widen(self) -> None:
+        self._slow_in_row, self._most, self._pause_s = 0, min(LEVELS_MAX, self._most + 1), _WIDEN_S
 
     def places(self, now: float) -> int:
         """Requests that may be under way now."""

@@ -120,8 +120,8 @@ MUTANTS = (
         "a-row-of-slow-requests-never-ends",
         "Two slow requests in a day of quick ones narrow a host's window.",
         "gossipd/sources/connection_limit.py",
-        "            self._slow_in_row, self._most, self._pause_s = 0, min(",
-        "            self._slow_in_row, self._most, self._pause_s = 1, min(",
+        "        self._slow_in_row, self._most, self._pause_s = 0, min(",
+        "        self._slow_in_row, self._most, self._pause_s = 1, min(",
         ("tests/gossipd/sources/test_connection_limit.py",),
     ),
     Mutant(
@@ -1277,8 +1277,8 @@ MUTANTS = (
         "storage-of-small-files-stays-narrow",
         "After a stall, storage of small files alone is read over one request at a time for ever.",
         "gossipd/sources/connection_limit.py",
-        "        if waited_s < _QUICK_S if is_small else received",
-        "        if not is_small and received",
+        "        if waited_s < _QUICK_S:\n",
+        "        if waited_s < 0.0:\n",
         ("tests/gossipd/sources/test_connection_limit.py",),
     ),
     Mutant(

@@ -127,10 +127,10 @@ def test_each_quick_range_gives_a_slow_host_one_place_more() -> None:
     for _ in range(2):
         limit.was_slow(0.0, 5.0)
     assert limit.places(5.0) == 1
-    limit.came(1 << 20, 9.0, 1 << 16)
-    limit.came(1000, 0.6, 1 << 16)
+    limit.range_came(1 << 20, 9.0, 1 << 16)
+    limit.small_came(0.6)
     assert limit.places(5.0) == 1, "they came, and not quickly"
-    limit.came(1 << 20, 7.9, 1 << 16)
+    limit.range_came(1 << 20, 7.9, 1 << 16)
     assert limit.places(5.0) == 2 and not limit.is_single
     limit.was_slow(6.0, 7.0)
     assert limit.places(7.0) == 2, "the row begins again"
@@ -142,7 +142,7 @@ def test_small_files_that_come_at_once_give_a_host_its_places_back() -> None:
         limit.was_slow(sent_s, sent_s + 5.0)
     assert limit.places(18.0) == 1
     for _ in range(10):
-        limit.came(400, 0.06, 1 << 16)
+        limit.small_came(0.06)
     assert limit.places(20.0) >= 8
 
 
