@@ -87,8 +87,8 @@ class NetSection(Section, frozen=True, kw_only=True):
     )
     background: bool = setting(
         kinds.Flag(),
-        "true: model bytes that this host sends to others give way to all that uses the same links, as soon as\n"
-        "packets wait or are lost there. What it reads from storage does not. gossipd 0.1 does not know it.",
+        "true: while others use this host's link, model bytes keep to less than half of what those leave, in both\n"
+        "directions, reads of storage included; else they take all of it. gossipd 0.1 does not know it.",
         False,
     )
 

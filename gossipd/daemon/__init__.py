@@ -16,8 +16,8 @@
   ``identity_alarms``, ``loneliness``, ``clock_watch``, ``drift_watch``, ``audit_gossip``
 * What hosts tell of themselves: ``progress_publisher``, ``free_space``, ``peer_wants``; ``sketch_sampler`` (keeps it)
 * The control plane's questions: ``control_delegate``, ``fine_sketches`` (told to others, and asked of them)
-* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``; ``start_limits``,
-  ``limits_watch``, ``credentials_watch``
+* Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``, ``link_sharing``;
+  ``start_limits``, ``limits_watch``, ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``settled_rows`` (rows that hold), ``admin_operations`` and
   ``want_orders`` (commands), ``event_feed``
 * Jobs: ``job_publishing``, ``publishing_job``, ``step_watches``, ``untold_shards``; ``hooks``, ``hook_queue``

@@ -18,6 +18,7 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.alarms import NOT_A_TARGET, Reports
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
 from gossipd.daemon.control_delegate import BulkTokens
+from gossipd.daemon.link_sharing import LinkSharing
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.planner_driver import PlannerDriver
@@ -27,6 +28,7 @@ from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.unreached_peers import UnreachedPeers
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.runtime.file_access import grant, group_number
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
@@ -66,7 +68,8 @@ class DataPlane:
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
-        self.upload, self.download = RateLimit(), RateLimit()
+        self.sharing = LinkSharing(BULK_SOCKETS)
+        self.upload, self.download = RateLimit(within=self.sharing.upload), RateLimit(within=self.sharing.download)
         self.external = RateLimit(within=self.download)
         self.limits = LimitsSchedule(
             live, {"upload": self.upload, "download": self.download, "source": self.external}, reports.audit
@@ -161,7 +164,7 @@ class DataPlane:
 
     def stop_moving(self) -> None:
         """End every fetch, read and upload."""
-        for throttle in (self.upload, self.download, self.external):
+        for throttle in (self.sharing.upload, self.sharing.download, self.upload, self.download, self.external):
             throttle.close()
         self.client.close()
         self.reader.close()

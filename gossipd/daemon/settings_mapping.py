@@ -62,7 +62,6 @@ def bulk_settings(config: Config) -> BulkSettings:
         slots_per_peer=min(4, limits.upload_slots),
         connections_in_max=limits.connections,
         dscp=parse_dscp(config.net.dscp_bulk),
-        background=config.net.background,
     )
 
 

@@ -26,7 +26,7 @@ PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 class RateLimit:
     """``take(n)`` returns when ``n`` more bytes may move. Thread-safe. ``rate``: bytes per second over all callers, or
-    None for no limit. ``within``: a wider limit, which counts the same bytes too.
+    None for no limit. ``within``: a wider limit, which counts the same bytes too, and may itself lie within another.
     """
 
     __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
@@ -66,13 +66,12 @@ class RateLimit:
         """Wait until ``nbytes`` more may move."""
         if self.rate is None:
             return
-        mark = self._issue(nbytes)
-        if self._within is None:
-            self._wait(mark)
-            return
-        wider_mark = self._within._issue(nbytes)  # before both waits, so that they overlap
-        self._wait(mark)
-        self._within._wait(wider_mark)
+        marks = [(limit, limit._issue(nbytes)) for limit in self._all()]  # before all waits, so that they overlap
+        for limit, mark in marks:
+            limit._wait(mark)
+
+    def _all(self) -> list[RateLimit]:
+        return [self] if self._within is None else [self, *self._within._all()]
 
     def _issue(self, nbytes: int) -> float | None:
         if self._rate is None:

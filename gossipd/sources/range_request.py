@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
@@ -22,6 +22,7 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.addresses import Addresses
 from gossipd.sources.admission import SourceAdmission
@@ -304,7 +305,7 @@ class SourceRequests:
         whole = self._may_read_whole(job, location, part)
         mirror = job.mirror or location.source.text
         watch = RequestWatch(self._admission, mirror, location, part.length)
-        with self._room(job, location, part, whole=whole):
+        with self._room(job, location, part, whole=whole), _unlisted(location):
             with readable(location.shown):
                 opened = self._open(job, location, request, part, watch, whole=whole)
             with closing(opened) as stream:
@@ -396,6 +397,11 @@ class SourceRequests:
             self._throttle.take(step)
             left -= step
         sink(piece)
+
+
+def _unlisted(location: Location) -> AbstractContextManager[None]:
+    """What obstore and file systems read, no connection of ours counts."""
+    return nullcontext() if location.is_on_web else BULK_SOCKETS.unlisted()
 
 
 def _wanted(job: Job, part: Segment) -> Wanted:

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from gossipd.manifest.source_url import SourceUrl
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.sources import errors
 from gossipd.sources.addresses import Addresses, proxy_of
 from gossipd.sources.location import Location
@@ -190,6 +191,7 @@ def _tunnel(plain: socket.socket, proxy: Proxy, location: Location, settings: So
 
 def _open(address: tuple[str, int], settings: SourceSettings) -> socket.socket:
     plain = socket.create_connection(address, timeout=settings.connect_timeout_s)
+    BULK_SOCKETS.add(plain)
     plain.settimeout(settings.read_timeout_s)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return plain
@@ -198,7 +200,9 @@ def _open(address: tuple[str, int], settings: SourceSettings) -> socket.socket:
 def _secured(plain: socket.socket, source: SourceUrl) -> socket.socket:
     if source.scheme == "http":
         return plain
-    return ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
+    secured = ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
+    BULK_SOCKETS.add(secured)
+    return secured
 
 
 def _host_header(source: SourceUrl) -> str:

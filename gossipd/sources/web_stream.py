@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.sources.addresses import Addresses
 from gossipd.sources.errors import (
     SourceError,
@@ -164,6 +165,7 @@ class WebStream:
     def close(self) -> None:
         """End the connection, unless it is kept for another range."""
         if not self._is_given_back:
+            BULK_SOCKETS.ends(self._socket)
             self._socket.close()
 
     def _asked(

@@ -5,7 +5,8 @@
 * Asking: ``client`` (fetches), ``fetch`` (one of them, for other threads), ``pipelined_fetch``, ``connections`` (the
   pool), ``dialer``
 * Serving: ``listener`` (accepts), ``known_connections``, ``server`` (answers), ``slots`` (uploads), ``scratch``
-  (memory to encrypt from), ``giving_way``, ``self_check`` (strangers are refused)
+  (memory to encrypt from), ``self_check`` (strangers are refused)
+* Beside other traffic: ``link_share`` (what a daemon takes of a link that others use)
 
 What does not live here: choosing chunks and peers (the planner), hashing and writing (the store). Payload bytes stay in
 these threads and in buffers of the pool, outside the event loop.

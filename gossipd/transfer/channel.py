@@ -29,10 +29,10 @@ from enum import Enum
 
 from gossipd.core.errors import GossipdError
 from gossipd.identity.certificates import public_key_of
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.runtime.ports import Span
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.runtime.traffic_marks import mark
-from gossipd.transfer.giving_way import PATH_BYTES, SendPace, read_path
 from gossipd.transfer.settings import BulkSettings
 from membership.member import NodeId, node_id
 
@@ -40,10 +40,6 @@ from membership.member import NodeId, node_id
 _TCP_NOTSENT_LOWAT = 25
 # tcpi_bytes_acked and tcpi_bytes_received in struct tcp_info, since Linux 4.1; same header.
 _TCP_INFO_BYTES = struct.Struct("=120xQQ")
-# From include/uapi/asm-generic/socket.h. TCP paces by itself where the interface has no fq queue, since Linux 4.13.
-_SO_MAX_PACING_RATE = 47
-# A transfer that gives way to all is still several times as quick as one that is cut for being slow.
-_RATES_MIN = 4
 # Keep-alive detects that an idle peer vanished, the user time-out that a receiving one did.
 _KEEPALIVE_S = 10
 _USER_TIMEOUT_MS = 10_000
@@ -101,7 +97,7 @@ class Channel:
         self._hurried: int | None = None  # no piece of this transfer is awaited any longer
         self._arrived = select.poll()
         self._arrived.register(sock, select.POLLIN)
-        self._pace = SendPace(rate_min=_RATES_MIN * int(settings.rate_min))
+        BULK_SOCKETS.add(sock)
         self.sends_bodies = sends_bodies
         self.cut_by: Cut | None = None
         # The owner writes these and the watchdog reads them: the monotonic deadline, and the transfer's number.
@@ -124,6 +120,7 @@ class Channel:
                 self._socket = context.wrap_socket(
                     self._socket, server_side=is_server, do_handshake_on_connect=False, suppress_ragged_eofs=True
                 )
+                BULK_SOCKETS.add(self._socket)
             self._socket.do_handshake()
             der = self._socket.getpeercert(binary_form=True)
         except ssl.SSLError as error:
@@ -383,16 +380,6 @@ class Channel:
         acked, received = _TCP_INFO_BYTES.unpack(raw)
         return int(acked if self.sends_bodies else received)
 
-    def give_way(self, now: float) -> None:
-        """Send at a pace that leaves the path's queues short. Any thread; several times a second."""
-        with self._lock:
-            if self._closed:
-                return
-            raw = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, PATH_BYTES)
-            if (reading := read_path(raw)) is not None and self._pace.heard(reading, now):
-                rate = struct.pack("=Q", self._pace.rate)
-                self._socket.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, rate)
-
     def cut(self, reason: Cut) -> None:
         """Shut the connection down from any thread; the owner's call returns at once. The first reason stays."""
         with self._lock:
@@ -410,6 +397,7 @@ class Channel:
         with self._lock:
             if not self._closed:
                 self._closed = True
+                BULK_SOCKETS.ends(self._socket)
                 self._socket.close()
 
     def _limit_unsent(self, length: int) -> None:

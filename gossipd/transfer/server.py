@@ -32,7 +32,7 @@ from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
 from gossipd.transfer.tokens import IssuedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
-from gossipd.transfer.watchdog import BACKGROUND_TICK_S, SERVER_TICK_S, Watchdog
+from gossipd.transfer.watchdog import SERVER_TICK_S, Watchdog
 from gossipd.wire import transfer as wire
 from membership.member import NodeId
 
@@ -96,9 +96,8 @@ class BulkServer:
         self._manifest_quotas = Quotas[NodeId](burst=settings.manifests_burst, per_s=settings.manifests_per_s)
         self._manifest_lock = threading.Lock()
         self._traffic = Traffic()
-        tick_s = BACKGROUND_TICK_S if settings.background else SERVER_TICK_S
         self._scratch = ScratchMemory(settings.tls_piece_bytes + wire.REPLY_BYTES)
-        self._watchdog = Watchdog(settings, name="bulk-watch-in", listener=self._scratch, tick_s=tick_s)
+        self._watchdog = Watchdog(settings, name="bulk-watch-in", listener=self._scratch, tick_s=SERVER_TICK_S)
         self._listener = BulkListener(settings, self._traffic, self)
         self._serving_threads: set[threading.Thread] = set()
 

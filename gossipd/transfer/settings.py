@@ -84,8 +84,6 @@ class BulkSettings(Struct, frozen=True):
     """A name that the kernel offers, such as ``bbr``; None keeps the host's default."""
     dscp: int = 0
     """Mark of every packet, 0 to 63; 0 is none."""
-    background: bool = False
-    """Whether what is sent gives way to other traffic (``giving_way``)."""
     unsent_bytes_min: int = 64 * KIB
     unsent_bytes_max: int = 4 * MIB
     """Half of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a

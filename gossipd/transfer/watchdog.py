@@ -26,7 +26,6 @@ from gossipd.transfer.settings import BulkSettings
 
 # The lateness of a cut; each look costs little CPU even with 50 connections.
 TICK_S = 0.2
-BACKGROUND_TICK_S = 0.05  # a server that gives way: others wait so long for it
 SERVER_TICK_S = 1.0  # silence is the client's to notice; handshakes have deadlines, which are met all the same
 DOZE_S = 15.0  # an idle connection of the client closes so late: before the server's side does
 _QUIET_LOOKS = 5  # without a transfer: the pauses between the chunks of a model are shorter
@@ -150,8 +149,6 @@ class Watchdog:
             return
         if not channel.is_moving:
             return
-        if self._bulk_settings.background and channel.sends_bodies:
-            channel.give_way(now)
         moved = channel.bytes_moved()
         if watch.transfer != channel.transfer:
             watch.transfer = channel.transfer

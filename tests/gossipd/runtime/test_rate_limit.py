@@ -122,3 +122,15 @@ def test_a_rate_of_nothing_is_refused() -> None:
             RateLimit(rate)
         with pytest.raises(AssertionError):
             RateLimit().set_rate(rate)
+
+
+def test_a_limit_within_two_others_keeps_to_the_lowest_of_the_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    widest = RateLimit(1000)
+    middle = RateLimit(within=widest)
+    inner = RateLimit(4000, within=middle)
+    assert inner.rate == middle.rate == 1000
+    started = clock.now
+    for _ in range(100):
+        inner.take(100)
+    assert 10_000 / (clock.now - started) == pytest.approx(1000, rel=0.02)

@@ -6,6 +6,8 @@ import socket
 
 import pytest
 
+from gossipd.daemon.link_sharing import WINDOW_BYTES_MIN
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import pair
 from tests.wire_marks import marks_of
@@ -35,7 +37,15 @@ def test_what_yields_in_the_network_yields_in_this_host_s_queues_at_both_ends() 
         assert [one._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) for one in channels] == [2, 2]
 
 
-def test_bodies_arrive_where_the_server_gives_way() -> None:
-    with pair(Encryption.TLS, settings=lambda _: BulkSettings(background=True, dscp=LE)) as two:
-        for chunk in range(4):
-            assert two.fetch(chunk) == two.bodies[chunk]
+@pytest.mark.parametrize("encryption", Encryption)
+def test_bodies_arrive_through_the_smallest_windows(encryption: Encryption) -> None:
+    BULK_SOCKETS.limit_windows(WINDOW_BYTES_MIN)
+    try:
+        with pair(encryption) as two:
+            before = BULK_SOCKETS.look()
+            for chunk in range(4):
+                assert two.fetch(chunk) == two.bodies[chunk]
+            moved, bodies = BULK_SOCKETS.look(), sum(map(len, two.bodies[:4]))
+            assert min(moved.received - before.received, moved.sent - before.sent) >= bodies
+    finally:
+        BULK_SOCKETS.limit_windows(None)

@@ -1,0 +1,73 @@
+"""``net.background``: keeps this daemon's model bytes to their share of the host's link while others use it, too.
+
+What lives here: looking at the interface, and holding both directions to what ``transfer.link_share`` says. What does
+not: the decision, and limits that the operator has set (``scheduled_limits``), which count beside it.
+
+At rest the interface is looked at once a second, so that others are known before a deployment begins.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from gossipd.core.units import show_bytes
+from gossipd.runtime.bulk_sockets import BulkSockets, WireBytes
+from gossipd.runtime.logs import get_logger
+from gossipd.runtime.look_interval import until_next_look
+from gossipd.runtime.network_interface import bytes_of, interface_of
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.transfer.link_share import LinkCounters, LinkShare
+
+LOOK_S = 0.05
+RESTING_LOOK_S = 1.0
+WINDOW_S = 0.001  # of the rate: what each peer may have on its way to us, which waits in front of others' packets
+WINDOW_BYTES_MIN = 16 * 1024  # nearly two jumbo frames; TCP sends next to nothing through a window below one
+log = get_logger("bulk")
+
+
+class LinkSharing:
+    """One per daemon, on the trio loop. Nothing is limited unless ``run`` runs."""
+
+    def __init__(self, sockets: BulkSockets) -> None:
+        self.upload, self.download = RateLimit(), RateLimit()
+        """Limits within which those of the operator lie."""
+        self._sockets = sockets
+        self._share = LinkShare()
+        self._own = WireBytes()
+        self._is_shared = False
+
+    async def run(self, address: str) -> None:
+        """Never returns. ``address``: where other hosts reach this one."""
+        interface = None
+        while True:
+            if interface is None and (interface := interface_of(address)) is None:
+                log.warning("no network interface has this host's address: others are not noticed", address=address)
+                await trio.sleep_forever()
+            is_moving = self.look(interface or "", trio.current_time())
+            if is_moving:
+                await trio.sleep(LOOK_S)
+            else:
+                await until_next_look(RESTING_LOOK_S)
+
+    def look(self, interface: str, now: float) -> bool:
+        """Compare with the last look. Returns whether model bytes have moved since."""
+        carried, own = bytes_of(interface), self._sockets.look()
+        is_moving, self._own = own != self._own, own
+        if carried is None:
+            return False
+        sent = LinkCounters(carried.sent, own.sent, own.acknowledged)
+        received = LinkCounters(carried.received, own.received, own.received)
+        self._share.heard(sent, received, now, is_blind=not self._sockets.are_all)
+        self._apply()
+        return is_moving
+
+    def _apply(self) -> None:
+        sending, receiving = self._share.sending.rate, self._share.receiving.rate
+        self.upload.set_rate(sending)
+        self.download.set_rate(receiving)
+        window_bytes = None if receiving is None else max(WINDOW_BYTES_MIN, int(WINDOW_S * receiving))
+        self._sockets.limit_windows(window_bytes)
+        if self._share.is_shared is not self._is_shared:
+            self._is_shared = self._share.is_shared
+            told = {"download": f"{show_bytes(receiving)}/s"} if receiving is not None else {}
+            log.info("others use the link" if self._is_shared else "nobody else uses the link", **told)

@@ -1,0 +1,146 @@
+"""How much of a link's rate this daemon may use while others use the link, too.
+
+What lives here: the decision for a host's link, by values. What does not: reading the interface and holding the rates
+(``daemon.link_sharing``).
+
+What the interface has carried beyond this daemon's own model bytes is what others have. While there is some, in either
+direction, as requests are short and answers long, the daemon takes ``SHARE`` of what they leave in both, so that their
+packets find the link free nearly always; they leave less when they want more. While there is none it takes all, and the
+mode costs nothing. They count until none was seen for ``STAYS_S``.
+
+How much the link can carry is what it has carried at most over some looks: one alone may have what a shaper had saved.
+A daemon that keeps to its share would never learn of more, so now and then it tries: for a moment it may send beyond
+what was carried. What trials and use do not show again fades.
+
+Rejected: a pace by each connection's round trips, as LEDBAT has it: connections move for one chunk and pause, so their
+paces come too late, and on an idle link a deployment took 13 to 30 % more time; the speed that an interface names, as a
+virtual or shaped one names any; a congestion control of the kernel that yields, as hosts do not have one loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from msgspec import Struct
+
+SHARE = 0.4  # of what others leave; more lets their packets wait behind ours
+RATE_MIN = 1024 * 1024  # bytes per second, for all connections together: each has a least rate, or it is cut
+START = 8 * 1024 * 1024  # what a link can carry before anything is known of it: no host has less
+NOTICED_SHARE = 0.05  # of own bytes: heads of packets are reckoned, and what comes twice or too early is not counted
+NOTICED_MIN = 128 * 1024  # bytes per second; membership, control and an operator's shell take less
+OTHERS_S = 1.0  # over which others are counted: requests come in bursts
+STAYS_S = 3.0  # pauses of those others
+CARRIED_S = 0.1  # over which the carried bytes are counted, and how long a trial takes
+TRIAL = 1.5  # times what the link has carried
+TRIAL_EVERY_S = 20.0  # so that trials leave the p99 of others as it was
+TRIAL_SOON_S = 1.0  # after a trial that has shown more
+TRIAL_LESS_S = 5.0  # after one that has shown less: there may have been little to send
+ALIKE = 0.1  # of what was known: within this, a trial has shown the same
+FADES = 0.9  # of what was known, after a trial that has shown less, and each ``TRIAL_EVERY_S`` in which none was made
+USED = 0.8  # of the rate: a daemon that does not use its share tries for nothing
+
+
+class LinkCounters(Struct, frozen=True):
+    """Of one direction: bytes on the wire since any moment. Of its own, this daemon knows what it has handed to the
+    interface, where some wait in a queue, and what has arrived."""
+
+    link_bytes: int
+    own_bytes: int
+    own_arrived_bytes: int
+
+
+class Direction:
+    """One of the two of a link."""
+
+    def __init__(self) -> None:
+        self.rate: float | None = None
+        """Bytes per second for all model bytes of this daemon; None: no limit."""
+        self._capacity = float(START)
+        self._others = self._own = 0.0  # bytes per second
+        self._looks: deque[tuple[LinkCounters, float]] = deque()  # bounded by ``OTHERS_S``
+        self._counted: tuple[int, float] | None = None  # the interface's bytes, and when, before the present count
+        self._tries_from: float | None = None  # the capacity before the trial that goes on
+        self._next_trial_s = -math.inf
+        self._fades_s = math.inf
+
+    def heard(self, counters: LinkCounters, now: float, *, is_blind: bool) -> bool:
+        """Take in a look. Returns whether others use this direction."""
+        self._count(counters.link_bytes, now)
+        if is_blind:
+            self._looks.clear()  # what was not counted must not pass for others' bytes afterwards
+        self._looks.append((counters, now))
+        while len(self._looks) > 1 and self._looks[1][1] <= now - OTHERS_S:
+            self._looks.popleft()
+        first, began_s = self._looks[0]
+        elapsed_s = now - began_s
+        if elapsed_s < OTHERS_S:
+            return False
+        self._own = (counters.own_arrived_bytes - first.own_arrived_bytes) / elapsed_s
+        link_bytes = counters.link_bytes - first.link_bytes
+        # At most so many were ours, whatever waited before the first look, and waits now.
+        own_bytes = counters.own_bytes - first.own_arrived_bytes
+        self._others = max(0, link_bytes - own_bytes) / elapsed_s
+        return self._others > max(NOTICED_MIN, NOTICED_SHARE * self._own)
+
+    def _count(self, link_bytes: int, now: float) -> None:
+        if self._counted is None or now - self._counted[1] < CARRIED_S:
+            self._counted = self._counted or (link_bytes, now)
+            return
+        carried = (link_bytes - self._counted[0]) / (now - self._counted[1])
+        self._counted = (link_bytes, now)
+        before, self._tries_from = self._tries_from, None
+        if before is None:
+            self._capacity = max(self._capacity, carried)
+            return
+        self._capacity = max(carried, FADES * before)
+        change = carried / before - 1
+        pause_s = TRIAL_SOON_S if change > ALIKE else TRIAL_LESS_S if change < -ALIKE else TRIAL_EVERY_S
+        self._next_trial_s = now + pause_s
+        self._fades_s = now + 2 * TRIAL_EVERY_S
+
+    def share(self, now: float) -> None:
+        """Fix the rate while others use the link."""
+        if self._tries_from is not None:
+            return
+        rate = max(RATE_MIN, SHARE * (self._capacity - self._others))
+        is_used = self.rate is not None and self._own >= USED * min(rate, self.rate)
+        if is_used and now >= self._next_trial_s:
+            self._tries_from, rate = self._capacity, TRIAL * self._capacity
+            self._counted = (self._looks[-1][0].link_bytes, now)
+        elif now >= self._fades_s:
+            # The share is not used: there is little to send, or the link cannot carry it.
+            self._capacity, self._fades_s = max(START, FADES * self._capacity), now + TRIAL_EVERY_S
+        self._fades_s = min(self._fades_s, now + 2 * TRIAL_EVERY_S)
+        self.rate = rate
+
+    def take_all(self) -> None:
+        """Nobody else uses the link."""
+        self.rate = self._tries_from = None
+        self._fades_s = math.inf
+
+
+class LinkShare:
+    """Of one host's link."""
+
+    def __init__(self) -> None:
+        self.sending, self.receiving = Direction(), Direction()
+        self._noticed_s = -math.inf
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others use the link."""
+        return self.sending.rate is not None
+
+    def heard(self, sent: LinkCounters, received: LinkCounters, now: float, *, is_blind: bool = False) -> None:
+        """Judge a look at the counters, all cumulative. ``is_blind``: not all received bytes of this daemon's are
+        counted, so that nothing is learnt of others from them, and what was so stays."""
+        is_noticed = self.sending.heard(sent, now, is_blind=False)
+        is_noticed |= self.receiving.heard(received, now, is_blind=is_blind)
+        if is_noticed or (is_blind and self.is_shared):
+            self._noticed_s = now
+        for direction in (self.sending, self.receiving):
+            if now - self._noticed_s < STAYS_S:
+                direction.share(now)
+            else:
+                direction.take_all()

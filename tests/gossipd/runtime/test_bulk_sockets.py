@@ -1,0 +1,99 @@
+"""Counters and receive windows of connections for model bytes, on real sockets of this host."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from gossipd.runtime.bulk_sockets import HEAD_BYTES, BulkSockets, WireBytes
+
+_TCP_WINDOW_CLAMP = 10
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection's two ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        served, _ = listener.accept()
+        with client, served:
+            yield client, served
+
+
+def _move(pair: tuple[socket.socket, socket.socket], nbytes: int) -> None:
+    client, served = pair
+    served.sendall(bytes(nbytes))
+    left = nbytes
+    while left:
+        left -= len(client.recv(left))
+
+
+def test_what_connections_move_counts_with_the_heads_of_packets(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets = BulkSockets()
+    sockets.add(pair[0])
+    before = sockets.look()
+    _move(pair, 100_000)
+    now = sockets.look()
+    assert 100_000 + HEAD_BYTES <= now.received - before.received <= 110_000
+    assert now.sent - before.sent < 10_000  # acknowledgements only
+
+
+def test_what_was_sent_counts_as_arrived_when_it_has(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets = BulkSockets()
+    sockets.add(pair[1])
+    _move(pair, 100_000)
+    pair[0].sendall(b".")  # it brings the last acknowledgement along
+    pair[1].recv(1)
+    moved = sockets.look()
+    assert moved.sent >= 100_000 and moved.acknowledged == moved.sent
+
+
+def test_the_last_bytes_before_the_end_count(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets = BulkSockets()
+    sockets.add(pair[0])
+    _move(pair, 50_000)
+    sockets.ends(pair[0])
+    pair[0].close()
+    assert sockets.look().received >= 50_000
+    assert sockets.look() == sockets.look()
+
+
+def test_a_window_holds_connections_that_are_there_and_later_ones(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets = BulkSockets()
+    sockets.add(pair[0])
+    sockets.limit_windows(20_000)
+    sockets.add(pair[1])
+    assert [_window(one) for one in pair] == [20_000, 20_000]
+    sockets.limit_windows(None)
+    assert min(_window(one) for one in pair) > 1_000_000
+
+
+def test_without_a_limit_no_window_is_touched(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets, before = BulkSockets(), _window(pair[0])
+    sockets.add(pair[0])
+    sockets.limit_windows(None)
+    assert _window(pair[0]) == before
+
+
+def test_a_socket_that_is_no_connection_counts_for_nothing() -> None:
+    sockets = BulkSockets()
+    closed = socket.socket()
+    closed.close()
+    sockets.add(closed)
+    with socket.socket() as unknown:
+        sockets.ends(unknown)
+    sockets.limit_windows(20_000)
+    assert sockets.look() == WireBytes()
+
+
+def test_bytes_that_come_by_other_ways_are_told() -> None:
+    sockets = BulkSockets()
+    with sockets.unlisted(), sockets.unlisted():
+        assert not sockets.are_all
+    assert sockets.are_all
+
+
+def _window(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP)
