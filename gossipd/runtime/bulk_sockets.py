@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -22,10 +22,13 @@ from msgspec import Struct
 # Of struct tcp_info in include/uapi/linux/tcp.h: tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out, tcpi_segs_in,
 # tcpi_bytes_sent; the last since Linux 4.19.
 _TCP_INFO = struct.Struct("=120xQQII56xQ")
-# Of include/uapi/linux/tcp.h, which Python has a name for on some systems only.
+# Of include/uapi/linux/tcp.h and asm-generic/socket.h, for which Python has no names; the second since Linux 5.15.
 _TCP_WINDOW_CLAMP = 10
+_SO_BUF_LOCK = 72
+_BUFFER_WINDOWS = 4  # what has come and is not read does not narrow a window until the buffer is full
 HEAD_BYTES = 66  # of each segment: Ethernet, IPv4, TCP with time stamps
 NO_WINDOW_LIMIT = 2**30
+_WIDE_BYTES = 4 * 1024 * 1024  # or what net.core.rmem_max grants
 
 
 class WireBytes(Struct, frozen=True):
@@ -100,14 +103,15 @@ class BulkSockets:
         return not self._unlisted
 
     def limit_windows(self, nbytes: int | None) -> None:
-        """How much each peer may have on its way to this host, from now on; None: what the kernel grants. The kernel
-        widens a window of a connection that is quick, so a limit is to be repeated."""
+        """How much each peer may have on its way to this host, from now on, and a small multiple of it unread here;
+        None: what the kernel grants. The kernel widens a window of a connection that is quick, so a limit is to be
+        repeated."""
         with self._lock:
             if nbytes is None and self._window_bytes is None:
                 return
             self._window_bytes = nbytes
             for sock in list(self._counted):
-                _set_window(sock, NO_WINDOW_LIMIT if nbytes is None else nbytes)
+                _set_window(sock, nbytes)
 
 
 def _moved(sock: socket.socket) -> WireBytes | None:
@@ -122,11 +126,14 @@ def _moved(sock: socket.socket) -> WireBytes | None:
     return WireBytes(received + HEAD_BYTES * segments_in, sent + heads, acknowledged + heads)
 
 
-def _set_window(sock: socket.socket, nbytes: int) -> None:
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, nbytes)
-    except OSError:
-        return  # closed
+def _set_window(sock: socket.socket, nbytes: int | None) -> None:
+    with suppress(OSError):  # closed, or an older kernel
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, nbytes or NO_WINDOW_LIMIT)
+        if nbytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_WINDOWS * nbytes)
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WIDE_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)  # the kernel may widen it again
 
 
 BULK_SOCKETS: Final = BulkSockets()

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
+_PIECE_BYTES_MIN = 16 * 1024  # less, under a low limit, costs more than it smooths
 BROKEN_PIECE_BYTES = 32 * 1024  # at a host whose answers break off: what is lost with the connection is less
 _OURS = (SourceCancelledError, SourceForbiddenError, SourceWholeOnlyError)  # no answer is to blame
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
@@ -294,7 +295,7 @@ class SourceRequests:
         settings = self._patient if is_patient else self._source_settings
         if location.is_on_web:
             small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
-            byte_count = job.manifest.chunk_bytes if whole else small
+            byte_count = job.manifest.chunk_bytes if whole else _at_once(small, self._throttle)
             pieces = Pieces(byte_count, is_whole=whole, watch=watch, settings=settings)
             return self._web.stream(location, request.addresses, _wanted(job, part), pieces)
         if location.source.scheme == "file":
@@ -397,6 +398,11 @@ class SourceRequests:
             self._throttle.take(step)
             left -= step
         sink(piece)
+
+
+def _at_once(byte_count: int, throttle: RateLimit) -> int:
+    """How many of so many bytes to receive together: they come as fast as the link can, whatever the limit."""
+    return max(_PIECE_BYTES_MIN, throttle.piece(byte_count))
 
 
 def _unlisted(location: Location) -> AbstractContextManager[None]:

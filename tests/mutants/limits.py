@@ -156,6 +156,14 @@ MUTANTS = (
         ("tests/gossipd/runtime/test_rate_limit.py",),
     ),
     Mutant(
+        "bytes-are-received-ahead-of-the-limit",
+        "The kernel receives a whole chunk at the link's rate while its reader waits for the limit.",
+        "gossipd/runtime/bulk_sockets.py",
+        "            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_WINDOWS * nbytes)\n",
+        "",
+        ("tests/gossipd/runtime/test_bulk_sockets.py",),
+    ),
+    Mutant(
         "windows-of-new-connections-stay-wide",
         "Each new connection fills the queue in front of others' packets until the next look.",
         "gossipd/runtime/bulk_sockets.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 
@@ -66,8 +67,23 @@ def test_a_window_holds_connections_that_are_there_and_later_ones(pair: tuple[so
     sockets.limit_windows(20_000)
     sockets.add(pair[1])
     assert [_window(one) for one in pair] == [20_000, 20_000]
+    assert [_buffer(one) for one in pair] == [160_000, 160_000]  # the kernel doubles it
     sockets.limit_windows(None)
     assert min(_window(one) for one in pair) > 1_000_000
+    assert min(_buffer(one) for one in pair) > 160_000
+
+
+def test_unread_bytes_fill_no_more_than_the_small_buffer(pair: tuple[socket.socket, socket.socket]) -> None:
+    client, served = pair
+    sockets = BulkSockets()
+    sockets.limit_windows(16 * 1024)
+    sockets.add(client)
+    served.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while sent < 50_000_000:
+            sent += served.send(bytes(65536))
+    assert sockets.look().received < 300_000  # the rest waits in the sender
 
 
 def test_without_a_limit_no_window_is_touched(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -93,6 +109,10 @@ def test_bytes_that_come_by_other_ways_are_told() -> None:
     with sockets.unlisted(), sockets.unlisted():
         assert not sockets.are_all
     assert sockets.are_all
+
+
+def _buffer(sock: socket.socket) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
 def _window(sock: socket.socket) -> int:
