@@ -134,7 +134,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
 
     async def rollback(self, name: str) -> Done:
         version = await run_blocking(self.store.rollback, name)
-        link = "current" if self.store.versions(name) else "current.part"
+        link = "current" if await run_blocking(self.store.versions, name) else "current.part"
         label = self.lifecycle.version_label(name, version)
         self.audit.record("rolled back", label=f"{name}@{label}", name=name, version=version)
         self.lifecycle.currents.has_moved(name)

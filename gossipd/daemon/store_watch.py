@@ -83,10 +83,10 @@ class StoreWatch:
                 self.alarms.cured(code)
 
     def _listed(self) -> tuple[Sequence[StoredModel], Sequence[DeploymentId]]:
-        self._elsewhere = {STORE_MOVED: self.store.why_elsewhere(), STATE_MOVED: self.state.place.why_elsewhere()}
-        for label in self.store.removed():
+        for label in self.store.look():
             cure = f"put them back; or gossipd verify {label}: they are fetched again"
             log.warning("files of a model were removed or moved by others", model=label, cure=cure)
+        self._elsewhere = {STORE_MOVED: self.store.why_elsewhere(), STATE_MOVED: self.state.place.why_elsewhere()}
         self.store.look_at_pins()
         return self.store.models(), self.state.publications()
 

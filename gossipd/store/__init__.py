@@ -11,8 +11,9 @@
   writes), ``claims`` (taking claims back), ``recovery`` (what a start makes of the disk);
 * ``models``: ``layout`` (all paths), ``catalogue`` (what is on the disk), ``context`` (what all parts share),
   ``replica`` (the books of one model), ``models`` (the open ones), ``name_syncs`` (durable directories),
-  ``publishing``, ``current_link`` (which version users find), ``reading``, ``reuse`` (copies from other versions),
-  ``repair``, ``scrub``, ``upkeep`` and ``background`` (what is due, and the threads).
+  ``publishing``, ``current_link`` (which version users find), ``known_links`` (which they found), ``reading``,
+  ``reuse`` (copies from other versions), ``repair``, ``scrub``, ``upkeep`` and ``background`` (what is due, and the
+  threads).
 
 Two rules hold everywhere: repeating a step that failed does the whole step again, and a claim is taken back before the
 bytes that it claims may change.

@@ -3,8 +3,12 @@
 What lives here: ``ChunkStore``, which checks its input, a chunk's digest above all, finds the replica and names the
 refusals. What does not: the work itself (one module each, see the package), and the decision what to fetch or delete.
 
-All methods may block and are thread-safe. ``on_event`` is called in the thread that made the event, without a lock
-held. The store writes no bytes that it has not hashed and found right.
+All methods are thread-safe. The event loop may call those that answer from memory and wait for no disk: ``place``,
+``why_elsewhere``, ``why_unseen``, ``is_published``, ``current``, ``pins``, ``chunk_length``, ``held``, ``chunks_kept``,
+``verify`` (not the steps of what it returns), ``condition``, ``statistics``. All others may block.
+
+``on_event`` is called in the thread that made the event, without a lock held. The store writes no bytes that it has not
+hashed and found right.
 """
 
 from __future__ import annotations
@@ -82,6 +86,7 @@ class ChunkStore:
         self._root = root
         self._posix = PosixDisk(root) if disk is None else None
         self._root_place = RootPlace.of(root) if disk is None else None
+        self._why_elsewhere = ""
         used = disk or self._posix
         assert used is not None
         self._disk: Disk = used
@@ -140,11 +145,15 @@ class ChunkStore:
         with self._looking():
             return list_models(self._disk)
 
-    def removed(self) -> list[str]:
-        """Look whether somebody removed or moved files of published models. Returns the labels of those that lack some
-        now and did not at the last look. For a daemon to call every some seconds, from one thread at a time.
+    def look(self) -> list[str]:
+        """Look at what others may have changed: where ``current`` leads, files of published models, the store's own
+        place. Returns the labels of models that lack files now and did not at the last look. For a daemon to call every
+        some seconds.
         """
-        return [replica.manifest.label for replica in self._models.removed_files.look()]
+        self._models.look_at_links()
+        found = [replica.manifest.label for replica in self._models.removed_files.look()]
+        self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
+        return found
 
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
@@ -168,12 +177,12 @@ class ChunkStore:
         return replica.tree if replica is not None and replica.is_published else None
 
     def why_elsewhere(self) -> str:
-        """Why users do not find the store's directory at its path, with the cure; empty while they do."""
-        return "" if self._root_place is None else self._root_place.why_elsewhere()
+        """Why users did not find the store's directory at its path at the last look, with the cure; empty: they did."""
+        return self._why_elsewhere
 
     def why_unseen(self, deployment: DeploymentId) -> str:
-        """Why users do not find, or not whole, what is published of an open model, with the cure; empty while they do.
-        A single file that was removed since the last look of ``removed`` is not noticed."""
+        """Why users did not find, or not whole, what is published of an open model at the last look, with the cure;
+        empty: they did."""
         replica = self._models.find(deployment)
         if replica is None or not replica.is_published:
             return ""
@@ -238,9 +247,10 @@ class ChunkStore:
             return list(CurrentLink(self._disk, name).shown())
 
     def current(self, name: str) -> int | None:
-        """The version that ``current`` points to. Raises StoreUnreadableError."""
+        """The version that ``current`` points to, of a name of which a version is open: since the store moved it, or
+        where the last look found it. Raises StoreUnreadableError: the disk did not tell."""
         with self._looking():
-            return CurrentLink(self._disk, name).version()
+            return self._models.known_links.version(name)
 
     def rollback(self, name: str) -> int:
         """Point ``current`` to the version before it, of those that are not avoided, until a version newer than all
@@ -275,9 +285,9 @@ class ChunkStore:
             raise self._context.refused(error, 0) from error
 
     def space(self) -> Space:
-        """The space of the file system. Raises StoreWriteError: the disk does not say."""
+        """The space of the file system now. Raises StoreWriteError: the disk does not say."""
         try:
-            return self._disk.space()
+            return self._context.tracker.space()
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
@@ -364,9 +374,7 @@ class ChunkStore:
 
     def held(self, deployment: DeploymentId) -> ChunkSet:
         """The chunks that are verified here now. Raises NotHeldError when the deployment is not open."""
-        replica = self._models.get(deployment)
-        with replica.lock:
-            return replica.held.snapshot()
+        return self._models.get(deployment).held.snapshot()
 
     def commit(self, deployment: DeploymentId | None = None) -> None:
         """Make all written chunks durable now, of one model or of all."""

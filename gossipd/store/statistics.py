@@ -34,10 +34,11 @@ class StoreStatistics(Struct, frozen=True):
 
 
 def replica_statistics(replica: ModelReplica) -> ReplicaStatistics:
-    with replica.lock:
-        return ReplicaStatistics(
-            **asdict(replica.counters),
-            durable_count=replica.durable.count,
-            is_published=replica.is_published,
-            uncommitted_bytes=replica.window.byte_count + (replica.sealed.byte_count if replica.sealed else 0),
-        )
+    """Without its lock, under which a journal is written: the event loop must not wait for a disk that hangs."""
+    sealed = replica.sealed
+    return ReplicaStatistics(
+        **asdict(replica.counters),
+        durable_count=replica.durable.count,
+        is_published=replica.is_published,
+        uncommitted_bytes=replica.window.byte_count + (0 if sealed is None else sealed.byte_count),
+    )

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _STORE = "tests/gossipd/store"
 _CRASHES = f"{_STORE}/test_crashes.py"
+_HANGING = f"{_STORE}/test_hanging_disk.py"
 _WARMING = f"{_STORE}/models/test_warming.py"
 
 MUTANTS = (
@@ -36,10 +37,58 @@ MUTANTS = (
     Mutant(
         "files-that-are-back-are-missed-until-the-next-look",
         "For half a minute after its repair a model cannot be loaded.",
-        "gossipd/store/models/removed_files.py",
-        "        return seen is not None and seen.lacks and _mark_of(disk, seen.paths) == seen.mark\n",
-        "        return seen is not None and seen.lacks\n",
+        "gossipd/store/models/models.py",
+        "            self.removed_files.look_again(replica)\n",
+        "",
         ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
+        "the-event-loop-looks-at-current",
+        "A models directory that hangs stops the daemon at its next record or status.",
+        "gossipd/store/chunk_store.py",
+        "            return self._models.known_links.version(name)\n",
+        "            return CurrentLink(self._disk, name).version()\n",
+        (_HANGING,),
+    ),
+    Mutant(
+        "the-event-loop-asks-the-disk-for-its-space",
+        "A models directory that hangs stops the daemon within a second.",
+        "gossipd/store/disk/condition.py",
+        "        return self._seen.free_bytes\n",
+        "        return self._space().free_bytes\n",
+        (_HANGING,),
+    ),
+    Mutant(
+        "the-event-loop-looks-for-removed-files",
+        "A models directory that hangs stops the daemon when somebody asks for its models.",
+        "gossipd/store/models/removed_files.py",
+        "        return seen is not None and seen.lacks\n",
+        "        return seen is not None and self._context.disk.names_mark(replica.tree) is None\n",
+        (_HANGING,),
+    ),
+    Mutant(
+        "the-event-loop-looks-at-the-path-of-the-store",
+        "A models directory that hangs stops the daemon when it is asked whether it is ready.",
+        "gossipd/store/chunk_store.py",
+        "        return self._why_elsewhere\n",
+        '        return "" if self._root_place is None else self._root_place.why_elsewhere()\n',
+        (_HANGING,),
+    ),
+    Mutant(
+        "figures-wait-for-a-journal",
+        "A journal on a disk that hangs stops the daemon within a second.",
+        "gossipd/store/statistics.py",
+        "    sealed = replica.sealed\n",
+        "    with replica.lock:\n        sealed = replica.sealed\n",
+        (_HANGING,),
+    ),
+    Mutant(
+        "a-roll-back-is-told-at-the-next-look",
+        "For half a minute after a roll back the status tells the version before it.",
+        "gossipd/store/models/models.py",
+        "                if name:  # books",
+        "                if not name:  # books",
+        (f"{_STORE}/models/test_known_links.py",),
     ),
     Mutant(
         "a-model-whose-files-are-gone-has-a-path",
@@ -173,8 +222,8 @@ MUTANTS = (
         "a-model-deleted-by-hand-is-told-nowhere",
         "Nobody hears of a published model whose files somebody removed, until its chunks are read.",
         "gossipd/store/models/removed_files.py",
-        "            if mark is not None and mark == seen.mark and not seen.lacks:\n",
-        "            if mark is not None:\n",
+        "        if mark is not None and mark == seen.mark and not seen.lacks:\n",
+        "        if mark is not None:\n",
         ("tests/gossipd/store/models/test_removed_files.py",),
     ),
     Mutant(

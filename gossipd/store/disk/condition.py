@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from threading import Lock
 
@@ -112,10 +113,12 @@ class ConditionTracker:
         self._on_change = on_change
         self._lock = Lock()
         self.condition = StoreCondition()
+        self._seen = Space(0, 0)
         self._waiting: dict[DeploymentId, int] = {}
         self._interval_s = PROBE_INTERVAL_S
         self.probe_at: float | None = None
         """When the next probe is due; None while all is well."""
+        self._space()
 
     def check(self) -> None:
         """Raises StoreWriteError while writes are refused."""
@@ -144,7 +147,7 @@ class ConditionTracker:
             self._interval_s = min(self._interval_s * 2, PROBE_INTERVAL_S_MAX)
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
         sentence = f"{words} ({error.strerror or error} at a sync); fetched again: {show_count(chunk_count, 'chunk')}"
-        self._set(StoreCondition(health, code, sentence, 0, self.free_bytes()), now)
+        self._set(StoreCondition(health, code, sentence, 0, self._space().free_bytes), now)
 
     def sync_succeeded(self) -> None:
         """A window is durable: probe at the shortest interval again."""
@@ -190,11 +193,19 @@ class ConditionTracker:
             self._on_change(condition)
 
     def free_bytes(self) -> int:
-        """Free bytes of the file system; 0 when the kernel does not say."""
-        return self._space().free_bytes
+        """Free bytes of the file system at the last look; 0 when the kernel did not say. Waits for nothing."""
+        return self._seen.free_bytes
+
+    def space(self) -> Space:
+        """The space of the file system now. Raises OSError: the kernel does not say."""
+        try:
+            self._seen = self._disk.space()
+        except OSError:
+            self._seen = Space(0, 0)
+            raise
+        return self._seen
 
     def _space(self) -> Space:
-        try:
-            return self._disk.space()
-        except OSError:
-            return Space(0, 0)
+        with suppress(OSError):
+            self.space()
+        return self._seen

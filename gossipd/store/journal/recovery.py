@@ -181,7 +181,7 @@ def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_know
 
 def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, promised_bytes: int) -> int:
     """The bytes of the model without reserved blocks. Raises NoSpaceError."""
-    space = context.disk.space()
+    space = context.tracker.space()
     reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
     part = replica.part
     need = manifest.bytes_total if part.is_everything else sum(map(manifest.chunk_length, part.wanted))

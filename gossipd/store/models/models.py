@@ -5,12 +5,14 @@ What lives here: the table of replicas, and operations on whole models. What doe
 
 ``_changing`` serialises the making and unmaking of replicas. A copy from another version holds it to the end, so that
 nobody deletes that version meanwhile; chunks do not wait for it. ``_showing`` serialises changes of the versions that
-users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``, then a replica's own locks.
+users see, and looks at them, and does not wait for a copy. Lock order: ``_changing``, ``_showing``, then a replica's
+own locks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -38,6 +40,7 @@ from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.eviction import Evictions
 from gossipd.store.models.holes import free_holes
+from gossipd.store.models.known_links import KnownLinks
 from gossipd.store.models.part_note import settle_part, tree_place
 from gossipd.store.models.pins import Pins
 from gossipd.store.models.removed_files import RemovedFiles
@@ -63,6 +66,7 @@ class Models:
         self._unready: dict[DeploymentId, bool] = {}  # opened but not ready: whether the disk has refused once
         self.scrubber = Scrubber(context, self.published)
         self.removed_files = RemovedFiles(context, self.published)
+        self.known_links = KnownLinks(context.disk)
 
     def get(self, deployment: DeploymentId) -> ModelReplica:
         """Raises NotHeldError when the deployment is not open."""
@@ -110,7 +114,7 @@ class Models:
         now = self._context.clock.monotonic()
         promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
         try:
-            with self._showing:
+            with self._moving(manifest.name):
                 part = settle_part(self._context, manifest, want, frees=frees, unfit=self._unfit(manifest.name))
             replica = open_replica(self._context, manifest, part=part, promised_bytes=promised)
         except NoSpaceError as error:
@@ -186,6 +190,7 @@ class Models:
             except FileNotFoundError:
                 mend_tree(self._context, replica)
                 raise NotWholeError(f"files of {name} were removed or cut short; they are fetched again") from None
+            self.removed_files.look_again(replica)
             for version in self._show(replica, durably=True):
                 self.evictions.evict_surplus(name, version)
         except OSError as error:
@@ -194,7 +199,7 @@ class Models:
     def _show(self, replica: ModelReplica, *, durably: bool = False) -> list[int]:
         """Point users to a tree that is in place. Returns the versions that are now too many."""
         name = replica.manifest.name
-        with self._showing:
+        with self._moving(name):
             if replica.is_closed:
                 raise NotHeldError("the deployment is not open here")
             unfit = self._unfit(name)
@@ -279,7 +284,7 @@ class Models:
                     self._let_go(replica)
                 self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
                 self._unready.pop(model.deployment, None)
-            with self._showing:
+            with self._moving(name):
                 self.scrubber.discard(model.deployment)
                 publishing.remove_model(
                     self._disk, model.deployment, name, place, published=is_published, unfit=self._unfit(name)
@@ -302,18 +307,34 @@ class Models:
 
     def roll_back(self, name: str) -> int:
         try:
-            with self._showing:
+            with self._moving(name):
                 return current_link.roll_back(self._disk, name, self._unfit(name))
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
     def avoid_versions(self, name: str, versions: frozenset[int]) -> None:
         try:
-            with self._showing:
+            with self._moving(name):
                 for link in current_link.links(self._disk, name):
                     link.avoid(versions, self._unfit(name))
         except OSError as error:
             raise self._context.refused(error, 0) from error
+
+    def look_at_links(self) -> None:
+        """Remember where they lead now: others may have moved them."""
+        for name in {one.manifest.name for one in self.published()} | self.known_links.names():
+            with self._showing:
+                self.known_links.look(name)
+
+    @contextmanager
+    def _moving(self, name: str) -> Iterator[None]:
+        """A change of the versions that users see. What has become of it, whole or not, is remembered."""
+        with self._showing:
+            try:
+                yield
+            finally:
+                if name:  # books that were cut short tell none
+                    self.known_links.look(name)
 
     def _unfit(self, name: str) -> frozenset[int]:
         """Versions in place of which something is missing: files were removed or damaged, and come again."""

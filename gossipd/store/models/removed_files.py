@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from msgspec import Struct
 
@@ -42,11 +43,12 @@ class _Directories(Struct, frozen=True):
 
 
 class RemovedFiles:
-    """One per store, used by one thread at a time."""
+    """One per store. Thread-safe; only looks wait, for each other."""
 
     def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
         self._published = published
+        self._looking = Lock()
         self._seen: dict[ModelReplica, _Directories] = {}
         self._last: DeploymentId | None = None
         self._saved = 0
@@ -54,34 +56,35 @@ class RemovedFiles:
 
     def look(self) -> list[ModelReplica]:
         """The models that lack files now, and did not at the look before."""
-        found = []
-        published = self._published()
-        self._seen = {one: self._seen.get(one) or _Directories(_directories(one), None) for one in published}
-        for replica in self._turn():
-            seen = self._seen[replica]
-            mark = _mark_of(self._context.disk, seen.paths)
-            if mark is not None and mark == seen.mark and not seen.lacks:
-                continue
-            try:
-                lacks = self._lacks(replica) and not replica.is_closed
-            except OSError as error:  # what this host lacks, or its disk, and nobody's deed; the next look sees
-                note_refusal(error)
-                continue
-            if lacks and not seen.lacks:
-                found.append(replica)
-            self._seen[replica] = _Directories(seen.paths, mark, lacks)
-        return found
+        with self._looking:
+            published = self._published()
+            self._seen = {one: self._seen.get(one) or _Directories(_directories(one), None) for one in published}
+            return [replica for replica in self._turn() if self._look_at(replica)]
+
+    def look_again(self, replica: ModelReplica) -> None:
+        """The daemon has mended a model: look whether it still lacks what it lacked."""
+        with self._looking:
+            if self.lacks(replica):
+                self._look_at(replica)
 
     def lacks(self, replica: ModelReplica) -> bool:
-        """Whether a published model is gone, or lacked files at the last look and no name has changed since. From any
-        thread."""
-        disk, seen = self._context.disk, self._seen.get(replica)
+        """Whether a published model lacked files at the last look. Waits for nothing."""
+        seen = self._seen.get(replica)
+        return seen is not None and seen.lacks
+
+    def _look_at(self, replica: ModelReplica) -> bool:
+        """Whether it lacks files now, and did not at the look before."""
+        seen = self._seen[replica]
+        mark = _mark_of(self._context.disk, seen.paths)
+        if mark is not None and mark == seen.mark and not seen.lacks:
+            return False
         try:
-            if disk.names_mark(replica.tree) is None:
-                return True
-        except OSError:
-            return False  # the disk, whose condition is told
-        return seen is not None and seen.lacks and _mark_of(disk, seen.paths) == seen.mark
+            lacks = self._lacks(replica) and not replica.is_closed
+        except OSError as error:  # what this host lacks, or its disk, and nobody's deed; the next look sees
+            note_refusal(error)
+            return False
+        self._seen[replica] = _Directories(seen.paths, mark, lacks)
+        return lacks and not seen.lacks
 
     def _turn(self) -> list[ModelReplica]:
         """Those that this look is about, after those of the last one."""

@@ -6,8 +6,9 @@ A chunk is *held* when all its right bytes are written: it may be announced and 
 *durable* when its window is committed; only then the journal claims it. A *busy* chunk belongs to the one thread that
 writes or drops it; other threads that deliver it count a duplicate.
 
-``lock`` guards everything here. It is held for bookkeeping and for appending to the journal, never during other reads,
-writes or syncs, because status waits for it. ``committing`` serialises commits, new journals, and making, moving or
+``lock`` guards every change of what is here. It is held for bookkeeping and for appending to the journal, never during
+other reads, writes or syncs. Figures and ``held`` are read without it, because the event loop reads them, which must
+not wait for a journal on a disk that hangs. ``committing`` serialises commits, new journals, and making, moving or
 releasing the tree; it is taken first.
 """
 

@@ -233,8 +233,7 @@ class Scrubber:
         """Check every wanted chunk that is here; wrong ones are dropped. Raises NotFoundError when the model is removed
         meanwhile."""
         times = self._times.get(replica.deployment)
-        with replica.lock:
-            held = replica.held.snapshot()
+        held = replica.held.snapshot()
         for chunk in replica.part.wanted:
             if chunk not in held:
                 yield Checked(chunk, is_good=False, is_here=False)

@@ -69,10 +69,10 @@ class StoreMaintenance:
         return [_MEND_RETRY_S] if broken else []
 
     def _probe(self) -> None:
-        disk, tracker, clock = self._context.disk, self._context.tracker, self._context.clock.monotonic
+        tracker, clock = self._context.tracker, self._context.clock.monotonic
         need_bytes = max([replica.missing_bytes() for replica in self._replicas() if replica.is_sparse], default=0)
         try:
-            free_bytes = disk.space().free_bytes
+            free_bytes = tracker.space().free_bytes
             if tracker.condition.health is not StoreHealth.OK:
                 self._write_probe()
         except OSError as error:

@@ -224,7 +224,7 @@ def test_a_directory_that_cannot_be_looked_into_is_named_and_read_again() -> Non
     name = ONE.manifest.name
     looks: list[tuple[str, Callable[[], object]]] = [
         (".manifests", daemon.store.models),
-        (name, lambda: daemon.store.current(name)),
+        (name, lambda: [daemon.store.look(), daemon.store.current(name)]),
         (name, lambda: daemon.store.versions(name)),
         (name, daemon.store.uses),
     ]

@@ -80,33 +80,35 @@ def linked_elsewhere(tree: Path) -> None:
     [shutil.rmtree, remove_what_is_in_it, rename_file, linked_elsewhere, lambda tree: tree.rename(tree.with_name("x"))],
 )
 def test_a_model_that_was_removed_or_moved_is_told_once(host: Host, act: Callable[[Path], object]) -> None:
-    assert host.store.removed() == []
+    assert host.store.look() == []
     act(host.tree())
-    assert host.store.removed() == [ONE.manifest.label]
-    assert host.store.removed() == [] and not host.lost(), "nothing is made again under a reader's eyes"
+    assert host.store.look() == [ONE.manifest.label]
+    assert host.store.look() == [] and not host.lost(), "nothing is made again under a reader's eyes"
     assert host.store.condition().health is StoreHealth.OK
     assert host.store.held(TWO.manifest.id).is_full
 
 
 def test_verifying_brings_removed_files_back_and_a_later_loss_is_told_again(host: Host) -> None:
-    assert host.store.removed() == []
+    assert host.store.look() == []
     for _ in range(2):
         shutil.rmtree(host.tree())
-        assert host.store.removed() == [ONE.manifest.label]
+        assert host.store.look() == [ONE.manifest.label]
         list(host.store.verify(ONE.manifest.name, 1))
         host.fill(ONE)
         assert {path: (host.tree() / path).read_bytes() for path in ONE.files} == ONE.files
-        assert host.store.removed() == []
+        assert host.store.look() == []
 
 
 def test_why_users_do_not_find_a_model_ends_when_its_files_are_back(host: Host) -> None:
-    assert host.store.removed() == [] and host.store.why_unseen(ONE.manifest.id) == ""
+    assert host.store.look() == [] and host.store.why_unseen(ONE.manifest.id) == ""
     tree = host.tree()
     tree.rename(tree.with_name("x"))
-    assert f"gossipd verify {ONE.manifest.label}" in host.store.why_unseen(ONE.manifest.id), "before any look"
+    assert host.store.look() == [ONE.manifest.label]
+    assert f"gossipd verify {ONE.manifest.label}" in host.store.why_unseen(ONE.manifest.id)
     tree.with_name("x").rename(tree)
+    assert host.store.look() == [] and host.store.why_unseen(ONE.manifest.id) == ""
     rename_file(tree)
-    host.store.removed()
+    host.store.look()
     assert host.store.why_unseen(ONE.manifest.id)
     next(tree.rglob("renamed")).unlink()
     list(host.store.verify(ONE.manifest.name, 1))
@@ -117,14 +119,16 @@ def test_why_users_do_not_find_a_model_ends_when_its_files_are_back(host: Host) 
 
 def test_a_store_that_was_moved_is_why_users_find_none_of_its_models(host: Host) -> None:
     host.root.rename(host.root.with_name("away"))
+    host.store.look()
     assert str(host.root) in host.store.why_unseen(ONE.manifest.id)
     host.root.with_name("away").rename(host.root)
+    host.store.look()
     assert host.store.why_unseen(ONE.manifest.id) == host.store.why_elsewhere() == ""
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES, errno.ENOMEM])
 def test_a_host_that_cannot_look_accuses_nobody(host: Host, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert host.store.removed() == []
+    assert host.store.look() == []
     (host.tree() / "a job's lock").touch()
 
     def refuse(*_: object) -> dict[int, int]:
@@ -132,40 +136,40 @@ def test_a_host_that_cannot_look_accuses_nobody(host: Host, number: int, monkeyp
 
     with monkeypatch.context() as refusing:
         refusing.setattr(removed_files, "wrong_sizes", refuse)
-        assert host.store.removed() == []
+        assert host.store.look() == []
         assert host.store.why_unseen(ONE.manifest.id) == ""
     rename_file(host.tree())
-    assert host.store.removed() == [ONE.manifest.label], "the next look sees"
+    assert host.store.look() == [ONE.manifest.label], "the next look sees"
     with monkeypatch.context() as refusing:
         refusing.setattr(removed_files, "wrong_sizes", refuse)
-        assert host.store.removed() == []
-    assert host.store.removed() == [], "it was told"
+        assert host.store.look() == []
+    assert host.store.look() == [], "it was told"
 
 
 def test_files_of_others_beside_a_model_s_own_are_nothing(host: Host) -> None:
-    assert host.store.removed() == []
+    assert host.store.look() == []
     (host.tree() / "cache.tmp").write_text("of a job")
-    assert host.store.removed() == []
+    assert host.store.look() == []
     (host.tree() / "cache.tmp").unlink()
-    assert host.store.removed() == []
+    assert host.store.look() == []
 
 
 def test_a_version_that_was_removed_by_order_is_not_told(host: Host) -> None:
-    assert host.store.removed() == []
+    assert host.store.look() == []
     host.store.remove(ONE.manifest.name, 1)
-    assert host.store.removed() == []
+    assert host.store.look() == []
 
 
 def test_what_is_lacking_before_the_first_look_is_told(host: Host) -> None:
     shutil.rmtree(host.tree(TWO))
-    assert host.store.removed() == [TWO.manifest.label]
+    assert host.store.look() == [TWO.manifest.label]
 
 
 def test_a_look_has_a_bound_and_the_next_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", count_directories(host.tree()))
     for one in (ONE, TWO):
         shutil.rmtree(host.tree(one))
-    first, second, third = (host.store.removed() for _ in range(3))
+    first, second, third = (host.store.look() for _ in range(3))
     assert sorted(first + second) == [ONE.manifest.label, TWO.manifest.label]
     assert third == []
 
@@ -178,4 +182,4 @@ def test_a_model_of_more_directories_than_a_look_waits_for_so_many_looks(
     assert directories > 1
     shutil.rmtree(host.tree())
     monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", 1)
-    assert [host.store.removed() for _ in range(directories)] == [[]] * (directories - 1) + [[ONE.manifest.label]]
+    assert [host.store.look() for _ in range(directories)] == [[]] * (directories - 1) + [[ONE.manifest.label]]
