@@ -116,8 +116,8 @@ MUTANTS = (
         "rests-before-a-lost-register-is-told",
         "The store is looked at seldom while a model of it is untold.",
         "gossipd/daemon/store_watch.py",
-        "            self.is_resting = not self._seen\n",
-        "            self.is_resting = True\n",
+        "            self.is_resting = not self._seen and",
+        "            self.is_resting = True or",
         ("tests/gossipd/daemon/test_store_watch.py",),
     ),
     Mutant(
