@@ -75,6 +75,14 @@ MUTANTS = (
         (_HANGING,),
     ),
     Mutant(
+        "the-event-loop-lists-versions-after-a-roll-back",
+        "A models directory that hangs stops the daemon when an operator rolls back.",
+        "gossipd/daemon/admin_operations.py",
+        "await run_blocking(self.store.versions, name)",
+        "self.store.versions(name)",
+        ("tests/e2e/test_hanging_disk.py",),
+    ),
+    Mutant(
         "figures-wait-for-a-journal",
         "A journal on a disk that hangs stops the daemon within a second.",
         "gossipd/store/statistics.py",
