@@ -27,6 +27,7 @@ PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its da
 _CONFIG_BYTES_MAX = 64 * 1024  # as ``config.load`` reads
 _WANT_BYTES_MAX = 3_000  # a request has 4,096 at most
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
+LATE_S = 1.0  # what the answer to a round of waiting may come after the caller's deadline
 
 
 class DaemonUnreachableError(LocalError):
@@ -34,6 +35,10 @@ class DaemonUnreachableError(LocalError):
 
     code = "E_DAEMON_UNREACHABLE"
     exit_code: ClassVar[ExitCode] = ExitCode.DAEMON_UNREACHABLE
+
+
+class DaemonSilentError(DaemonUnreachableError):
+    """A daemon is at the status socket, and says nothing. Fault: it hangs, is stopped, or its host is. Retry: soon."""
 
 
 class RefusedByDaemonError(GossipdError):
@@ -197,16 +202,21 @@ class StatusClient:
             return answer.read().decode()
 
     def wait_round(
-        self, name: str, version: int | None, hosts: str, round_s: float, *, goal: str = "complete"
-    ) -> dict[str, Any]:
+        self, name: str, version: int | None, hosts: str, round_s: float, *, goal: str = "complete",
+        left_s: float | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """One round of waiting, see ``long_poll.WaitRow``. ``hosts``: here, a share or a number; ``goal``: complete,
-        current or removed."""
+        current or removed; ``left_s``: until the caller's deadline, which a daemon that hangs holds up by ``LATE_S``
+        at most."""
         query = {"name": name, "hosts": hosts, "round_s": f"{round_s:.3f}"}
         if goal != "complete":
             query["goal"] = goal
         if version is not None:
             query["version"] = str(version)
-        return self._get("/v1/wait", query, timeout_s=self._timeout_s + round_s)
+        patience_s = self._timeout_s + round_s
+        if left_s is not None:
+            patience_s = min(patience_s, max(0.0, left_s) + LATE_S)
+        return self._get("/v1/wait", query, timeout_s=patience_s)
 
     def latest(self, name: str, where: str, before: int | None = None) -> dict[str, Any]:
         """The row of the newest version that is complete there, see ``readiness.newest``."""
@@ -225,7 +235,7 @@ class StatusClient:
             answer = _response(connection, "GET", target, None)
             return answer.status, answer.read()
         except (OSError, HTTPException) as error:
-            raise DaemonUnreachableError(_why(self.path, self._timeout_s, error)) from None
+            raise _unreachable(self.path, self._timeout_s, error) from None
         finally:
             connection.close()
 
@@ -305,7 +315,8 @@ class StatusClient:
 
         from gossipd.api.unix_connection import UnixConnection
 
-        connection = UnixConnection(self.path, timeout_s or self._timeout_s)
+        asked_s = timeout_s or self._timeout_s
+        connection = UnixConnection(self.path, asked_s)
         try:
             with _response(connection, method, target, body) as answer:
                 if answer.status >= 400:
@@ -314,7 +325,7 @@ class StatusClient:
                     raise DaemonUnreachableError(f"{what} without a reason")
                 yield answer
         except (OSError, HTTPException) as error:  # while the answer is read, too
-            raise DaemonUnreachableError(_why(self.path, self._timeout_s, error)) from None
+            raise _unreachable(self.path, asked_s, error) from None
         finally:
             connection.close()
 
@@ -330,6 +341,11 @@ def _response(connection: HTTPConnection, method: str, target: str, body: bytes 
             return connection.getresponse()
         raise
     return connection.getresponse()
+
+
+def _unreachable(path: Path, timeout_s: float, error: OSError | HTTPException) -> DaemonUnreachableError:
+    kind = DaemonSilentError if isinstance(error, TimeoutError | BlockingIOError) else DaemonUnreachableError
+    return kind(_why(path, timeout_s, error))
 
 
 def _why(path: Path, timeout_s: float, error: OSError | HTTPException) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import click
 
-from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.api.client import DaemonSilentError, DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.completion import KnownModel
 from gossipd.cli.host_selection import rank_of_problem
 from gossipd.cli.layout import cut_in_the_middle, show_lines
@@ -80,7 +80,7 @@ def wait(
 ) -> int:  # fmt: skip
     """Wait until a deployment is complete on enough hosts; or is what users of the name see there, or is gone.
 
-    Exits with 0 when it is, 5 when the time is up, 4 when no daemon has answered until then, 9 when it has ended with
+    Exits with 0 when it is, 5 when the time is up, 4 when no daemon was there until then, 9 when it has ended with
     too few, 1 when it was cancelled. If no host can get it: 6 verification, 7 refused, 8 disk, 10, 11 storage.
     """
     if current and removed:
@@ -123,8 +123,8 @@ def _until_enough(
     while True:
         left = max(0.0, deadline - time.monotonic())
         try:
-            answer = client.wait_round(*model, hosts, min(line.round_s, left), goal=line.goal)
-            has_answered = True
+            answer = client.wait_round(*model, hosts, min(line.round_s, left), goal=line.goal, left_s=left)
+            has_answered, unreachable = True, None
             row: dict[str, Any] | None = answer["deployment"]
             sentence = answer["sentence"] if row is not None else None
             line.show(row, answer.get("label", ""))
@@ -136,16 +136,21 @@ def _until_enough(
                 raise GossipdError(str(error), code=error.code) from None  # with 1: somebody has wanted it so
             raise
         except DaemonUnreachableError as error:
-            if unreachable is None and not has_answered and timeout_s:
+            if unreachable is None and not has_answered and time.monotonic() < deadline:
                 show_lines([f"{error}; waiting for it"], err=True)
             unreachable = error
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
         if time.monotonic() >= deadline:
-            if unreachable is not None and not has_answered:
-                raise unreachable
-            if sentence is None:
-                raise WaitTimeoutError(f"no deployment {label} became known within {timeout_s:g} s")
-            raise WaitTimeoutError(f"after {timeout_s:g} s {sentence}")
+            unknown = f"no deployment {label} became known within {timeout_s:g} s"
+            told = unknown if sentence is None else f"after {timeout_s:g} s {sentence}"
+            if unreachable is None:
+                raise WaitTimeoutError(told)
+            if has_answered:
+                raise WaitTimeoutError(f"{told}, as heard last; {unreachable}")
+            if isinstance(unreachable, DaemonSilentError):
+                cure = "it hangs or is stopped: look at its process and its log"
+                raise WaitTimeoutError(f"after {timeout_s:g} s the daemon at {client.path} has not answered; {cure}")
+            raise unreachable
 
 
 class _ProgressLine:

@@ -224,7 +224,10 @@ class Client:
             left = ROUND_S if deadline is None else deadline - time.monotonic()
             try:
                 with typed_refusals():
-                    answer = self._daemon.wait_round(name, version, str(hosts), max(0.0, min(ROUND_S, left)))
+                    answer = self._daemon.wait_round(
+                        name, version, str(hosts), max(0.0, min(ROUND_S, left)),
+                        left_s=None if deadline is None else left,
+                    )  # fmt: skip
                 patience.answered()
                 sentence = answer["sentence"]
                 if answer["ready"]:

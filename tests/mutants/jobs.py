@@ -431,4 +431,12 @@ MUTANTS = (
         "        if True:\n            store.abandon",
         ("tests/gossipd/daemon/test_leftovers.py",),
     ),
+    Mutant(
+        "a-daemon-that-hangs-holds-a-wait-up",
+        "A wait of three seconds for a daemon that is stopped takes thirteen.",
+        "gossipd/api/client.py",
+        "            patience_s = min(patience_s, max(0.0, left_s) + LATE_S)\n",
+        "            patience_s += LATE_S\n",
+        ("tests/gossipd/cli/test_wait.py", "tests/gossipd/client/test_client.py"),
+    ),
 )

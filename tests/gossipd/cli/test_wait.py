@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from gossipd.cli.wait import progress_words
+import pytest
+
+from gossipd.api.client import TIMEOUT_S, DaemonUnreachableError, StatusClient
+from gossipd.cli.wait import WaitTimeoutError, progress_words, wait_for
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 from tests.gossipd.cli.large_clusters import deployment, host
@@ -64,6 +69,34 @@ def test_the_time_is_up_also_while_no_daemon_is_there(tmp_path: Path) -> None:
     assert time.monotonic() - begun >= 1.2
     assert ended.returncode == 4
     assert ended.stderr.count("waiting for it") == 1
+
+
+def test_a_daemon_that_hangs_does_not_hold_the_end_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is stopped: the kernel takes the connection, and nobody answers."""
+    monkeypatch.setattr("gossipd.api.client.LATE_S", 0.05)
+    path = tmp_path / "gossipd.sock"
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(path))
+        stopped.listen()
+        begun = time.monotonic()
+        with pytest.raises(
+            WaitTimeoutError, match=r"after 0.1 s the daemon at .* has not answered; it hangs or"
+        ) as told:
+            wait_for(StatusClient(path), ("org/toy", 3), "here", 0.1)
+        assert time.monotonic() - begun < TIMEOUT_S / 2
+        assert told.value.exit_code == 5
+
+
+def test_a_daemon_that_went_away_is_told_beside_what_it_said_last(tmp_path: Path) -> None:
+    class Leaving(StatusClient):
+        def wait_round(self, *asked: Any, **options: Any) -> dict[str, Any]:
+            if answers:
+                return answers.pop()
+            raise DaemonUnreachableError("nobody is there")
+
+    answers = [{"ready": False, "sentence": "toy@3 is on 1 of 2 hosts", "deployment": {}}]
+    with pytest.raises(WaitTimeoutError, match=r"toy@3 is on 1 of 2 hosts, as heard last; nobody is there"):
+        wait_for(Leaving(tmp_path / "s"), ("org/toy", 3), "here", 0.05)
 
 
 def test_the_line_goes_on_while_it_waits(tmp_path: Path) -> None:

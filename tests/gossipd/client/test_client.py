@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +22,13 @@ import msgspec
 import pytest
 
 from gossipd.api import question_pages
-from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.api.client import (
+    TIMEOUT_S,
+    DaemonSilentError,
+    DaemonUnreachableError,
+    RefusedByDaemonError,
+    StatusClient,
+)
 from gossipd.api.events import AlarmEvent, DeploymentEvent
 from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import SHORT_MAX
@@ -185,6 +192,17 @@ def test_no_daemon_at_all_is_an_error_when_the_time_is_up(tmp_path: Path) -> Non
         Client(tmp_path / "s").wait("org/toy", timeout=0.05)
     with pytest.raises(DaemonUnreachableError):
         Client(tmp_path / "s").latest("org/toy")
+
+
+def test_a_daemon_that_hangs_does_not_hold_a_wait_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.api.client.LATE_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(tmp_path / "s"))
+        stopped.listen()
+        begun = time.monotonic()
+        with pytest.raises(DaemonSilentError):
+            Client(tmp_path / "s").wait("org/toy", timeout=0.05)
+        assert time.monotonic() - begun < TIMEOUT_S / 2
 
 
 def test_a_daemon_that_never_answers_is_not_waited_for_without_end(
@@ -385,9 +403,9 @@ def test_a_wait_that_is_cancelled_asks_no_more_than_its_round(tmp_path: Path, mo
     asked = []
     real = StatusClient.wait_round
 
-    def counted(self: StatusClient, *given: Any) -> dict[str, Any]:
+    def counted(self: StatusClient, *given: Any, left_s: float | None = None) -> dict[str, Any]:
         asked.append(given)
-        return real(self, *given)
+        return real(self, *given, left_s=left_s)
 
     monkeypatch.setattr("gossipd.client.client.ROUND_S", 0.05)
     monkeypatch.setattr(StatusClient, "wait_round", counted)
