@@ -196,8 +196,17 @@ def _store(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     store = readings.status["store"]
-    told = f"{store['condition']}: {store['detail']}"
-    return _ok() if store["condition"] == "ok" else CheckFinding(CheckVerdict.FAIL, told)
+    if store["condition"] != "ok":
+        return CheckFinding(CheckVerdict.FAIL, f"{store['condition']}: {store['detail']}")
+    return _problem(store["detail"])  # a model waits, while the disk takes others
+
+
+def _inbox(readings: HostReadings) -> CheckFinding | None:
+    if readings.status is None:
+        return None
+    inbox = readings.status["inbox"]
+    waiting = f"; {show_count(inbox['waiting'], 'file')} in it" if inbox["waiting"] else ""
+    return _problem(f"{inbox['trouble']}{waiting}" if inbox["trouble"] else "")
 
 
 def _members(readings: HostReadings) -> CheckFinding | None:
@@ -446,6 +455,8 @@ CHECKS = (
     Check("running", _running, "the daemon runs with the settings and keys that lie here",
           "`gossipd reload`; restart it where that says so"),
     Check("store", _store, "the store takes what is deployed", "the sentence names the error"),
+    Check("inbox", _inbox, "the inbox takes what is dropped into it",
+          "the sentence names what refuses: free space or descriptors, or chown it to the daemon's user"),
     Check("alone", _alone, "this host hears the cluster", "see `gossipd help runbook`, E_ALONE"),
     Check("members", _members, "the members are alive", "start them, or `gossipd forget` them"),
     Check("name", _name, "name and address are this host's alone", "rename one: `node.name`, `net.advertise`"),

@@ -111,8 +111,8 @@ MUTANTS = (
         "a-limit-of-file-sizes-stops-the-store",
         "A model with a file over the limit has the others wait, and the store's state changes every second.",
         "gossipd/store/disk/condition.py",
-        "    return (FILE_SIZE, _FILE_SIZE_WORDS) if error.errno == errno.EFBIG else None\n",
-        "    return None\n",
+        "    if error.errno != errno.EFBIG:\n",
+        "    if error.errno:\n",
         (_CONDITION,),
     ),
     Mutant(
@@ -122,5 +122,21 @@ MUTANTS = (
         "memoryview(bytes(PROBE_BYTES)), max(0, offset - PROBE_BYTES))",
         "memoryview(bytes(PROBE_BYTES)), 0)",
         (_CONDITION,),
+    ),
+    Mutant(
+        "doctor-calls-a-store-well-that-refuses-a-model",
+        "A model whose file is over the limit waits, and the doctor says that the store takes what is deployed.",
+        "gossipd/diagnosis/checks.py",
+        '    return _problem(store["detail"])  # a model waits',
+        '    return _problem("")  # a model waits',
+        ("tests/gossipd/diagnosis/test_checks.py",),
+    ),
+    Mutant(
+        "doctor-does-not-look-at-the-inbox",
+        "Manifests wait in an inbox that does not work, and the doctor says that all is well.",
+        "gossipd/diagnosis/checks.py",
+        '{waiting}" if inbox["trouble"] else "")',
+        '{waiting}" if None else "")',
+        ("tests/gossipd/diagnosis/test_checks.py",),
     ),
 )

@@ -16,6 +16,7 @@ was freed (qBittorrent 15584, kubo 5300).
 from __future__ import annotations
 
 import errno
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -24,7 +25,7 @@ from threading import Lock
 from msgspec import Struct
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.units import show_count
+from gossipd.core.units import show_bytes, show_count
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.system_refusals import note_refusal
 from gossipd.store.disk.disk import Disk, NotAFileError, Space
@@ -87,9 +88,14 @@ def fault_of_path(error: OSError) -> tuple[str, str] | None:
     return None
 
 
-def fault_of_model(error: OSError) -> tuple[str, str] | None:
-    """The same of an error that concerns one model, which waits while the others go on."""
-    return (FILE_SIZE, _FILE_SIZE_WORDS) if error.errno == errno.EFBIG else None
+def fault_of_model(error: OSError, largest_bytes: int) -> tuple[str, str] | None:
+    """The same of an error that concerns one model, which waits while the others go on. ``largest_bytes``: of its
+    files."""
+    if error.errno != errno.EFBIG:
+        return None
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = "the file system's limit" if limit_bytes == resource.RLIM_INFINITY else f"at most {show_bytes(limit_bytes)}"
+    return FILE_SIZE, f"{_FILE_SIZE_WORDS} (the largest has {show_bytes(largest_bytes)}; {limit})"
 
 
 def room_words(error: OSError, space: Space, need_bytes: int) -> str:

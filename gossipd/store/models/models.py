@@ -125,7 +125,7 @@ class Models:
             if (fault := fault_of_path(error)) is not None:
                 code, sentence = fault
                 raise StorePathError(sentence, code=code) from error
-            if (fault := fault_of_model(error)) is not None:
+            if (fault := fault_of_model(error, max(file.size for file in manifest.files))) is not None:
                 code, sentence = fault
                 raise StoreWriteError(sentence, code=code) from error
             raise self._context.refused(error, manifest.bytes_total) from error

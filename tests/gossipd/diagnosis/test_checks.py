@@ -30,6 +30,10 @@ def own_row(**more: Any) -> Any:
     return status(deployments=[deployment([host(0, state="failed", **more)], stall="no_space")])
 
 
+def in_trouble(words: str) -> Any:
+    return status(inbox={"accepted": 1, "refused": 0, "waiting": 2, "trouble": words})
+
+
 OWN_RACK = status()["node"]["rack"]
 
 
@@ -81,6 +85,7 @@ SICK: dict[str, dict[str, Any]] = {
     "daemon": {"daemon_problem": "no daemon answers"},
     "running": {"prints": {"trust": "cc"}},
     "store": {"status": status(store={**status()["store"], "condition": "full", "detail": "no space"})},
+    "inbox": {"status": in_trouble("E_WATCH_DISK: the inbox /srv/inbox: No space left on device")},
     "alone": {"status": alarm("E_ALONE")},
     "storage": {"sources": (DENIED,)},
     "unit": {"foreign_units": ("/etc/systemd/system/gossipd.service",)},
@@ -130,6 +135,20 @@ def test_a_check_that_is_not_well_says_so_with_evidence(code: str) -> None:
     assert finding.verdict is not CheckVerdict.OK
     assert finding.evidence or code == "clock_kept"
     assert check.cure and check.sentence
+
+
+def test_a_model_that_waits_for_the_disk_is_told_though_others_are_taken() -> None:
+    waits = "qwen@3 waits for the disk: a file of the model is larger than this daemon may write: raise its limit"
+    told = status(store={**status()["store"], "detail": waits})
+    [finding] = [one for check, one in examine(replace(WELL, status=told)) if check.code == "store"]
+    assert (finding.verdict, finding.evidence) == (CheckVerdict.FAIL, waits)
+
+
+def test_trouble_of_the_inbox_is_told_with_what_waits() -> None:
+    told = in_trouble("E_WATCH_DISK: the inbox /srv/inbox: No space left on device")
+    [finding] = [one for check, one in examine(replace(WELL, status=told)) if check.code == "inbox"]
+    assert finding.verdict is CheckVerdict.FAIL
+    assert finding.evidence == "E_WATCH_DISK: the inbox /srv/inbox: No space left on device; 2 files in it"
 
 
 def test_nothing_to_judge_by_is_no_verdict() -> None:

@@ -117,7 +117,7 @@ def test_a_model_of_too_large_files_waits_alone_and_is_told_the_cure() -> None:
     host = Host(MemoryDisk())
     host.disk.before = _refuse(errno.EFBIG)
     host.disk.can_allocate = False
-    with pytest.raises(StoreWriteError, match=r"LimitFSIZE .* ulimit -f") as caught:
+    with pytest.raises(StoreWriteError, match=r"LimitFSIZE .* ulimit -f.* \(the largest has \d.*; ") as caught:
         host.store.open(ONE.manifest)
     assert caught.value.code == "E_STORE_FILE_SIZE"
     assert (host.store.condition().health, host.changes) == (StoreHealth.OK, []), "others go on"
