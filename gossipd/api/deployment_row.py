@@ -205,6 +205,9 @@ class _Reasons:
             return away, "", ""
         if reason.is_the_readers:
             return reason, "", self._file(subject)
+        if reason is HostReason.HOLDER_SILENT:
+            peer = self._by_subject.get(subject)
+            return reason, subject.hex() if peer is None else peer.name, ""
         reader = self._by_subject.get(subject) if reason is HostReason.WAITS_FOR_READER else None
         if reader is None:
             return reason, subject.hex(), ""

@@ -53,12 +53,13 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 
 class HostRow(Row, frozen=True, kw_only=True):
-    """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host
-    that reads storage and cannot, else the head of a key's id. ``file``: that storage does not give. ``reason_s``:
-    for how long it has been heard. ``current``: the version of that name that users see there, told by hosts that
-    have this one complete. ``here``: the host that answers; another may bear its name. Of a host that wants a part:
-    ``chunks_wanted``, ``bytes_wanted`` and ``bytes_verified``, null for others; ``want``: its terms, a line each, empty
-    for everything, or where they are too long."""
+    """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
+    reads storage and cannot, or that is silent, else the head of a key's id. ``file``: that storage does not give.
+    ``reason_s``: for how long it has been heard. ``current``: the version of that name that users see there, told by
+    hosts that have this one complete. ``here``: the host that answers; another may bear its name. Of a host that wants
+    a part: ``chunks_wanted``, ``bytes_wanted`` and ``bytes_verified``, null for others; ``want``: its terms, a line
+    each, empty for everything, or where they are too long.
+    """
 
     name: str
     rack: str

@@ -236,4 +236,4 @@ def _without_state(words: str) -> str:
 
 
 def _without_subject(words: str) -> str:
-    return words.partition(", says ")[0].partition(" key=")[0]
+    return words.partition(", says ")[0].partition(", asked ")[0].partition(" key=")[0]

@@ -336,10 +336,11 @@ class StallReason(Enum):
 
 
 class ReportStall(Struct, frozen=True):
-    """No chunk comes, for ``reason``; None when chunks come again."""
+    """No chunk comes, for ``reason``; None when chunks come again. ``peer``: the one that is silent."""
 
     deployment: DeploymentId
     reason: StallReason | None
+    peer: NodeId | None = None
 
 
 Command: TypeAlias = (

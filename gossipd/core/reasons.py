@@ -169,8 +169,8 @@ class HostReason(Enum):
     HOLDER_SILENT = (
         "holder_silent", 20, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.PARTIAL,
         "a host was asked, and neither refused nor delivered, or cannot be connected to for chunks",
-        "nothing: another is asked; if it stays, the log of the host that waits names it (`peer not reached`): open "
-        "`net.bulk_port` (TCP) between the two",
+        "nothing: another is asked; if it stays, look at the host that is named, and open `net.bulk_port` (TCP) "
+        "between the two",
     )  # fmt: skip
     REFUSED_KEY = (
         "refused_key", 21, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,
@@ -444,5 +444,7 @@ def told_reason(word: str, *, subject: str, file: str) -> str:
     if not subject:
         return words
     known = reason_of_word(word)
+    if known is HostReason.HOLDER_SILENT:
+        return f"{words}, asked {subject}"
     is_of_a_host = known.is_the_readers or known is HostReason.WAITS_FOR_READER
     return f"{words}, says {subject}" if is_of_a_host else f"{words} key={subject[:12]}"

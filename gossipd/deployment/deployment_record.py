@@ -52,6 +52,8 @@ class DeploymentRecord(Struct):
     rate_in: SmoothedRate = field(default_factory=SmoothedRate)
     rate_out: SmoothedRate = field(default_factory=SmoothedRate)
     stall: StallReason | None = None
+    silent_peer: bytes = b""
+    """Whom that stall is about: the head of its id."""
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it, or with those that it is about."""
     source_file: bytes = b""
@@ -118,9 +120,11 @@ class DeploymentRecord(Struct):
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
         reason = self._why()
         is_trouble = self.reason is HostReason.NONE and reason is self.source_trouble and reason.is_the_readers
+        is_silence = self.reason is HostReason.NONE and reason is HostReason.HOLDER_SILENT
         is_moving = self.state not in FINAL and self.stall is None and not self.is_paused
         return Progress(
-            state=self.told_state, reason=reason, subject=self.source_file if is_trouble else self.subject,
+            state=self.told_state, reason=reason,
+            subject=self.source_file if is_trouble else self.silent_peer if is_silence else self.subject,
             chunks_verified=self.chunks_verified,
             want=self.want.text, chunks_wanted=0 if self.wanted is None else len(self.wanted),
             bytes_wanted=self.bytes_wanted,

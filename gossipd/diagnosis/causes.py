@@ -6,6 +6,7 @@ reasons (``core.reasons``), the page (``api.schema``, here as the JSON object th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from gossipd.core.units import show_count
 from gossipd.core.versions import label_words
 
 OLD_S = 30.0  # a host that is heard of less often than this is said to be so
+SILENT_NAMED = 3  # the peers that most hosts have asked in vain
 _GONE = (HostReason.DEAD, HostReason.LEFT)
 _ALARMS = ("E_ALONE", "E_ISOLATED", "E_JOIN_REFUSED", "E_NAME_CONFLICT", "E_STATE_WRITE")  # of the answering host
 # What each part of the swarm does while a host has the reason; the others are tried within the announced second.
@@ -111,9 +113,10 @@ def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None =
 
 
 def _key(host: Mapping[str, Any]) -> tuple[str, str]:
-    """Hosts that wait for one reader are with it: its reason is theirs."""
+    """Hosts that wait for one reader are with it: its reason is theirs. So are those that have asked silent peers."""
     reason = reason_of_word(host["reason"])
-    return host["reason"], "" if reason.is_the_readers else host.get("subject", "")
+    is_one = reason.is_the_readers or reason is HostReason.HOLDER_SILENT
+    return host["reason"], "" if is_one else host.get("subject", "")
 
 
 def _of_group(
@@ -134,10 +137,21 @@ def _of_group(
         since_s=_since_s(reason, hosts, members),
         cured_by=reason.cured_by.value,
         cure="nothing" if is_quiet else reason.cure,
-        next="the rest is fetched" if is_quiet else _NEXT.get(reason, _NEXT_BY_HEALING[reason.heals]),
+        next="the rest is fetched" if is_quiet else _next(reason, hosts, members),
         exit_code=ExitCode.PARTIAL if is_quiet else reason.exit_code,
         waits=reason.cured_by is CuredBy.NOBODY and not any(each["state"] == "failed" for each in hosts),
     )
+
+
+def _next(reason: HostReason, hosts: Sequence[Mapping[str, Any]], members: Mapping[str, Any]) -> str:
+    told = _NEXT.get(reason, _NEXT_BY_HEALING[reason.heals])
+    silent = Counter(each["subject"] for each in hosts if reason is HostReason.HOLDER_SILENT and each.get("subject"))
+    if not silent:
+        return told
+    named = [f"{name} ({members[name]['address']})" if name in members else name for name, _ in
+             sorted(silent.items(), key=lambda one: (-one[1], one[0]))[:SILENT_NAMED]]  # fmt: skip
+    more = f" and {len(silent) - len(named)} more" if len(silent) > len(named) else ""
+    return f"{told}; if it stays, look at {', '.join(named)}{more}"
 
 
 def _sentence(reason: HostReason, word: str, subject: str) -> str:

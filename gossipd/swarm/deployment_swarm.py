@@ -112,7 +112,7 @@ class DeploymentSwarm:
         self.is_paused = is_paused
         self.replica.progress_s = now
         if self.stall.reported is not None:
-            self.stall.reported = None
+            self.stall.reported = self.stall.named = None
             self.commands.append(events.ReportStall(self.deployment, None))
 
     # ---- our own chunks ------------------------------------------------------------------------

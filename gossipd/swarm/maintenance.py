@@ -6,7 +6,7 @@ What lives here: functions over one ``DeploymentSwarm``. What does not: any reac
 from __future__ import annotations
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStall
+from gossipd.core.events import CancelFetch, FailReason, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm
 from gossipd.swarm.rendezvous import bucket_of
@@ -149,20 +149,23 @@ def want_copies(swarm: DeploymentSwarm, now: float) -> None:
 
 def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
     """Report why no chunk comes, or that chunks come again."""
-    reason = None
+    reason, peer = None, None
     if swarm.replica.missing_count and not swarm.is_paused:
         holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
         readers = bool(swarm.reader.readers) or not swarm.replica.shape.has_sources  # storage is not to blame
+        unreached = _unreached(swarm)
         reason = swarm.stall.judge(
-            swarm.replica, now=now, alone=alone, holders=holders, readers=readers, unreached=_has_unreached(swarm)
+            swarm.replica, now=now, alone=alone, holders=holders, readers=readers, unreached=bool(unreached)
         )
-    if reason is not swarm.stall.reported:
-        swarm.stall.reported = reason
-        swarm.commands.append(ReportStall(swarm.deployment, reason))
+        if reason is StallReason.HOLDER_SILENT:
+            peer = swarm.stall.silent_peer(swarm.replica, unreached, now)
+    if (reason, peer) != (swarm.stall.reported, swarm.stall.named):
+        swarm.stall.reported, swarm.stall.named = reason, peer
+        swarm.commands.append(ReportStall(swarm.deployment, reason, peer))
 
 
-def _has_unreached(swarm: DeploymentSwarm) -> bool:
-    """Whether a living peer, with which this host has a link, could not be connected to since the last chunk came. One
+def _unreached(swarm: DeploymentSwarm) -> list[NodeId]:
+    """The living peers, with which this host has a link, that could not be connected to since the last chunk came. One
     that has come back has no failures."""
-    asked = [swarm.peers.records.get(node) for node in swarm.stall.gone(swarm.replica.progress_s)]
-    return any(peer is not None and peer.member and peer.reachable and peer.failures for peer in asked)
+    asked = [(node, swarm.peers.records.get(node)) for node in swarm.stall.gone(swarm.replica.progress_s)]
+    return [node for node, peer in asked if peer is not None and peer.member and peer.reachable and peer.failures]

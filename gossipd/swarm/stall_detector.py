@@ -15,9 +15,11 @@ it claims is forgotten meanwhile, so that storage or a lack of holders would be 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gossipd.core.events import FailReason, StallReason
-from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import LocalReplica
+from gossipd.core.ids import SOURCE, Origin
+from gossipd.swarm.local_replica import Flight, LocalReplica
 from membership.member import NodeId
 
 _HOME = {FailReason.DISK: StallReason.DISK, FailReason.CORRUPT: StallReason.VERIFICATION}
@@ -38,7 +40,11 @@ class StallWatch:
         self._last: dict[StallReason, float] = {}
         self._gone: dict[NodeId, float] = {}
         """The peers from which the last fetch ended without a connection, and when."""
+        self._slow: dict[NodeId, float] = {}
+        """The peers from which the last fetch was cut for silence, and when."""
         self.reported: StallReason | None = None
+        self.named: NodeId | None = None
+        """The silent peer that was reported with it."""
 
     def fetch_failed(self, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
@@ -46,6 +52,10 @@ class StallWatch:
             self._gone[peer] = now
         else:
             self._gone.pop(peer, None)
+        if reason is FailReason.SLOW:
+            self._slow[peer] = now
+        else:
+            self._slow.pop(peer, None)
         if reason in _OF_FETCHES:
             self._last[_OF_FETCHES[reason]] = now
 
@@ -86,6 +96,16 @@ class StallWatch:
             return StallReason.STORAGE
         return StallReason.MEMBERSHIP if alone else StallReason.NO_HOLDER
 
+    def silent_peer(self, replica: LocalReplica, unreached: Collection[NodeId], now: float) -> NodeId | None:
+        """Whom to name for ``HOLDER_SILENT``: the one that was named, while it is silent, else one that hangs, then one
+        that was cut for silence, then one that cannot be connected to."""
+        since_s = now - _RECENT_STALLS * self._stall_s
+        self._slow = {peer: at_s for peer, at_s in self._slow.items() if at_s >= since_s}
+        hanging = [flight.supplier for flight in _hanging_flights(replica, since_s=now - self._stall_s)]
+        peers = [supplier for supplier in hanging if not isinstance(supplier, Origin)]
+        silent = peers or self._slow or unreached
+        return self.named if self.named in (*peers, *self._slow, *unreached) else min(silent, default=None)
+
     def _was_lately(self, reason: StallReason, within_s: float, now: float) -> bool:
         return now - self._last.get(reason, -1e9) <= within_s
 
@@ -94,7 +114,14 @@ def _hanging(replica: LocalReplica, *, since_s: float) -> set[StallReason]:
     """The kinds of suppliers that have let a request hang since ``since_s`` or longer."""
     return {
         StallReason.STORAGE if flight.supplier is SOURCE else StallReason.HOLDER_SILENT
+        for flight in _hanging_flights(replica, since_s=since_s)
+    }
+
+
+def _hanging_flights(replica: LocalReplica, *, since_s: float) -> list[Flight]:
+    return [
+        flight
         for flights in replica.flights.values()
         for flight in flights
         if max(flight.started_s, flight.moved_s) <= since_s and (flight.supplier is SOURCE or not flight.is_arriving)
-    }
+    ]

@@ -84,8 +84,8 @@ MUTANTS = (
         "names-no-file",
         "A reason of storage does not say which file it is about.",
         "gossipd/deployment/deployment_record.py",
-        "subject=self.source_file if is_trouble else self.subject,",
-        "subject=self.subject,",
+        "subject=self.source_file if is_trouble else self.silent_peer",
+        "subject=self.silent_peer",
         ("tests/gossipd/deployment/test_deployment_table.py",),
     ),
     Mutant(
@@ -383,5 +383,21 @@ MUTANTS = (
         '        Route("/v1/tasks", pages.tasks),\n',
         '        Route("/v1/tasks", pages.tasks),\n        Route("/v1/log", pages.log),\n',
         ("tests/gossipd/api/test_routes.py",),
+    ),
+    Mutant(
+        "a-silent-peer-is-not-named",
+        "Hosts say that a holder is silent, and nobody learns which.",
+        "gossipd/deployment/deployment_record.py",
+        "else self.silent_peer if is_silence else",
+        'else b"" if is_silence else',
+        ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
+        "another-silent-peer-is-not-told",
+        "The peer that was silent first is blamed for one that is silent now.",
+        "gossipd/deployment/deployment_table.py",
+        "        if (record.stall, record.silent_peer) != (report.reason, peer):\n",
+        "        if record.stall is not report.reason:\n",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
     ),
 )

@@ -21,8 +21,8 @@ MUTANTS = (
         "a-dead-host-is-told-as-a-silent-holder",
         "What a host that is gone held is waited for in the words of a firewall.",
         "gossipd/swarm/maintenance.py",
-        "peer.member and peer.reachable and peer.failures for peer in asked",
-        "peer.failures for peer in asked",
+        "if peer is not None and peer.member and peer.reachable and peer.failures]",
+        "if peer is not None and peer.failures]",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(

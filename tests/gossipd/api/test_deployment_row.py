@@ -47,6 +47,13 @@ def test_the_readers_reason_is_the_reason_of_all_that_wait_for_it() -> None:
     assert (unknown.hosts[0].reason, unknown.stall) == ("waits_for_reader", "waits_for_reader")
 
 
+def test_a_silent_peer_is_named_and_its_reason_stays_the_hosts_own() -> None:
+    silent = HostReason.HOLDER_SILENT
+    row = told_row((HostReason.SOURCE_AUTH, b""), (silent, node(1)[:8]), (silent, b"nobody.."))
+    told = [(host.reason, host.subject) for host in row.hosts[1:]]
+    assert told == [("holder_silent", "node-1"), ("holder_silent", b"nobody..".hex())]
+
+
 def test_of_two_hosts_with_one_name_the_one_that_answers_is_marked() -> None:
     facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4, own=node(2))
     targets = [TargetFacts(node(number), "node", "r1", "alive") for number in (1, 2, 3)]

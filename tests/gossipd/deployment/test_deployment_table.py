@@ -335,6 +335,17 @@ def test_a_host_with_a_reason_of_its_own_blames_no_reader(host: ScriptedHost) ->
     assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is HostReason.SOURCE_AUTH
 
 
+def test_a_silent_peer_is_told_with_its_reason_and_only_with_it(host: ScriptedHost) -> None:
+    host.tell(ReportStall(ONE.id, StallReason.HOLDER_SILENT, PEER))
+    told = host.record().progress(WALL_S)
+    assert (told.reason, told.subject) == (HostReason.HOLDER_SILENT, PEER[:8])
+    host.record().changed = False
+    host.tell(ReportStall(ONE.id, StallReason.HOLDER_SILENT, NodeId(b"x" * 16)))
+    assert (host.record().changed, host.record().progress(WALL_S).subject) == (True, b"x" * 8)
+    host.tell(ReportStall(ONE.id, StallReason.ALL_BUSY))
+    assert host.record().progress(WALL_S).subject == b""
+
+
 def test_a_dead_reader_is_blamed_for_nothing(host: ScriptedHost) -> None:
     host.tell(ReportStall(ONE.id, StallReason.NO_HOLDER))
     reader_says(host, HostReason.SOURCE_AUTH)

@@ -75,6 +75,20 @@ def test_one_host_has_its_own_causes_only() -> None:
     assert [cause.code for cause in diagnosis.causes] == ["holder_silent"]
 
 
+def test_the_silent_peers_that_most_hosts_have_asked_are_named_with_their_addresses() -> None:
+    names = [host(number)["name"] for number in range(12)]
+    asked = [5, 5, 5, 7, 7, 6, 4]
+    hosts = [host(n, state="downloading", reason="holder_silent", subject=names[peer]) for n, peer in enumerate(asked)]
+    [cause] = found([*hosts, *(host(n) for n in range(7, 12))]).causes
+    first = ", ".join(f"{names[peer]} (10.0.0.{peer}:7946)" for peer in (5, 7, 4))
+    assert cause.next == f"another holder is asked at once; if it stays, look at {first} and 1 more"
+    assert "key" not in cause.sentence
+    [stranger] = found([host(1, state="downloading", reason="holder_silent", subject="ab" * 8)]).causes
+    assert stranger.next.endswith(f"look at {'ab' * 8}")
+    [untold] = found([host(1, state="downloading", reason="holder_silent")]).causes
+    assert untold.next == "another holder is asked at once"
+
+
 def test_nobody_who_reads_storage_is_a_cause_of_its_own() -> None:
     what = page(members=4)
     for member in what["members"]:

@@ -641,7 +641,8 @@ def test_a_seed_whose_read_hangs_says_storage_before_the_read_has_failed_and_aft
 def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
     driven = among_rack_peers()
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
-    assert [report.reason for report in of(ReportStall, driven.wait(4.0))][-1] is StallReason.HOLDER_SILENT
+    last = of(ReportStall, driven.wait(4.0))[-1]
+    assert (last.reason, last.peer) == (StallReason.HOLDER_SILENT, fetch.peer)
     driven.tell(FetchFailed(DEPLOYMENT, fetch.chunk, fetch.peer, FailReason.SLOW))
     assert not of(ReportStall, driven.wait(1.0)), "asked again or not, it is why nothing comes"
 
@@ -650,7 +651,8 @@ def test_holders_that_live_and_cannot_be_connected_to_are_the_reason_however_lon
     driven = among_rack_peers()
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
     driven.tell(FetchFailed(DEPLOYMENT, fetch.chunk, fetch.peer, FailReason.GONE))
-    assert [report.reason for report in of(ReportStall, driven.wait(60.0))] == [StallReason.HOLDER_SILENT]
+    told = [(report.reason, report.peer) for report in of(ReportStall, driven.wait(60.0))]
+    assert told == [(StallReason.HOLDER_SILENT, fetch.peer)]
     (report,) = of(ReportStall, driven.tell(PeerReachable(fetch.peer, False), after=1.0))
     assert report.reason is not StallReason.HOLDER_SILENT, "it lives no longer"
 

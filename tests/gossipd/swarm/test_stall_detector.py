@@ -150,3 +150,20 @@ def test_a_read_of_many_small_files_that_moves_is_not_told_as_failing() -> None:
     of.moves(5, 8.0)
     assert judge(watch, 10.0, of) is None
     assert judge(watch, 11.5, of) is StallReason.STORAGE
+
+
+def test_the_peer_that_is_silent_is_named_and_stays_named_while_it_is() -> None:
+    watch, hanging = StallWatch(3.0), replica()
+    hanging.start(0, RACK_PEER, 1.0)
+    assert watch.silent_peer(hanging, [], 3.9) is None
+    watch.named = watch.silent_peer(hanging, [node(3)], 4.0)
+    assert watch.named == RACK_PEER, "what hangs comes before what cannot be connected to"
+    hanging.land(0, RACK_PEER)
+    watch.fetch_failed(RACK_PEER, FailReason.SLOW, 4.5)
+    hanging.start(1, node(2), 0.0)
+    assert watch.silent_peer(hanging, [], 5.0) == RACK_PEER, "one name while it explains the stall"
+    watch.fetch_failed(RACK_PEER, FailReason.BUSY, 5.0)
+    assert watch.silent_peer(hanging, [], 5.0) == node(2)
+    assert watch.silent_peer(replica(), [node(3)], 5.0) == node(3)
+    watch.fetch_failed(node(4), FailReason.SLOW, 5.0)
+    assert watch.silent_peer(replica(), [], 17.1) is None, "four stalls have passed"
