@@ -336,11 +336,15 @@ class StallReason(Enum):
 
 
 class ReportStall(Struct, frozen=True):
-    """No chunk comes, for ``reason``; None when chunks come again. ``peer``: the one that is silent."""
+    """No chunk comes, for ``reason``; None when chunks come again. ``peer``: the one that is silent.
+    ``is_reading``: this host reads storage meanwhile; ``read_bytes_per_s``: at most, by its own limit, as the adapter
+    of reads knows."""
 
     deployment: DeploymentId
     reason: StallReason | None
     peer: NodeId | None = None
+    is_reading: bool = False
+    read_bytes_per_s: float | None = None
 
 
 Command: TypeAlias = (

@@ -103,7 +103,7 @@ class HostReason(Enum):
     )  # fmt: skip
     STORAGE = (
         "storage", 5, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
-        "reads of storage fail, hang, or are limited to less than a chunk in some seconds, or no host may read it",
+        "reads of storage fail or hang, or no host may read it",
         "look at storage, `sources.enabled`, `sources.allow`, `limits.source_bytes_per_s`",
     )  # fmt: skip
     VERIFICATION = (
@@ -347,12 +347,18 @@ class HostReason(Enum):
         "the log of that host says which: renew the certificate, publish with a name that it has, or name its "
         "authority (`SSL_CERT_FILE`) and restart the seeds' daemons", 14,
     )  # fmt: skip
+    READ_LIMIT = (
+        "read_limit", 60, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
+        "the limit of the host that reads storage lets less than a chunk come in some seconds",
+        "raise `limits.source_bytes_per_s` there, or `limits.download_bytes_per_s` or the entry of `limits.schedule` "
+        "that is in force, then `gossipd reload`", 5,
+    )  # fmt: skip
 
 
 READERS = frozenset(
     reason
     for reason in HostReason
-    if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short", "no_copy")
+    if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short", "no_copy", "read_limit")
 )
 _WRONGLY_SERVED = frozenset({
     HostReason.SOURCE_CHANGED, HostReason.NO_RANGES, HostReason.SOURCE_ENCODED, HostReason.SOURCE_RANGE,

@@ -1,4 +1,4 @@
-"""Constants that packages share: when a chunk is announced and its end told, clocks apart, credentials that end soon.
+"""Constants that packages share: when a chunk is announced and its end told, stalls, clocks apart, ends of credentials.
 
 What lives here: one definition of each. What does not: numbers that only one package needs (its ``settings``).
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 CLOCKS_APART_MAX_S = 3600
 """What two hosts' clocks may differ by, where a host believes a boot number or the date of a record of progress."""
+
+STALL_S = 3.0
+"""A host to which no chunk has come for so long says why."""
 
 CREDENTIAL_LEAST_S = 3600.0
 """Credentials of a storage that end sooner are told of, by the daemon and by the checks of ``doctor``."""

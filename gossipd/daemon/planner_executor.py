@@ -14,6 +14,8 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core import events
 from gossipd.core.errors import GossipdError
@@ -88,8 +90,10 @@ class CommandExecutor:
                 self.plane.hear(command)
             case events.ClaimSeed():
                 self._claim_seed(command.term)
-            case events.FinishModel() | events.ReportStall():
+            case events.FinishModel():
                 self.deployments.post(command)
+            case events.ReportStall():
+                self.deployments.post(replace(command, read_bytes_per_s=self.data_plane.external.rate))
             case events.LimitUploads():
                 self.data_plane.server.limit_uploads(command.slots)
             case events.PreferFirstCopies():

@@ -10,12 +10,13 @@ from msgspec import Struct, field
 
 from gossipd.core.bits import Bits
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import StallReason
+from gossipd.core.events import ReportStall, StallReason
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.core.reasons import HostReason, reason_of_word
+from gossipd.core.timing import STALL_S
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
 from gossipd.deployment.lost_chunks import LostChunks
-from gossipd.deployment.progress_record import HostState, Progress
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
@@ -54,6 +55,8 @@ class DeploymentRecord(Struct):
     stall: StallReason | None = None
     silent_peer: bytes = b""
     """Whom that stall is about: the head of its id."""
+    is_limited: bool = False
+    """This host's own limit of reads explains the stall: no chunk could have come."""
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it, or with those that it is about."""
     source_file: bytes = b""
@@ -196,7 +199,17 @@ class DeploymentRecord(Struct):
             return self.source_trouble
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble
-        return reason_of_word(self.stall.value)
+        return HostReason.READ_LIMIT if self.is_limited else reason_of_word(self.stall.value)
+
+    def stalls(self, report: ReportStall) -> bool:
+        """No chunk comes, or chunks come again. Returns whether the reason is another one."""
+        peer, is_other = (report.peer or b"")[:SUBJECT_BYTES], self.stall is not report.reason
+        self.changed = self.changed or is_other or self.silent_peer != peer
+        self.stall, self.silent_peer = report.reason, peer
+        rate, is_of_storage = report.read_bytes_per_s, report.reason is StallReason.STORAGE and report.is_reading
+        chunk_bytes = 0 if self.manifest is None else self.manifest.layout.chunk_bytes_mean
+        self.is_limited = is_of_storage and rate is not None and chunk_bytes > rate * STALL_S
+        return is_other
 
     def source_gave(self) -> None:
         """A chunk has come from the source, or one for which it is in trouble from elsewhere. Other chunks of an object

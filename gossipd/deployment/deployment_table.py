@@ -333,15 +333,9 @@ class DeploymentTable:
             self._context.warning("more chunks may be lost, and are fetched again", deployment=record.label)
 
     def _stalled(self, report: ReportStall) -> None:
-        record, peer = self.get(report.deployment), (report.peer or b"")[:SUBJECT_BYTES]
-        if record is None:
-            return
-        if (record.stall, record.silent_peer) != (report.reason, peer):
-            is_other = record.stall is not report.reason
-            record.stall, record.silent_peer = report.reason, peer
-            record.changed = True
-            if is_other and report.reason is not None:
-                self._context.warning("no progress", deployment=record.label, reason=report.reason.value)
+        record = self.get(report.deployment)
+        if record is not None and record.stalls(report) and report.reason is not None:
+            self._context.warning("no progress", deployment=record.label, reason=report.reason.value)
 
     def _source_troubled(self, event: events.SourceTroubled) -> None:
         record, error = self.get(event.deployment), event.error

@@ -41,6 +41,7 @@ _NEXT = {
     HostReason.OBJECT_SHORT: "its size is looked at every half minute",
     HostReason.SOURCE_CHANGED: "its tag and date are looked at every half minute, and it is read when they are others; "
     "else ever more seldom, at last once an hour",
+    HostReason.READ_LIMIT: "it goes on at that rate",
     HostReason.REFILLING: "damaged chunks are fetched at once",
 }
 _NEXT_BY_HEALING = {

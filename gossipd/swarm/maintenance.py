@@ -161,7 +161,7 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
             peer = swarm.stall.silent_peer(swarm.replica, unreached, now)
     if (reason, peer) != (swarm.stall.reported, swarm.stall.named):
         swarm.stall.reported, swarm.stall.named = reason, peer
-        swarm.commands.append(ReportStall(swarm.deployment, reason, peer))
+        swarm.commands.append(ReportStall(swarm.deployment, reason, peer, is_reading=swarm.replica.reads > 0))
 
 
 def _unreached(swarm: DeploymentSwarm) -> list[NodeId]:

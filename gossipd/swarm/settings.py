@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gossipd.core.timing import STALL_S
+
 
 class PlannerSettings(Struct, frozen=True):
     """Bounds and times of the swarm brain. The defaults serve 100 Mbit/s to 100 Gbit/s."""
@@ -131,7 +133,7 @@ class PlannerSettings(Struct, frozen=True):
     hedge_s_min: float = 0.5
     """Least seconds until a fetch that has brought nothing is hedged; above 0 to 600. Less costs duplicates where a
     machine is busy, more costs time when the holder of one of the last chunks hangs."""
-    stall_s: float = 3.0
+    stall_s: float = STALL_S
     """Seconds without a chunk after which status shows a reason, above 0 to 600."""
     lag_share: float = 0.75
     lag_chunks: int = 24

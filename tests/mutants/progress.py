@@ -395,9 +395,25 @@ MUTANTS = (
     Mutant(
         "another-silent-peer-is-not-told",
         "The peer that was silent first is blamed for one that is silent now.",
-        "gossipd/deployment/deployment_table.py",
-        "        if (record.stall, record.silent_peer) != (report.reason, peer):\n",
-        "        if record.stall is not report.reason:\n",
+        "gossipd/deployment/deployment_record.py",
+        "self.changed or is_other or self.silent_peer != peer\n",
+        "self.changed or is_other\n",
         ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
+        "an-operators-limit-is-told-as-slow-storage",
+        "The operator looks at storage for the limit that was set here.",
+        "gossipd/deployment/deployment_record.py",
+        "rate is not None and chunk_bytes > rate * STALL_S\n",
+        "rate is None\n",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
+        "the-limit-is-not-told-with-the-stall",
+        "The rate in force does not reach what names the reason.",
+        "gossipd/daemon/planner_executor.py",
+        "self.deployments.post(replace(command, read_bytes_per_s=self.data_plane.external.rate))",
+        "self.deployments.post(command)",
+        ("tests/gossipd/daemon/test_planner_executor.py",),
     ),
 )

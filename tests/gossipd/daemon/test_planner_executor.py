@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from gossipd.core.events import (
     ChunkStored,
@@ -15,8 +16,10 @@ from gossipd.core.events import (
     FailReason,
     FetchFailed,
     ProbeSource,
+    ReportStall,
     SourceProbed,
     SourceReadFailed,
+    StallReason,
     StartFetch,
     StartSourceRead,
 )
@@ -49,6 +52,7 @@ class Bench:
         self.audited: list[tuple[str, dict[str, Any]]] = []
         self.troubles: list[tuple[DeploymentId, str]] = []
         self.unreached: list[tuple[NodeId, DeploymentId, Exception, str]] = []
+        self.posted: list[DeploymentEvent] = []
         self.put: Any = True
         self.fetched: Exception | None = None
         self.refusal: SourceBudgetError | None = None
@@ -64,7 +68,7 @@ class Bench:
             reader=SimpleNamespace(read_chunks=lambda manifest, chunks, **how: self.outcome),
             store=SimpleNamespace(put=self._put), read_threads=1,
             server=SimpleNamespace(note_received=lambda length, elapsed_s: None),
-            unreached=SimpleNamespace(failed=self._failed),
+            unreached=SimpleNamespace(failed=self._failed), external=SimpleNamespace(rate=100.0),
         )  # fmt: skip
         deployments = SimpleNamespace(
             lifecycle=SimpleNamespace(manifest_of={self.manifest.id: self.manifest}.get),
@@ -103,6 +107,7 @@ class Bench:
         return ReadVerdict(self.refusal, self.must_wait and self.waits_of in (None, deployment))
 
     def _posted(self, event: DeploymentEvent) -> None:
+        self.posted.append(event)
         if isinstance(event, SourceTroubled):
             self.troubles.append((event.deployment, event.error.code))
 
@@ -128,6 +133,12 @@ def bench() -> Iterator[Bench]:
     yield made
     made.executor.close()
     assert made.pool.statistics().leased_bytes == 0, "every buffer came back"
+
+
+def test_a_stall_is_told_with_the_limit_of_reads_in_force(bench: Bench) -> None:
+    stall = ReportStall(bench.manifest.id, StallReason.STORAGE, is_reading=True)
+    bench.executor.perform(stall)
+    assert bench.posted == [replace(stall, read_bytes_per_s=100.0)]
 
 
 def test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told(bench: Bench) -> None:

@@ -346,6 +346,27 @@ def test_a_silent_peer_is_told_with_its_reason_and_only_with_it(host: ScriptedHo
     assert host.record().progress(WALL_S).subject == b""
 
 
+@pytest.mark.parametrize(
+    ("reason", "is_reading", "seconds_a_chunk", "told"),
+    [
+        (StallReason.STORAGE, True, 3.1, HostReason.READ_LIMIT),
+        (StallReason.STORAGE, True, 2.9, HostReason.STORAGE),
+        (StallReason.STORAGE, False, 3.1, HostReason.STORAGE),
+        (StallReason.STORAGE, True, None, HostReason.STORAGE),
+        (StallReason.ALL_BUSY, True, 3.1, HostReason.ALL_BUSY),
+    ],
+)
+def test_a_limit_that_lets_no_chunk_come_is_not_told_as_storage(
+    host: ScriptedHost, reason: StallReason, is_reading: bool, seconds_a_chunk: float | None, told: HostReason
+) -> None:
+    rate = None if seconds_a_chunk is None else ONE.layout.chunk_bytes_mean / seconds_a_chunk
+    host.tell(ReportStall(ONE.id, reason, is_reading=is_reading, read_bytes_per_s=rate))
+    assert host.record().progress(WALL_S).reason is told
+    host.tell(events.SourceTroubled(ONE.id, SourceAuthError("s3://b/k", "no")))
+    is_of_storage = reason is StallReason.STORAGE
+    assert host.record().progress(WALL_S).reason is (HostReason.SOURCE_AUTH if is_of_storage else told)
+
+
 def test_a_dead_reader_is_blamed_for_nothing(host: ScriptedHost) -> None:
     host.tell(ReportStall(ONE.id, StallReason.NO_HOLDER))
     reader_says(host, HostReason.SOURCE_AUTH)

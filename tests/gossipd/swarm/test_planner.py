@@ -633,7 +633,8 @@ def test_no_chunk_for_three_seconds_has_a_reason_and_its_end_is_told() -> None:
 def test_a_seed_whose_read_hangs_says_storage_before_the_read_has_failed_and_after() -> None:
     driven = seed_alone(200)
     reads = of(StartSourceRead, driven.tell())
-    assert [report.reason for report in of(ReportStall, driven.wait(5.0))] == [StallReason.STORAGE]
+    [report] = of(ReportStall, driven.wait(5.0))
+    assert (report.reason, report.is_reading) == (StallReason.STORAGE, True)
     driven.tell(*[SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SLOW) for read in reads])
     assert not of(ReportStall, driven.wait(5.0)), "it stays the reason while storage is left alone for a while"
 
