@@ -641,4 +641,12 @@ MUTANTS = (
         "            line.encode()\n",
         ("tests/gossipd/store/models/test_pins.py",),
     ),
+    Mutant(
+        "a-removed-version-is-still-shown-in-memory",
+        "For some seconds or more, status shows in memory what is not here any more.",
+        "gossipd/store/models/warming.py",
+        "        return tuple(row for one, row in rows if one in here)\n",
+        "        return tuple(row for one, row in rows if here)\n",
+        (_WARMING,),
+    ),
 )

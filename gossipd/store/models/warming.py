@@ -89,8 +89,16 @@ class Warmer:
         self._left_bytes = 0
         self._hindrance: WarmState | None = None
         self._buffer: memoryview | None = None  # while there is something to read
-        self.rows: tuple[Warmth, ...] = ()
+        self._rows: tuple[tuple[ModelReplica, Warmth], ...] = ()
         self.woken = Event()
+
+    @property
+    def rows(self) -> tuple[Warmth, ...]:
+        """What was found at the last look, of versions that are still here. May be read by any thread."""
+        if not (rows := self._rows):
+            return ()
+        here = set(self._published())
+        return tuple(row for one, row in rows if one in here)
 
     def order(self, name: str, version: int | None) -> Warmth:
         """Have that version read, or the current one, by the thread that calls ``step``. May be called by any thread.
@@ -170,8 +178,8 @@ class Warmer:
             self._hindrance = WarmState.PRESSURE
         elif self._left_bytes <= 0:
             self._hindrance = WarmState.NO_ROOM
-        self.rows = tuple(
-            Warmth(one.manifest.label, self._size(one), cached[one], self._state(reading))
+        self._rows = tuple(
+            (one, Warmth(one.manifest.label, self._size(one), cached[one], self._state(reading)))
             for one, reading in self._readings.items()
         )
 

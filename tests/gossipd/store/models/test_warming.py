@@ -121,6 +121,18 @@ def test_only_the_current_version_is_read_and_a_newer_one_when_it_is() -> None:
     assert (warmed.cached(ONE), warmed.cached(TWO)) == (0, blocks(TWO))
 
 
+def test_the_row_of_a_removed_version_goes_with_it_and_others_stay() -> None:
+    warmed = Warmed()
+    warmed.deliver(ONE)
+    warmed.deliver(TWO)
+    for version in (1, 2):
+        warmed.warmer.order("m", version)
+    warmed.run()
+    assert {row.label for row in warmed.warmer.rows} == {"m@1", "m@2"}
+    warmed.store.remove("m", 1)
+    assert [row.label for row in warmed.warmer.rows] == ["m@2"], "before the next look"
+
+
 def test_what_is_dropped_soon_after_the_end_is_read_again() -> None:
     """Pages of a version that has just arrived are found in memory, and are on their way out."""
     warmed = Warmed()
