@@ -54,7 +54,8 @@ class IdentityWatch:
         self._wanted: dict[NodeId, tuple[str, str, float]] = {}
 
     def heard(self, record: Record, now: float) -> None:
-        """A member's record came into force."""
+        """A member's record came into force. Whether a member's name is another's, too, the members tell."""
+        self._wanted.pop(record.node, None)
         address = record.contact
         moves = self._moves.setdefault(record.node, deque(maxlen=MOVES_MAX))
         if moves and moves[-1][0] == address:
@@ -71,7 +72,8 @@ class IdentityWatch:
             self._note(self._own, (ours.contact, contact_of(*other)), now)
 
     def conflict(self, name: str, other: NodeId, address: tuple[str, int], now: float) -> None:
-        """A host with another key, which may be no member, has or wants a member's name."""
+        """A host with another key, which may be no member, has or wants a member's name. Of one that is not let in
+        only its asking tells that it is still there, and it asks one of many contacts at a time."""
         self._wanted.pop(other, None)
         self._wanted[other] = (name, contact_of(*address), now + TWICE_S)
         if len(self._wanted) > WANTED_MAX:

@@ -857,4 +857,12 @@ MUTANTS = (
         "        if seen.boot_ahead_s > 10**9:\n",
         ("tests/gossipd/daemon/test_loneliness.py",),
     ),
+    Mutant(
+        "a-renamed-host-is-told-for-its-old-name",
+        "For ten minutes after a host was renamed and let in, the alarm says that two hosts have one name.",
+        "gossipd/daemon/identity_watch.py",
+        "        self._wanted.pop(record.node, None)\n",
+        "",
+        ("tests/gossipd/daemon/test_identity_watch.py",),
+    ),
 )

@@ -96,6 +96,20 @@ def test_a_host_that_is_not_let_in_with_a_members_name_is_told_with_both_address
     assert look(watch, [OWN, NODE], TWICE_S + 1) == [], "it has not asked again"
 
 
+def test_a_name_is_wanted_no_longer_when_the_host_is_a_member() -> None:
+    for let_in, codes in (
+        (replace(record(2), name="gpu-2", host="10.0.0.2"), []),
+        (replace(record(2), name="gpu-1", host="10.0.0.2"), ["E_NAME_CONFLICT"]),
+    ):
+        watch = IdentityWatch(OWN.node)
+        watch.conflict("gpu-1", let_in.node, ("10.0.0.2", 7946), 0.0)
+        assert len(look(watch, [OWN, NODE], 1.0)) == 1
+        watch.heard(let_in, 2.0)
+        look(watch, [OWN, NODE, let_in], 2.0)
+        assert [one.code for one in look(watch, [OWN, NODE, let_in], 2.0 + GRACE_S)] == codes
+        assert look(watch, [OWN, NODE], 3.0 + GRACE_S) == [], "it has left"
+
+
 def test_a_member_that_brings_hosts_along_fills_no_page() -> None:
     watch = IdentityWatch(OWN.node)
     for number in range(1000):
