@@ -14,7 +14,9 @@ its sending half still gets its answer. Garbage gets one JSON line in plain word
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -28,6 +30,7 @@ from gossipd.api.http_exchange import HttpExchange, StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.socket_places import Places
 from gossipd.runtime.logs import get_logger
+from gossipd.runtime.system_refusals import note_refusal
 
 CONNECTIONS_MAX = 512  # each holds one descriptor, and until it is answered its request, of 64 KiB at most
 SHORT_MAX = 16  # a person with a few scripts and a scraper; each is answered within milliseconds
@@ -44,6 +47,8 @@ WAIT_PATHS = (
 )  # their answers may take long; they leave the places of short requests free
 EVENTS_PATH = "/v1/events"
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
+EXHAUSTED_PAUSE_S, TELL_EVERY_S = 0.1, 60.0
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 App = Callable[[HttpRequest], Awaitable[Response]]
 """What answers: the routes of a socket."""
 _PEER = struct.Struct("3i")  # struct ucred: process, user, group
@@ -72,6 +77,7 @@ class RequestGuard:
         self._short = Places("short requests", SHORT_MAX, _most_of_one(SHORT_MAX))
         self._waits = Places("waits and publications", LONG_MAX, LONG_OF_ONE_MAX)
         self._followers = Places("followers of events", LONG_MAX, LONG_OF_ONE_MAX)
+        self._told_s = -math.inf  # when a connection could not be accepted
         self.refused = 0  # refused requests and connections, for metrics
 
     @property
@@ -90,9 +96,25 @@ class RequestGuard:
         return self._followers.taken
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept for ever. Without descriptors it waits and goes on, as trio.serve_listeners does."""
+        """Accept for ever. Without descriptors or memory it waits and goes on. Rejected: trio.serve_listeners, which
+        does so with a traceback in the log ten times a second."""
         async with trio.open_nursery() as nursery, listener:
-            await trio.serve_listeners(self._connection, [listener], handler_nursery=nursery)
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _EXHAUSTED:
+                        raise
+                    note_refusal(error)
+                    self._tell_exhausted(error, trio.current_time())
+                    await trio.sleep(EXHAUSTED_PAUSE_S)
+                else:
+                    nursery.start_soon(self._connection, stream)
+
+    def _tell_exhausted(self, error: OSError, now: float) -> None:
+        if now - self._told_s >= TELL_EVERY_S:
+            self._told_s = now
+            log.warning("no connection is accepted for now", reason=error.strerror)
 
     async def _connection(self, stream: trio.SocketStream) -> None:
         async with stream:

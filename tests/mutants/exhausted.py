@@ -139,4 +139,12 @@ MUTANTS = (
         '{waiting}" if None else "")',
         ("tests/gossipd/diagnosis/test_checks.py",),
     ),
+    Mutant(
+        "a-lack-of-descriptors-fills-the-log",
+        "While descriptors are short the status socket writes ten lines a second.",
+        "gossipd/api/request_guard.py",
+        "            self._told_s = now\n",
+        "",
+        ("tests/gossipd/api/test_routes.py",),
+    ),
 )

@@ -31,6 +31,7 @@ from gossipd.api.schema import AlarmRow, DeploymentRow
 from gossipd.api.unix_connection import UnixConnection
 from gossipd.core.errors import ExitCode, UsageError
 from gossipd.deployment.statement import Verb
+from gossipd.runtime.system_refusals import REFUSALS
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 
@@ -849,3 +850,26 @@ async def test_no_question_makes_more_rows_than_it_shows(tmp_path: Path, target:
 def test_what_a_job_orders_takes_none_of_the_few_places_for_minutes() -> None:
     names = [name for name in vars(JobCommands) if not name.startswith("_")]
     assert {f"/v1/{name.replace('_', '-')}" for name in names} <= set(WAIT_PATHS)
+
+
+async def test_a_lack_of_descriptors_is_one_line_and_the_next_client_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gossipd.api.request_guard.EXHAUSTED_PAUSE_S", 0.0)
+    listener, before, left = bind_unix(tmp_path / "s"), REFUSALS.descriptors, [errno.EMFILE] * 3
+    accept = listener.accept
+
+    async def accept_late() -> trio.SocketStream:
+        if left:
+            raise OSError(left[0], os.strerror(left.pop()))
+        return await accept()
+
+    monkeypatch.setattr(listener, "accept", accept_late)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(health_app(FakeDaemon())).serve, listener)
+        with trio.fail_after(120):
+            assert (await ask(tmp_path / "s", get("/livez")))[0] == 200
+        nursery.cancel_scope.cancel()
+    assert [record.getMessage() for record in caplog.records] == ["no connection is accepted for now"]
+    assert not caplog.records[0].exc_info
+    assert REFUSALS.descriptors == before + 3, "for the alarm"
