@@ -130,6 +130,23 @@ def test_all_that_wait_for_a_reader_show_its_reason_and_name(tmp_path: Path) -> 
             made.wait_complete("m", 1, at=made[2], hosts=2)
 
 
+def test_a_limit_that_lets_hardly_a_chunk_come_is_told_in_place_of_storage(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "two", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{tmp_path}"])}) as made:
+        for number in (1, 2):
+            made.add(f"node-{number}", "rack-1", GOSSIPD_SOURCES__ENABLED=str(number == 1).lower())
+        made[1].configure(source_bytes_per_s='"16KiB"')
+        for number in (1, 2):
+            made[number].start()
+        made.wait_together()
+        made.drop(made.publish(model, "m", 1), made[1])
+        for daemon in (made[1], made[2]):
+            until("why", lambda one=daemon: said_of("node-1", one)[1:] == ("read_limit", ""))  # type: ignore[misc]
+            until("whose", lambda one=daemon: said_of("node-2", one)[1:] == ("read_limit", "node-1"))  # type: ignore[misc]
+        made[1].configure(source_bytes_per_s="0")
+        made.wait_complete("m", 1, at=made[2], hosts=2)
+
+
 @contextmanager
 def short_at_nginx(model: Path, base: Path) -> Iterator[str]:
     os.truncate(model / SHARD, 200_000)
