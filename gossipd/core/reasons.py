@@ -351,7 +351,7 @@ class HostReason(Enum):
         "read_limit", 60, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
         "the limit of the host that reads storage lets less than a chunk come in some seconds",
         "raise `limits.source_bytes_per_s` there, or `limits.download_bytes_per_s` or the entry of `limits.schedule` "
-        "that is in force, then `gossipd reload`", 5,
+        "that is in force, then `gossipd reload`; with `net.background` others may use its link", 5,
     )  # fmt: skip
 
 
