@@ -217,6 +217,7 @@ def _rate_limits(limits: LimitsRow) -> Iterator[Metric]:
     family.add_metric(["upload"], limits.upload_bytes_per_s)
     family.add_metric(["download"], limits.download_bytes_per_s)
     family.add_metric(["source"], limits.source_bytes_per_s)
+    family.add_metric(["shared"], limits.shared_bytes_per_s)
     yield family
 
 

@@ -214,11 +214,14 @@ class HooksRow(Row, frozen=True, kw_only=True):
 
 class LimitsRow(Row, frozen=True, kw_only=True):
     """Limits of this host that are in force, in bytes a second; 0 is none. ``entry``: of ``limits.schedule``, empty
-    between entries. ``until``: when another entry, or none, comes into force; null without a schedule."""
+    between entries. ``until``: when another entry, or none, comes into force; null without a schedule.
+    ``shared_bytes_per_s``: what ``net.background`` leaves to downloads now, while others use the link; it counts beside
+    the others."""
 
     upload_bytes_per_s: int = 0
     download_bytes_per_s: int = 0
     source_bytes_per_s: int = 0
+    shared_bytes_per_s: int = 0
     entry: str = ""
     until: str | None = None
 

@@ -152,6 +152,15 @@ def warm_words(row: dict[str, Any]) -> str:
 
 def limits_words(limits: dict[str, Any]) -> str:
     """The entry of the timetable and the limits in force; empty where nothing is limited and there is no timetable."""
+    shared = limits.get("shared_bytes_per_s", 0)
+    words = _own_limits_words(limits)
+    if not shared:
+        return words
+    held = f"download {show_bytes(shared)}/s while others use the link"
+    return f"{words}; {held}" if words else held
+
+
+def _own_limits_words(limits: dict[str, Any]) -> str:
     told = [
         f"{name} {show_bytes(rate)}/s"
         for name in ("upload", "download", "source")

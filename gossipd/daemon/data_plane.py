@@ -10,6 +10,9 @@ import time
 from random import SystemRandom
 from threading import Lock
 
+from msgspec.structs import replace
+
+from gossipd.api.schema import LimitsRow
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
@@ -146,6 +149,10 @@ class DataPlane:
         self._rechecks.want(deployment, chunk)
 
     # ---- limits, keys, the end -----------------------------------------------------------------------
+
+    def limits_row(self) -> LimitsRow:
+        """The limits in force, and the share of a link that others use, for the status."""
+        return replace(self.limits.row(), shared_bytes_per_s=int(self.sharing.download.rate or 0))
 
     def settings_changed(self) -> None:
         """What a reload may change of limits and sources, and storage that was repaired meanwhile."""

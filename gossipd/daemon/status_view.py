@@ -147,7 +147,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
                 for one in self.lifecycle
                 if one.manifest is None and one.state is HostState.FAILED
             ],
-            limits=self.data_plane.limits.row(),
+            limits=self.data_plane.limits_row(),
             watermark=self.watermarks.row(),
             warm=_warm_rows(statistics),
         )  # fmt: skip

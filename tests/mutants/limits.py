@@ -156,6 +156,14 @@ MUTANTS = (
         ("tests/gossipd/runtime/test_rate_limit.py",),
     ),
     Mutant(
+        "uploads-are-not-held-to-the-share",
+        "Beside a service a host sends to others as fast as it can.",
+        "gossipd/daemon/data_plane.py",
+        "RateLimit(within=self.sharing.upload)",
+        "RateLimit()",
+        ("tests/gossipd/daemon/test_data_plane.py",),
+    ),
+    Mutant(
         "bytes-are-received-ahead-of-the-limit",
         "The kernel receives a whole chunk at the link's rate while its reader waits for the limit.",
         "gossipd/runtime/bulk_sockets.py",

@@ -53,6 +53,7 @@ def test_the_page_says_what_the_snapshot_says() -> None:
     assert page["gossipd_chunk_fetch_seconds_count", ()] == 2
     assert page["gossipd_chunk_fetch_seconds_bucket", (("le", "0.025"),)] == 1
     assert page["gossipd_event_loop_lag_seconds_bucket", (("le", "0.001"),)] == 1
+    assert page["gossipd_limit_bytes_per_second", (("direction", "shared"),)] == 0
 
 
 @dataclass

@@ -21,7 +21,7 @@ from gossipd.cli import main as cli
 from gossipd.cli.layout import laid_out
 from gossipd.cli.main import VERBS, main
 from gossipd.cli.main import cli as group
-from gossipd.cli.status import page_lines
+from gossipd.cli.status import limits_words, page_lines
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import HostReason
 from gossipd.identity.key_files import read_key_ring
@@ -85,6 +85,14 @@ def test_of_many_seeds_some_are_named() -> None:
     }  # fmt: skip
     [line] = [line for line in laid_out(page_lines(page, colour=False), None) if line.startswith("seeds")]
     assert line.endswith("r: n5, and 59 more (gossipd members)")
+
+
+def test_what_a_shared_link_leaves_is_told_beside_the_limits() -> None:
+    shared = {"shared_bytes_per_s": 3 << 20}
+    assert limits_words(shared) == "download 3 MiB/s while others use the link"
+    assert limits_words({"upload_bytes_per_s": 1 << 20, **shared}).startswith("upload 1 MiB/s; download 3 MiB/s")
+    assert limits_words({"upload_bytes_per_s": 1 << 20, "shared_bytes_per_s": 0}) == "upload 1 MiB/s"
+    assert limits_words({}) == ""
 
 
 def test_status_is_a_page_for_people(shell: Shell) -> None:

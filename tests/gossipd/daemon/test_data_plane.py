@@ -93,6 +93,16 @@ def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
         assert rates() == (None, None, None)
 
 
+def test_the_share_of_a_link_bounds_every_way_and_is_told(tmp_path: Path) -> None:
+    with data_plane_with(config_with(tmp_path, upload=1_000, source=8_000)) as (data_plane, _):
+        assert data_plane.limits_row().shared_bytes_per_s == 0
+        data_plane.sharing.upload.set_rate(500.0)
+        data_plane.sharing.download.set_rate(600.0)
+        assert (data_plane.upload.rate, data_plane.download.rate, data_plane.external.rate) == (500, 600, 600)
+        row = data_plane.limits_row()
+        assert (row.shared_bytes_per_s, row.upload_bytes_per_s, row.source_bytes_per_s) == (600, 1_000, 8_000)
+
+
 @pytest.mark.parametrize("limit", ["download", "source"])
 def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
