@@ -139,6 +139,9 @@ class StatusPort(Protocol):
         """Pairs of ``model``, ``name`` (of a host) or ``rack``, and what is called so: NAME@VERSION of every
         deployment, as ``deployments`` has them, and the hosts of the roster."""
 
+    async def look(self) -> None:
+        """Look at what users find of the models now, for half a second at most: ``models`` and ``health`` tell it."""
+
     def models(self) -> Sequence[ModelRow]:
         """The models on this host, partial ones included, by name and then version, highest first."""
 

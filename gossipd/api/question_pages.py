@@ -63,6 +63,7 @@ class QuestionPages:
 
     async def models(self, request: HttpRequest) -> Response:
         name = request.query.get("name")
+        await self._view.look()
         models = [model for model in self._view.models() if name in (None, model.name)]
         return json_answer({"models": models})
 
@@ -170,5 +171,6 @@ class QuestionPages:
         return json_answer({"live": True})
 
     async def ready(self, request: HttpRequest) -> Response:
+        await self._view.look()
         health = self._view.health()
         return json_answer(health, status=200 if health.ready else 503)

@@ -18,8 +18,8 @@
 * The control plane's questions: ``control_delegate``, ``fine_sketches`` (told to others, and asked of them)
 * Settings: ``settings_mapping``, ``live_settings``, ``reloading``, ``scheduled_limits``, ``link_sharing``;
   ``start_limits``, ``limits_watch``, ``credentials_watch``
-* The local sockets: ``status_view`` (answers), ``settled_rows`` (rows that hold), ``admin_operations`` and
-  ``want_orders`` (commands), ``event_feed``
+* The local sockets: ``status_view`` (answers), ``fresh_look`` (before some), ``settled_rows`` (rows that hold),
+  ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
 * Jobs: ``job_publishing``, ``publishing_job``, ``step_watches``, ``untold_shards``; ``hooks``, ``hook_queue``
   and ``hook_program``; ``hub_links``, ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full),

@@ -55,6 +55,7 @@ from gossipd.daemon.drift_watch import DriftWatch
 from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.fine_sketches import FineSketches, SketchAnswers
 from gossipd.daemon.free_space import FreeSpace
+from gossipd.daemon.fresh_look import FreshLook
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.hub_links import HubLinks
@@ -270,7 +271,7 @@ class App:
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag, hooks=self._hooks,
-            slow_steps=self._slow_steps,
+            slow_steps=self._slow_steps, fresh_look=FreshLook(self._store.glance),
             identities=self._identity_alarms.watch,
             watermarks=self._watermarks, local_servers=self._local_servers, clock=self._cluster_clock,
             histories=self._histories, budget_check=self._budget_check,

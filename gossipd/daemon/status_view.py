@@ -30,6 +30,7 @@ from gossipd.daemon.alarms import Reports
 from gossipd.daemon.budget_check import BudgetCheck
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.fine_sketches import FineSketches
+from gossipd.daemon.fresh_look import FreshLook
 from gossipd.daemon.hooks import Hooks
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
@@ -93,6 +94,7 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
     """``credentials_watch``."""
     local_servers: LocalServers
     """Of the status socket and the metrics port."""
+    fresh_look: FreshLook
     settled_rows: SettledRows = field(default_factory=SettledRows)
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     age: Newcomer = field(default_factory=lambda: Newcomer(time.monotonic()))
@@ -204,6 +206,9 @@ class DaemonStatus(Struct, kw_only=True, eq=False):
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)
+
+    async def look(self) -> None:
+        await self.fresh_look.take()
 
     def models(self) -> list[schema.ModelRow]:
         rows = []

@@ -51,7 +51,7 @@ class StoreWatch:
         self._elsewhere: dict[str, str] = {}
         """By code, what the last look found; of a directory in its place nothing."""
         self.is_resting: bool = False
-        """The last look found nothing untold, the directories in their places, and could look."""
+        """The last look found nothing untold, directories and files in their places, and could look."""
         self._seen: set[DeploymentId] = set()
         self._labels: dict[DeploymentId, str] = {}
         """Of those that the alarm names: a manifest may have 50 MiB, and is read once."""
@@ -71,7 +71,7 @@ class StoreWatch:
                 await run_blocking(self._read_labels, named)
             self.tell(lasting)
             self.alarms.cured(StoreUnreadableError.code)
-            self.is_resting = not self._seen and not any(self._elsewhere.values())
+            self.is_resting = not self._seen and not any(self._elsewhere.values()) and not self.store.lacks_files()
         except StoreUnreadableError as error:
             self.alarms.ring_as(error.code, str(error.args[0]))
         except (GossipdError, OSError) as error:  # the disk; its condition is told elsewhere

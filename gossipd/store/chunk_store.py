@@ -4,8 +4,8 @@ What lives here: ``ChunkStore``, which checks its input, a chunk's digest above 
 refusals. What does not: the work itself (one module each, see the package), and the decision what to fetch or delete.
 
 All methods are thread-safe. The event loop may call those that answer from memory and wait for no disk: ``place``,
-``why_elsewhere``, ``why_unseen``, ``is_published``, ``current``, ``pins``, ``chunk_length``, ``held``, ``chunks_kept``,
-``verify`` (not the steps of what it returns), ``condition``, ``statistics``. All others may block.
+``why_elsewhere``, ``why_unseen``, ``lacks_files``, ``is_published``, ``current``, ``pins``, ``chunk_length``, ``held``,
+``chunks_kept``, ``verify`` (not the steps of what it returns), ``condition``, ``statistics``. All others may block.
 
 ``on_event`` is called in the thread that made the event, without a lock held. The store writes no bytes that it has not
 hashed and found right.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -155,6 +155,13 @@ class ChunkStore:
         self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
         return found
 
+    def glance(self) -> None:
+        """``look``, as quick as before each question: for trees and the store's place. Nothing where the disk does not
+        tell."""
+        with suppress(OSError):
+            self._models.removed_files.glance()
+            self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
+
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified
         here, also those that are wanted no longer.
@@ -192,6 +199,10 @@ class ChunkStore:
             return ""
         cure = f"put them back, or gossipd verify {replica.manifest.label} fetches them again"
         return f"files of it were removed or moved by others; {cure}"
+
+    def lacks_files(self) -> bool:
+        """Whether a published model lacked files at the last look."""
+        return self._models.removed_files.any_lack()
 
     def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None = None) -> int | None:
         """``open`` a model and copy its chunks from files of this host, each compared with its digest; with

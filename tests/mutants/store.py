@@ -649,4 +649,28 @@ MUTANTS = (
         "        return tuple(row for one, row in rows if here)\n",
         (_WARMING,),
     ),
+    Mutant(
+        "a-glance-hides-a-removal-from-the-log",
+        "Files that somebody removes are told in no log, because a question came before the next look.",
+        "gossipd/store/models/removed_files.py",
+        "            glanced, self._glanced = self._glanced, []\n",
+        "            glanced, self._glanced = [], []\n",
+        ("tests/gossipd/store/models/test_removed_files.py",),
+    ),
+    Mutant(
+        "questions-look-beside-a-look-that-hangs",
+        "On a disk that hangs each question takes one more thread, until the daemon has none.",
+        "gossipd/daemon/fresh_look.py",
+        "            while self._is_looking:\n",
+        "            while False:\n",
+        ("tests/gossipd/daemon/test_fresh_look.py",),
+    ),
+    Mutant(
+        "a-look-without-a-thread-is-the-last",
+        "After a moment without free threads a host tells for ever what it knew then.",
+        "gossipd/daemon/fresh_look.py",
+        "                self._is_looking &= self._has_begun  # without a free thread nothing has begun\n",
+        "                pass\n",
+        ("tests/gossipd/daemon/test_fresh_look.py",),
+    ),
 )

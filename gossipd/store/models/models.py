@@ -12,7 +12,7 @@ own locks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
@@ -291,6 +291,8 @@ class Models:
                 )
             # Detach again: a reader that found the replica before may have opened a file until now.
             self._context.handles.detach(model.deployment)
+            with suppress(OSError):  # the room that it leaves is told at once
+                self._context.tracker.space()
 
     def _let_go(self, replica: ModelReplica) -> None:
         """Wait for the writers and admit no more. The caller holds ``committing``."""

@@ -50,6 +50,7 @@ class RemovedFiles:
         self._published = published
         self._looking = Lock()
         self._seen: dict[ModelReplica, _Directories] = {}
+        self._glanced: list[ModelReplica] = []  # that ``glance`` found to lack files; each once
         self._last: DeploymentId | None = None
         self._saved = 0
         """Directories that earlier looks left out, for a model that has more than one look goes over."""
@@ -59,18 +60,40 @@ class RemovedFiles:
         with self._looking:
             published = self._published()
             self._seen = {one: self._seen.get(one) or _Directories(_directories(one), None) for one in published}
-            return [replica for replica in self._turn() if self._look_at(replica)]
+            glanced, self._glanced = self._glanced, []
+            return [*glanced, *(replica for replica in self._turn() if self._look_at(replica))]
 
     def look_again(self, replica: ModelReplica) -> None:
         """The daemon has mended a model: look whether it still lacks what it lacked."""
+        if not self.lacks(replica):
+            return  # without the lock, as a look over others may take long
         with self._looking:
             if self.lacks(replica):
                 self._look_at(replica)
+
+    def glance(self) -> None:
+        """Look for trees that are gone as a whole, and again at models that lack files. Nothing while a look goes on,
+        which sees as much."""
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            for replica in self._published():
+                seen = self._seen.get(replica) or _Directories(_directories(replica), None)
+                if seen.lacks or self._context.disk.names_mark(replica.tree) is None:
+                    self._seen[replica] = seen
+                    if self._look_at(replica):
+                        self._glanced.append(replica)
+        finally:
+            self._looking.release()
 
     def lacks(self, replica: ModelReplica) -> bool:
         """Whether a published model lacked files at the last look. Waits for nothing."""
         seen = self._seen.get(replica)
         return seen is not None and seen.lacks
+
+    def any_lack(self) -> bool:
+        """Whether any model lacked files at the last look. Waits for nothing."""
+        return any(seen.lacks for seen in list(self._seen.values()))
 
     def _look_at(self, replica: ModelReplica) -> bool:
         """Whether it lacks files now, and did not at the look before."""

@@ -123,6 +123,7 @@ class FakeDaemon:
     steps_closed: int = 0
     path: str = "/m/org/toy/2"
     trouble: str = ""
+    looks: int = 0
     ring: EventRing = field(default_factory=lambda: EventRing(7))
     needs_restart: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -195,6 +196,9 @@ class FakeDaemon:
         members = self.snapshot().members
         yield from (("name", one.name) for one in members)
         yield from (("rack", rack) for rack in dict.fromkeys(one.rack for one in members))
+
+    async def look(self) -> None:
+        self.looks += 1
 
     def models(self) -> Sequence[ModelRow]:
         done = ModelRow(

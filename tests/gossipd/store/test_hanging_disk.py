@@ -29,6 +29,7 @@ ANSWERS: dict[str, Call] = {
     "place": lambda store: store.place(ID),
     "why_elsewhere": lambda store: store.why_elsewhere(),
     "why_unseen": lambda store: store.why_unseen(ID),
+    "lacks_files": lambda store: store.lacks_files(),
     "is_published": lambda store: store.is_published(ID),
     "current": lambda store: store.current("m"),
     "pins": lambda store: store.pins(),
@@ -41,6 +42,7 @@ ANSWERS: dict[str, Call] = {
 }
 HANG: dict[str, Call] = {
     "look": lambda store: store.look(),
+    "glance": lambda store: store.glance(),
     "space": lambda store: store.space(),
     "put": lambda store: store.put(COMING.manifest.id, 0, COMING.chunks[0], SOURCE, 0.0),
     "commit": lambda store: store.commit(COMING.manifest.id),

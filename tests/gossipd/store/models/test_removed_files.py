@@ -13,6 +13,7 @@ from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import StoreHealth
+from gossipd.store.disk.disk import Space
 from gossipd.store.models import removed_files
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
@@ -183,3 +184,41 @@ def test_a_model_of_more_directories_than_a_look_waits_for_so_many_looks(
     shutil.rmtree(host.tree())
     monkeypatch.setattr(removed_files, "DIRECTORIES_MAX", 1)
     assert [host.store.look() for _ in range(directories)] == [[]] * (directories - 1) + [[ONE.manifest.label]]
+
+
+def test_a_glance_sees_a_tree_that_is_gone_and_the_next_look_tells_it(host: Host) -> None:
+    assert host.store.look() == []
+    shutil.rmtree(host.tree())
+    host.store.glance()
+    assert "removed or moved" in host.store.why_unseen(ONE.manifest.id) and host.store.lacks_files()
+    assert host.store.look() == [ONE.manifest.label]
+    assert host.store.look() == []
+
+
+def test_a_glance_sees_that_files_are_back(host: Host, tmp_path: Path) -> None:
+    host.tree().rename(tmp_path / "aside")
+    assert host.store.look() == [ONE.manifest.label]
+    (tmp_path / "aside").rename(host.tree())
+    host.store.glance()
+    assert host.store.why_unseen(ONE.manifest.id) == "" and not host.store.lacks_files()
+
+
+def test_a_glance_sees_that_the_store_was_moved(host: Host, tmp_path: Path) -> None:
+    host.root.rename(tmp_path / "elsewhere")
+    host.store.glance()
+    assert "Put it back" in host.store.why_elsewhere()
+    (tmp_path / "elsewhere").rename(host.root)
+    host.store.glance()
+    assert host.store.why_elsewhere() == ""
+
+
+def test_finishing_a_whole_model_waits_for_no_look_over_others(host: Host) -> None:
+    with host.store._models.removed_files._looking:
+        host.store.finish(ONE.manifest.id)
+        host.store.glance()  # neither does a glance
+
+
+def test_the_room_that_a_removed_model_leaves_is_told_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(host.store._disk), "space", lambda disk: Space(7_000, 8_000))
+    host.store.remove("m", 1)
+    assert host.store.statistics().free_bytes == Space(7_000, 8_000).free_bytes
