@@ -337,13 +337,13 @@ class StallReason(Enum):
 
 class ReportStall(Struct, frozen=True):
     """No chunk comes, for ``reason``; None when chunks come again. ``peer``: the one that is silent.
-    ``is_reading``: this host reads storage meanwhile; ``read_bytes_per_s``: at most, by its own limit, as the adapter
-    of reads knows."""
+    ``reads``: how many reads of storage this host has under way meanwhile; ``read_bytes_per_s``: what all of them get
+    at most, by its own limit, as the adapter of reads knows."""
 
     deployment: DeploymentId
     reason: StallReason | None
     peer: NodeId | None = None
-    is_reading: bool = False
+    reads: int = 0
     read_bytes_per_s: float | None = None
 
 

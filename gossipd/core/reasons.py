@@ -103,7 +103,7 @@ class HostReason(Enum):
     )  # fmt: skip
     STORAGE = (
         "storage", 5, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
-        "reads of storage fail or hang, or no host may read it",
+        "reads of storage fail, hang, or are limited to less than a chunk in some seconds, or no host may read it",
         "look at storage, `sources.enabled`, `sources.allow`, `limits.source_bytes_per_s`",
     )  # fmt: skip
     VERIFICATION = (

@@ -57,6 +57,8 @@ class DeploymentRecord(Struct):
     """Whom that stall is about: the head of its id."""
     is_limited: bool = False
     """This host's own limit of reads explains the stall: no chunk could have come."""
+    is_reading: bool = False
+    """It had reads of storage under way when it last told of that stall."""
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it, or with those that it is about."""
     source_file: bytes = b""
@@ -204,11 +206,14 @@ class DeploymentRecord(Struct):
     def stalls(self, report: ReportStall) -> bool:
         """No chunk comes, or chunks come again. Returns whether the reason is another one."""
         peer, is_other = (report.peer or b"")[:SUBJECT_BYTES], self.stall is not report.reason
-        self.changed = self.changed or is_other or self.silent_peer != peer
-        self.stall, self.silent_peer = report.reason, peer
-        rate, is_of_storage = report.read_bytes_per_s, report.reason is StallReason.STORAGE and report.is_reading
+        before = (self.silent_peer, self.is_limited, self.is_reading)
+        self.stall, self.silent_peer, self.is_reading = report.reason, peer, report.reads > 0
         chunk_bytes = 0 if self.manifest is None else self.manifest.layout.chunk_bytes_mean
-        self.is_limited = is_of_storage and rate is not None and chunk_bytes > rate * STALL_S
+        rate, under_way_bytes = report.read_bytes_per_s, report.reads * chunk_bytes  # the reads share the rate
+        is_of_storage = report.reason is StallReason.STORAGE
+        self.is_limited = is_of_storage and rate is not None and under_way_bytes > rate * STALL_S
+        is_as_before = before == (self.silent_peer, self.is_limited, self.is_reading)
+        self.changed = self.changed or is_other or not is_as_before
         return is_other
 
     def source_gave(self) -> None:

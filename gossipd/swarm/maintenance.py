@@ -159,9 +159,15 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
         )
         if reason is StallReason.HOLDER_SILENT:
             peer = swarm.stall.silent_peer(swarm.replica, unreached, now)
-    if (reason, peer) != (swarm.stall.reported, swarm.stall.named):
-        swarm.stall.reported, swarm.stall.named = reason, peer
-        swarm.commands.append(ReportStall(swarm.deployment, reason, peer, is_reading=swarm.replica.reads > 0))
+    reads = _reads(swarm)
+    if swarm.stall.is_news(reason, peer, now, reads=reads):
+        swarm.commands.append(ReportStall(swarm.deployment, reason, peer, reads=reads))
+
+
+def _reads(swarm: DeploymentSwarm) -> int:
+    """How many reads of storage share this host's limit. The chunks of one read come one after the other."""
+    chunks, each = swarm.replica.reads, swarm.reader.window.unit_chunks
+    return min(1, chunks) if swarm.reader.from_start else -(-chunks // each)
 
 
 def _unreached(swarm: DeploymentSwarm) -> list[NodeId]:

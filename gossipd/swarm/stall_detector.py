@@ -45,6 +45,7 @@ class StallWatch:
         self.reported: StallReason | None = None
         self.named: NodeId | None = None
         """The silent peer that was reported with it."""
+        self._told_s = 0.0  # when it was reported last
 
     def fetch_failed(self, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
@@ -105,6 +106,15 @@ class StallWatch:
         peers = [supplier for supplier in hanging if not isinstance(supplier, Origin)]
         silent = peers or self._slow or unreached
         return self.named if self.named in (*peers, *self._slow, *unreached) else min(silent, default=None)
+
+    def is_news(self, reason: StallReason | None, peer: NodeId | None, now: float, *, reads: int) -> bool:
+        """Note what is so now; whether it is worth a report. What reads wait for is reported again and again, because a
+        limit of reads comes and goes, and their number too, without a word to the planner."""
+        is_other = (reason, peer) != (self.reported, self.named)
+        is_due = reason is StallReason.STORAGE and reads > 0 and now - self._told_s >= self._stall_s
+        if is_other or is_due:
+            self.reported, self.named, self._told_s = reason, peer, now
+        return is_other or is_due
 
     def _was_lately(self, reason: StallReason, within_s: float, now: float) -> bool:
         return now - self._last.get(reason, -1e9) <= within_s

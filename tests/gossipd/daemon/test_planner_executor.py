@@ -136,7 +136,7 @@ def bench() -> Iterator[Bench]:
 
 
 def test_a_stall_is_told_with_the_limit_of_reads_in_force(bench: Bench) -> None:
-    stall = ReportStall(bench.manifest.id, StallReason.STORAGE, is_reading=True)
+    stall = ReportStall(bench.manifest.id, StallReason.STORAGE, reads=2)
     bench.executor.perform(stall)
     assert bench.posted == [replace(stall, read_bytes_per_s=100.0)]
 

@@ -347,24 +347,35 @@ def test_a_silent_peer_is_told_with_its_reason_and_only_with_it(host: ScriptedHo
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_reading", "seconds_a_chunk", "told"),
+    ("reason", "reads", "seconds_a_chunk", "told"),
     [
-        (StallReason.STORAGE, True, 3.1, HostReason.READ_LIMIT),
-        (StallReason.STORAGE, True, 2.9, HostReason.STORAGE),
-        (StallReason.STORAGE, False, 3.1, HostReason.STORAGE),
-        (StallReason.STORAGE, True, None, HostReason.STORAGE),
-        (StallReason.ALL_BUSY, True, 3.1, HostReason.ALL_BUSY),
+        (StallReason.STORAGE, 1, 3.1, HostReason.READ_LIMIT),
+        (StallReason.STORAGE, 1, 2.9, HostReason.STORAGE),
+        (StallReason.STORAGE, 2, 1.6, HostReason.READ_LIMIT),
+        (StallReason.STORAGE, 2, 1.4, HostReason.STORAGE),
+        (StallReason.STORAGE, 0, 3.1, HostReason.STORAGE),
+        (StallReason.STORAGE, 1, None, HostReason.STORAGE),
+        (StallReason.ALL_BUSY, 1, 3.1, HostReason.ALL_BUSY),
     ],
 )
 def test_a_limit_that_lets_no_chunk_come_is_not_told_as_storage(
-    host: ScriptedHost, reason: StallReason, is_reading: bool, seconds_a_chunk: float | None, told: HostReason
+    host: ScriptedHost, reason: StallReason, reads: int, seconds_a_chunk: float | None, told: HostReason
 ) -> None:
     rate = None if seconds_a_chunk is None else ONE.layout.chunk_bytes_mean / seconds_a_chunk
-    host.tell(ReportStall(ONE.id, reason, is_reading=is_reading, read_bytes_per_s=rate))
+    host.tell(ReportStall(ONE.id, reason, reads=reads, read_bytes_per_s=rate))
     assert host.record().progress(WALL_S).reason is told
     host.tell(events.SourceTroubled(ONE.id, SourceAuthError("s3://b/k", "no")))
     is_of_storage = reason is StallReason.STORAGE
     assert host.record().progress(WALL_S).reason is (HostReason.SOURCE_AUTH if is_of_storage else told)
+
+
+def test_a_limit_of_reads_that_is_lifted_or_set_is_told_at_once(host: ScriptedHost) -> None:
+    enough, host.record().changed = float(ONE.layout.chunk_bytes_mean), False
+    for rate, told in ((enough / 4, HostReason.READ_LIMIT), (enough, HostReason.STORAGE)):
+        for is_news in (True, False):
+            host.tell(ReportStall(ONE.id, StallReason.STORAGE, reads=1, read_bytes_per_s=rate))
+            assert (host.record().changed, host.record().progress(WALL_S).reason) == (is_news, told)
+            host.record().changed = False
 
 
 def test_a_dead_reader_is_blamed_for_nothing(host: ScriptedHost) -> None:

@@ -634,9 +634,25 @@ def test_a_seed_whose_read_hangs_says_storage_before_the_read_has_failed_and_aft
     driven = seed_alone(200)
     reads = of(StartSourceRead, driven.tell())
     [report] = of(ReportStall, driven.wait(5.0))
-    assert (report.reason, report.is_reading) == (StallReason.STORAGE, True)
+    assert (report.reason, report.reads) == (StallReason.STORAGE, len(reads) + 1), "and the one before the probe"
     driven.tell(*[SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SLOW) for read in reads])
-    assert not of(ReportStall, driven.wait(5.0)), "it stays the reason while storage is left alone for a while"
+    told = {report.reason for report in of(ReportStall, driven.wait(5.0))}
+    assert told == {StallReason.STORAGE}, "it stays the reason while storage is left alone for a while"
+
+
+def test_a_stall_for_reads_is_told_every_three_seconds_for_their_limit_may_be_another() -> None:
+    driven = seed_alone(200)
+    driven.tell()
+    told = of(ReportStall, driven.wait(30.0))
+    assert {report.reason for report in told} == {StallReason.STORAGE}
+    assert 8 <= len(told) <= 10
+
+
+def test_chunks_of_one_read_share_no_limit_as_they_come_in_order() -> None:
+    driven = seed_alone(200, extent=8)
+    reads = of(StartSourceRead, driven.tell())
+    assert {len(read.chunks) for read in reads} == {2}
+    assert of(ReportStall, driven.wait(5.0))[0].reads == len(reads) + 1, "with the one before the probe"
 
 
 def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
