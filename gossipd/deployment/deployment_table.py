@@ -376,7 +376,7 @@ class DeploymentTable:
 
     def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
         """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
-        so and for whom it waits.
+        so and for whom it waits. One that reads slow storage itself does not wait for one whose limit makes it slow.
         """
         deployer = self._context.statements.deployer(record.id)
         told = replace(record.progress(wall_s), deployer=deployer.told if deployer is not None else b"")
@@ -385,7 +385,9 @@ class DeploymentTable:
         if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
             return told
         context = self._context
-        readers = context.progress.readers_in_trouble(progress_key(record.id), context.roster.host_count, now)
+        is_slow_too = told.reason is HostReason.STORAGE and record.is_reading
+        but = HostReason.READ_LIMIT if is_slow_too else HostReason.NONE
+        readers = context.progress.readers_in_trouble(progress_key(record.id), context.roster.host_count, now, but=but)
         readers = [node for node in readers if node in context.roster.live()]
         if not readers:
             return told

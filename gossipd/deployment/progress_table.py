@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gossipd.core.errors import LocalError
-from gossipd.core.reasons import reason_of_number
+from gossipd.core.reasons import HostReason, reason_of_number
 from gossipd.core.start_time import began_s
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.deployment.counters import COUNTER_NAMES
@@ -311,11 +311,11 @@ class ClusterProgress:
             row.progress.source_bytes if node == own else min(row.progress.source_bytes, each_max) for node, row in rows
         )
 
-    def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
-        """Hosts that have lately said that they cannot read the deployment's storage."""
-        stale_s = STALE_REFRESHES * refresh_interval_s(hosts)
-        rows = self._rows.get(key, {}).items()
-        return [node for node, row in rows if row.progress.reason.is_the_readers and row.age_s(now) <= stale_s]
+    def readers_in_trouble(self, key: bytes, hosts: int, now: float, *, but: HostReason) -> list[NodeId]:
+        """Hosts that have lately said that they cannot read its storage, for another reason than ``but``."""
+        stale_s, rows = STALE_REFRESHES * refresh_interval_s(hosts), self._rows.get(key, {}).items()
+        found = [(node, row) for node, row in rows if row.progress.reason.is_the_readers and row.age_s(now) <= stale_s]
+        return [node for node, row in found if row.progress.reason is not but]
 
     def totals(
         self, key: bytes, targets: Collection[NodeId], *, chunk_count: int, bytes_total: int, now: float

@@ -154,6 +154,7 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
         holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
         readers = bool(swarm.reader.readers) or not swarm.replica.shape.has_sources  # storage is not to blame
         unreached = _unreached(swarm)
+        swarm.stall.delivered(_recovered(swarm, now))
         reason = swarm.stall.judge(
             swarm.replica, now=now, alone=alone, holders=holders, readers=readers, unreached=bool(unreached)
         )
@@ -168,6 +169,12 @@ def _reads(swarm: DeploymentSwarm) -> int:
     """How many reads of storage share this host's limit. The chunks of one read come one after the other."""
     chunks, each = swarm.replica.reads, swarm.reader.window.unit_chunks
     return min(1, chunks) if swarm.reader.from_start else -(-chunks // each)
+
+
+def _recovered(swarm: DeploymentSwarm, now: float) -> list[NodeId]:
+    """The peers that were cut for silence and have delivered since, to this deployment or another."""
+    asked = [(node, swarm.peers.records.get(node)) for node in swarm.stall.cut(now)]
+    return [node for node, peer in asked if peer is not None and not peer.slow]
 
 
 def _unreached(swarm: DeploymentSwarm) -> list[NodeId]:

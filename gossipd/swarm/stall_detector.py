@@ -57,6 +57,7 @@ class StallWatch:
             self._slow[peer] = now
         else:
             self._slow.pop(peer, None)
+        self._forget_old(now)
         if reason in _OF_FETCHES:
             self._last[_OF_FETCHES[reason]] = now
 
@@ -64,6 +65,18 @@ class StallWatch:
         """A read from storage ended without a chunk."""
         if reason in _OF_READS:
             self._last[_OF_READS[reason]] = now
+
+    def cut(self, now: float) -> list[NodeId]:
+        """The peers that were cut for silence lately."""
+        self._forget_old(now)
+        return list(self._slow)
+
+    def delivered(self, peers: Collection[NodeId]) -> None:
+        """These were cut for silence, and have delivered since: that explains nothing any longer."""
+        for peer in peers:
+            del self._slow[peer]
+        if peers and not self._slow:
+            self._last.pop(StallReason.HOLDER_SILENT, None)
 
     def gone(self, since_s: float) -> list[NodeId]:
         """The peers from which a fetch ended without a connection since then, and none in another way afterwards."""
@@ -100,12 +113,15 @@ class StallWatch:
     def silent_peer(self, replica: LocalReplica, unreached: Collection[NodeId], now: float) -> NodeId | None:
         """Whom to name for ``HOLDER_SILENT``: the one that was named, while it is silent, else one that hangs, then one
         that was cut for silence, then one that cannot be connected to."""
-        since_s = now - _RECENT_STALLS * self._stall_s
-        self._slow = {peer: at_s for peer, at_s in self._slow.items() if at_s >= since_s}
+        self._forget_old(now)
         hanging = [flight.supplier for flight in _hanging_flights(replica, since_s=now - self._stall_s)]
         peers = [supplier for supplier in hanging if not isinstance(supplier, Origin)]
         silent = peers or self._slow or unreached
         return self.named if self.named in (*peers, *self._slow, *unreached) else min(silent, default=None)
+
+    def _forget_old(self, now: float) -> None:
+        since_s = now - _RECENT_STALLS * self._stall_s
+        self._slow = {peer: at_s for peer, at_s in self._slow.items() if at_s >= since_s}
 
     def is_news(self, reason: StallReason | None, peer: NodeId | None, now: float, *, reads: int) -> bool:
         """Note what is so now; whether it is worth a report. What reads wait for is reported again and again, because a

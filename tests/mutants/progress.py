@@ -433,6 +433,14 @@ MUTANTS = (
         ("tests/gossipd/swarm/test_planner.py",),
     ),
     Mutant(
+        "slow-storage-is-told-as-another-hosts-limit",
+        "The operator raises a limit on one host, and storage is as slow for the other.",
+        _LIFE,
+        "but = HostReason.READ_LIMIT if is_slow_too else HostReason.NONE\n",
+        "but = HostReason.NONE\n",
+        (_TABLE,),
+    ),
+    Mutant(
         "a-limit-that-was-lifted-is-told-for-good",
         "The operator looks for a limit of reads that is no longer in force.",
         "gossipd/swarm/stall_detector.py",

@@ -10,6 +10,22 @@ _HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
+        "a-holder-that-was-cut-is-named-after-it-delivered",
+        "The operator looks at a host that sends, and not at the one behind a firewall.",
+        "gossipd/swarm/maintenance.py",
+        "        swarm.stall.delivered(_recovered(swarm, now))\n",
+        "",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
+    Mutant(
+        "holders-that-were-cut-are-kept-until-somebody-asks",
+        "Each peer of a large cluster that was slow once is remembered for the life of the deployment.",
+        "gossipd/swarm/stall_detector.py",
+        "            self._slow.pop(peer, None)\n        self._forget_old(now)\n",
+        "            self._slow.pop(peer, None)\n",
+        ("tests/gossipd/swarm/test_stall_detector.py",),
+    ),
+    Mutant(
         "holders-that-cannot-be-connected-to-are-told-as-storage",
         "A firewall between hosts is told as storage that fails, and `why` ends with its exit code.",
         "gossipd/swarm/stall_detector.py",

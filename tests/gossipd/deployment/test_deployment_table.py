@@ -335,6 +335,25 @@ def test_a_host_with_a_reason_of_its_own_blames_no_reader(host: ScriptedHost) ->
     assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is HostReason.SOURCE_AUTH
 
 
+@pytest.mark.parametrize(
+    ("reads", "others", "told"),
+    [
+        (1, (HostReason.READ_LIMIT,), HostReason.STORAGE),
+        (0, (HostReason.READ_LIMIT,), HostReason.WAITS_FOR_READER),
+        (1, (HostReason.READ_LIMIT, HostReason.SOURCE_AUTH), HostReason.WAITS_FOR_READER),
+    ],
+)
+def test_a_host_that_reads_slow_storage_itself_is_told_no_others_limit(
+    host: ScriptedHost, reads: int, others: tuple[HostReason, ...], told: HostReason
+) -> None:
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE, reads=reads))
+    for node, reason in zip((PEER, NodeId(b"z" * 16)), others, strict=False):
+        host.roster.peers[node] = "rack-2"
+        reader_says(host, reason, node=node)
+    found = host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S)
+    assert (found.reason, found.subject == b"z" * 8) == (told, len(others) > 1)
+
+
 def test_a_silent_peer_is_told_with_its_reason_and_only_with_it(host: ScriptedHost) -> None:
     host.tell(ReportStall(ONE.id, StallReason.HOLDER_SILENT, PEER))
     told = host.record().progress(WALL_S)

@@ -486,8 +486,9 @@ def test_only_readers_that_spoke_lately_are_blamed() -> None:
     table = ClusterProgress()
     auth = replace(halfway(), reason=HostReason.SOURCE_AUTH)
     [reader, _] = fill(table, auth, replace(halfway(), reason=HostReason.NO_SPACE))
-    assert table.readers_in_trouble(KEY, 2, 12.0) == [reader]
-    assert table.readers_in_trouble(KEY, 2, 60.0) == []
+    assert table.readers_in_trouble(KEY, 2, 12.0, but=HostReason.NONE) == [reader]
+    assert table.readers_in_trouble(KEY, 2, 12.0, but=HostReason.SOURCE_AUTH) == []
+    assert table.readers_in_trouble(KEY, 2, 60.0, but=HostReason.NONE) == []
 
 
 @pytest.mark.parametrize("current", [None, 0, 7, 2**53])

@@ -664,6 +664,17 @@ def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
     assert not of(ReportStall, driven.wait(1.0)), "asked again or not, it is why nothing comes"
 
 
+def test_a_holder_that_was_cut_and_has_delivered_since_is_not_the_silent_one() -> None:
+    driven = among_rack_peers()
+    assert {fetch.peer for fetch in of(StartFetch, driven.tell(holdings(1, 5, 6)))} == {A}
+    cut = FetchFailed(DEPLOYMENT, 5, A, FailReason.SLOW)
+    (fetch,) = of(StartFetch, driven.tell(cut, stored(6, A), holdings(1, 6), holdings(2, 5), after=0.5))
+    assert (fetch.peer, fetch.chunk) == (B, 5)
+    driven.tell(FetchFailed(DEPLOYMENT, 5, B, FailReason.GONE))
+    told = [(report.reason, report.peer) for report in of(ReportStall, driven.wait(9.0))]
+    assert told == [(StallReason.HOLDER_SILENT, B)]
+
+
 def test_holders_that_live_and_cannot_be_connected_to_are_the_reason_however_long() -> None:
     driven = among_rack_peers()
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))

@@ -167,3 +167,16 @@ def test_the_peer_that_is_silent_is_named_and_stays_named_while_it_is() -> None:
     assert watch.silent_peer(replica(), [node(3)], 5.0) == node(3)
     watch.fetch_failed(node(4), FailReason.SLOW, 5.0)
     assert watch.silent_peer(replica(), [], 17.1) is None, "four stalls have passed"
+
+
+def test_peers_that_were_cut_are_forgotten_when_they_deliver_and_with_time() -> None:
+    watch, other = StallWatch(3.0), node(2)
+    for peer in (RACK_PEER, other):
+        watch.fetch_failed(peer, FailReason.SLOW, 2.0)
+    watch.delivered([RACK_PEER])
+    assert (watch.cut(4.0), judge(watch, 4.0, holders=True)) == ([other], StallReason.HOLDER_SILENT)
+    watch.delivered([other])
+    assert (watch.cut(4.0), judge(watch, 4.0, holders=True)) == ([], StallReason.ALL_BUSY)
+    for number in range(1000):
+        watch.fetch_failed(node(number), FailReason.SLOW, 10.0 + number)
+    assert len(watch._slow) <= 13, "also where nobody asks"
