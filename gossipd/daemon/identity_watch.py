@@ -19,10 +19,12 @@ from itertools import islice
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from membership.member import NodeId, Record, contact_of
 
 TWICE_S = 600.0  # ten times the longest pause between two records of a contested key (``record_merger``)
+LET_IN_S = 60.0  # a host with a member's name that was let in: by then the living members decide, after ``GRACE_S``
 GRACE_S = 20.0  # a host whose key was made again has its old address; the old key is dead by then
 MOVES_MAX = 4
 WANTED_MAX = 64
@@ -42,6 +44,13 @@ class _Twice(Struct, frozen=True):
     until_s: float
 
 
+class _Wanted(Struct, frozen=True):
+    name: str
+    address: str
+    until_s: float
+    is_let_in: bool = False
+
+
 class IdentityWatch:
     """One per daemon. ``now`` is a monotonic clock in seconds."""
 
@@ -51,11 +60,14 @@ class IdentityWatch:
         self._outdone: deque[float] = deque(maxlen=2)
         self._twice: dict[NodeId, _Twice] = {}
         self._since: dict[Hashable, float] = {}
-        self._wanted: dict[NodeId, tuple[str, str, float]] = {}
+        self._wanted: dict[NodeId, _Wanted] = {}
 
     def heard(self, record: Record, now: float) -> None:
-        """A member's record came into force. Whether a member's name is another's, too, the members tell."""
-        self._wanted.pop(record.node, None)
+        """A member's record came into force. Whether a member's name is another's, too, the members tell a while later,
+        or never where the member does not speak to this host: what it has asked for counts until then."""
+        if (wanted := self._wanted.pop(record.node, None)) is not None and wanted.name == record.name:
+            until_s = min(wanted.until_s, now + LET_IN_S)
+            self._wanted[record.node] = replace(wanted, until_s=until_s, is_let_in=True)
         address = record.contact
         moves = self._moves.setdefault(record.node, deque(maxlen=MOVES_MAX))
         if moves and moves[-1][0] == address:
@@ -75,7 +87,7 @@ class IdentityWatch:
         """A host with another key, which may be no member, has or wants a member's name. Of one that is not let in
         only its asking tells that it is still there, and it asks one of many contacts at a time."""
         self._wanted.pop(other, None)
-        self._wanted[other] = (name, contact_of(*address), now + TWICE_S)
+        self._wanted[other] = _Wanted(name, contact_of(*address), now + TWICE_S)
         if len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
 
@@ -110,10 +122,11 @@ class IdentityWatch:
         shared = [("E_IDENTITY_TWICE", pair) for pair in _pairs(transport_keys)]
         shared += [("E_NAME_CONFLICT", pair) for pair in _pairs(names)]
         shared += [("E_ADDRESS_CONFLICT", pair) for pair in _pairs(addresses)]
-        self._wanted = {other: one for other, one in self._wanted.items() if one[2] > now}
-        for other, (name, address, _) in islice(self._wanted.items(), FINDINGS_MAX):
-            bearers = [record for record in names.get(name, ()) if record.node != other]
-            findings += [_one_name(name, one.contact, address) for one in bearers[:1]]
+        self._wanted = {other: one for other, one in self._wanted.items() if one.until_s > now}
+        for other, wanted in islice(self._wanted.items(), FINDINGS_MAX):
+            is_gone = wanted.is_let_in and other not in live
+            bearers = [record for record in names.get(wanted.name, ()) if record.node != other and not is_gone]
+            findings += [_one_name(wanted.name, one.contact, wanted.address) for one in bearers[:1]]
         keys: dict[Hashable, float] = {}
         for code, pair in shared:
             key = (code, pair[0].node, pair[1].node)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gossipd.daemon.identity_alarms import IdentityAlarms
-from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, TWICE_S, IdentityFinding, IdentityWatch
+from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, LET_IN_S, TWICE_S, IdentityFinding, IdentityWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from membership.member import Record
 from tests.gossipd.daemon.test_alarms import Told
@@ -108,6 +108,28 @@ def test_a_name_is_wanted_no_longer_when_the_host_is_a_member() -> None:
         look(watch, [OWN, NODE, let_in], 2.0)
         assert [one.code for one in look(watch, [OWN, NODE, let_in], 2.0 + GRACE_S)] == codes
         assert look(watch, [OWN, NODE], 3.0 + GRACE_S) == [], "it has left"
+
+
+def test_a_name_conflict_has_no_gap_while_the_other_host_is_let_in() -> None:
+    watch, other = IdentityWatch(OWN.node), replace(record(2), name="gpu-1", host="10.0.0.2")
+    watch.conflict("gpu-1", other.node, (other.host, other.port), 0.0)
+    seen = [look(watch, [OWN, NODE], 1.0)]
+    watch.heard(other, 2.0)
+    seen += [look(watch, [OWN, NODE, other], float(now)) for now in range(2, 200, 5)]
+    assert [len(found) for found in seen] == [1] * len(seen)
+    assert len({one for found in seen for one in found}) == 1, "one alarm, which does not ring again"
+
+
+def test_a_conflict_with_a_member_that_never_speaks_here_ends_within_a_minute() -> None:
+    watch, other = IdentityWatch(OWN.node), replace(record(2), name="gpu-1", host="10.0.0.2")
+    both = {NODE.node: NODE, other.node: other}
+    watch.conflict("gpu-1", other.node, (other.host, other.port), 0.0)
+    for now in (2.0, 30.0):
+        watch.heard(other, now)
+        (found,) = watch.look(both, set(both), now, heard={NODE.node})
+        assert found.code == "E_NAME_CONFLICT"
+    assert watch.look(both, {NODE.node}, 40.0, heard={NODE.node}) == [], "it is dead"
+    assert watch.look(both, set(both), 2.0 + LET_IN_S, heard={NODE.node}) == []
 
 
 def test_a_member_that_brings_hosts_along_fills_no_page() -> None:
