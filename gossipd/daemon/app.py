@@ -353,7 +353,7 @@ class App:
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         if self.live.config.net.background:
-            nursery.start_soon(self._data_plane.sharing.run, self.live.config.advertised)
+            nursery.start_soon(self._data_plane.sharing.run, settings_mapping.bulk_interface_address(self.live.config))
         nursery.start_soon(keep_joining, self._membership_host, self.live)
         nursery.start_soon(ask_unheard, self._directory, self._membership_host)
         nursery.start_soon(self._publishing.settle_untold)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import trio
 
 from gossipd.core.units import show_bytes
-from gossipd.runtime.bulk_sockets import BulkSockets, WireBytes
+from gossipd.runtime.bulk_sockets import BulkSockets, WindowLimit, WireBytes
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.network_interface import bytes_of, interface_of
+from gossipd.runtime.network_interface import InterfaceBytes, bytes_of, interface_of
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.link_share import LinkCounters, LinkShare
 
@@ -39,12 +39,14 @@ class LinkSharing:
 
     async def run(self, address: str) -> None:
         """Never returns. ``address``: where other hosts reach this one."""
-        interface = None
+        interface, is_told = interface_of(address), False
         while True:
-            if interface is None and (interface := interface_of(address)) is None:
+            if interface is None and not is_told:
                 log.warning("no network interface has this host's address: others are not noticed", address=address)
-                await trio.sleep_forever()
+            is_told = interface is None
             is_moving = self.look(interface or "", trio.current_time())
+            if not is_moving:  # at rest, an address may have moved
+                interface = interface_of(address)
             if is_moving:
                 await trio.sleep(LOOK_S)
             else:
@@ -54,21 +56,24 @@ class LinkSharing:
         """Compare with the last look. Returns whether model bytes have moved since."""
         carried, own = bytes_of(interface), self._sockets.look()
         is_moving, self._own = own != self._own, own
-        if carried is None:
-            return False
+        if carried is None:  # the interface has gone
+            carried, is_blind = InterfaceBytes(0, 0), True
+        else:
+            is_blind = not self._sockets.were_all()
         sent = LinkCounters(carried.sent, own.sent, own.acknowledged)
         received = LinkCounters(carried.received, own.received, own.received)
-        self._share.heard(sent, received, now, is_blind=not self._sockets.are_all)
+        self._share.heard(sent, received, now, is_blind=is_blind)
         self._apply()
         return is_moving
 
     def _apply(self) -> None:
-        sending, receiving = self._share.sending.rate, self._share.receiving.rate
-        self.upload.set_rate(sending)
-        self.download.set_rate(receiving)
-        window_bytes = None if receiving is None else max(WINDOW_BYTES_MIN, int(WINDOW_S * receiving))
-        self._sockets.limit_windows(window_bytes)
+        sending, receiving = self._share.sending, self._share.receiving
+        self.upload.set_rate(sending.rate, piece_rate=sending.held)
+        self.download.set_rate(receiving.rate, piece_rate=receiving.held)
+        held = receiving.held
+        window = None if held is None else WindowLimit(WINDOW_BYTES_MIN, held, WINDOW_S)
+        self._sockets.limit_windows(window)
         if self._share.is_shared is not self._is_shared:
             self._is_shared = self._share.is_shared
-            told = {"download": f"{show_bytes(receiving)}/s"} if receiving is not None else {}
+            told = {} if held is None else {"download": f"{show_bytes(held)}/s"}
             log.info("others use the link" if self._is_shared else "nobody else uses the link", **told)

@@ -5,6 +5,8 @@ What lives here: names translated. What does not: checks (``config``).
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 from gossipd import __version__
 from gossipd.config.keys import Keys
 from gossipd.config.prints import prints_of
@@ -63,6 +65,12 @@ def bulk_settings(config: Config) -> BulkSettings:
         connections_in_max=limits.connections,
         dscp=parse_dscp(config.net.dscp_bulk),
     )
+
+
+def bulk_interface_address(config: Config) -> str:
+    """An address of the interface over which model bytes go."""
+    bound = ip_address(config.bulk_address[0])
+    return config.advertised if bound.is_unspecified else str(bound)
 
 
 def control_settings(config: Config) -> ControlSettings:

@@ -20,8 +20,9 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 # Of struct tcp_info in include/uapi/linux/tcp.h: tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out, tcpi_segs_in,
-# tcpi_bytes_sent; the last since Linux 4.19.
-_TCP_INFO = struct.Struct("=120xQQII56xQ")
+# tcpi_min_rtt, tcpi_bytes_sent, tcpi_bytes_retrans; the last since Linux 4.19.
+_TCP_INFO = struct.Struct("=120xQQII4xI48xQQ")
+_NO_RTT_US = 2**32 - 1
 # Of include/uapi/linux/tcp.h and asm-generic/socket.h, for which Python has no names; the second since Linux 5.15.
 _TCP_WINDOW_CLAMP = 10
 _SO_BUF_LOCK = 72
@@ -32,8 +33,8 @@ _WIDE_BYTES = 4 * 1024 * 1024  # or what net.core.rmem_max grants
 
 
 class WireBytes(Struct, frozen=True):
-    """Of all connections, since the process began. ``sent`` may wait in a queue of this host; ``acknowledged`` was
-    received by the peer's kernel."""
+    """Of all connections, since the process began. Of ``sent`` some may wait in a queue of this host; what is
+    ``acknowledged`` a peer has, or it was sent again, or its connection has ended."""
 
     received: int = 0
     sent: int = 0
@@ -48,6 +49,18 @@ class WireBytes(Struct, frozen=True):
         )
 
 
+class WindowLimit(Struct, frozen=True):
+    """So many bytes, and beyond those what ``bytes_per_s`` brings in ``seconds`` and in the shortest round trip."""
+
+    least_bytes: int
+    bytes_per_s: float = 0.0
+    seconds: float = 0.0
+
+    def window_bytes(self, round_trip_s: float) -> int:
+        """Of a connection."""
+        return min(NO_WINDOW_LIMIT, self.least_bytes + int(self.bytes_per_s * (self.seconds + 2 * round_trip_s)))
+
+
 class BulkSockets:
     """Thread-safe."""
 
@@ -55,16 +68,17 @@ class BulkSockets:
         self._lock = threading.Lock()
         self._counted: WeakKeyDictionary[socket.socket, WireBytes] = WeakKeyDictionary()
         self._total = WireBytes()
-        self._window_bytes: int | None = None
+        self._limit: WindowLimit | None = None
         self._unlisted = 0
+        self._was_unlisted = False
 
     def add(self, sock: socket.socket) -> None:
-        """A connection for model bytes, before or after it is made; one that TLS has wrapped is another one. What it
-        has moved before counts."""
+        """A connection for model bytes that was made; one that TLS has wrapped is another one. What it has moved before
+        counts. Before it is made a small window would leave it a small one for its life (RFC 7323, section 2.2)."""
         with self._lock:
             self._counted[sock] = WireBytes()
-            if self._window_bytes is not None:
-                _set_window(sock, self._window_bytes)
+            if self._limit is not None:
+                _set_window(sock, self._limit)
 
     def look(self) -> WireBytes:
         """What all have moved until now, with the heads of packets."""
@@ -73,11 +87,15 @@ class BulkSockets:
                 self._count(sock)
             return self._total
 
-    def ends(self, sock: socket.socket) -> None:
-        """It is about to be closed: the last bytes count, too."""
+    def close(self, sock: socket.socket) -> None:
+        """Close it: the last bytes count, too, and none is under way any longer."""
         with self._lock:
             if sock in self._counted:
                 self._count(sock)
+                last = self._counted.pop(sock)
+                under_way = last.sent - last.acknowledged
+                self._total = self._total.plus(WireBytes(0, 0, under_way), WireBytes())
+        sock.close()
 
     def _count(self, sock: socket.socket) -> None:
         now = _moved(sock)
@@ -91,47 +109,57 @@ class BulkSockets:
         file system's."""
         with self._lock:
             self._unlisted += 1
+            self._was_unlisted = True
         try:
             yield
         finally:
             with self._lock:
                 self._unlisted -= 1
 
-    @property
-    def are_all(self) -> bool:
-        """Whether no model bytes come by other ways now."""
-        return not self._unlisted
+    def were_all(self) -> bool:
+        """Whether no model bytes have come by other ways since the last call."""
+        with self._lock:
+            was_unlisted, self._was_unlisted = self._was_unlisted, self._unlisted > 0
+            return not was_unlisted
 
-    def limit_windows(self, nbytes: int | None) -> None:
+    def limit_windows(self, limit: WindowLimit | None) -> None:
         """How much each peer may have on its way to this host, from now on, and a small multiple of it unread here;
         None: what the kernel grants. The kernel widens a window of a connection that is quick, so a limit is to be
         repeated."""
         with self._lock:
-            if nbytes is None and self._window_bytes is None:
+            if limit is None and self._limit is None:
                 return
-            self._window_bytes = nbytes
+            self._limit = limit
             for sock in list(self._counted):
-                _set_window(sock, nbytes)
+                _set_window(sock, limit)
 
 
-def _moved(sock: socket.socket) -> WireBytes | None:
+def _tcp_info(sock: socket.socket) -> tuple[int, ...] | None:
+    """None: closed, or an older kernel."""
     try:
         raw = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
     except OSError:
         return None
-    if len(raw) < _TCP_INFO.size:
-        return None  # an older kernel
-    acknowledged, received, segments_out, segments_in, sent = _TCP_INFO.unpack(raw)
+    return None if len(raw) < _TCP_INFO.size else _TCP_INFO.unpack(raw)
+
+
+def _moved(sock: socket.socket) -> WireBytes | None:
+    if (told := _tcp_info(sock)) is None:
+        return None
+    acknowledged, received, segments_out, segments_in, _, sent, sent_again = told
     heads = HEAD_BYTES * segments_out
-    return WireBytes(received + HEAD_BYTES * segments_in, sent + heads, acknowledged + heads)
+    return WireBytes(received + HEAD_BYTES * segments_in, sent + heads, acknowledged + sent_again + heads)
 
 
-def _set_window(sock: socket.socket, nbytes: int | None) -> None:
+def _set_window(sock: socket.socket, limit: WindowLimit | None) -> None:
     with suppress(OSError):  # closed, or an older kernel
-        sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, nbytes or NO_WINDOW_LIMIT)
-        if nbytes is not None:
+        if limit is not None:
+            told = _tcp_info(sock)
+            nbytes = limit.window_bytes(0.0 if told is None or told[4] == _NO_RTT_US else told[4] / 1e6)
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, nbytes)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_WINDOWS * nbytes)
             return
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, NO_WINDOW_LIMIT)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WIDE_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)  # the kernel may widen it again
 

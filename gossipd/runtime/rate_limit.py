@@ -18,8 +18,9 @@ import time
 
 # Twice the latest wake-ups on a busy two-core machine (some 20 ms), so that the rate stays exact.
 BANKED_S = 0.05
-# A piece takes this long at the set rate: short against every deadline, long against the cost of a wake-up.
-PIECE_S = 0.02
+# A piece takes this long at the set rate: short against every deadline, long against the cost of a wake-up. Pieces come
+# and go as fast as the link can, each in front of others' packets.
+PIECE_S = 0.01
 ROUNDING_BYTES = 1.0  # floats: otherwise the last fraction of a byte could be awaited again and again
 PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
@@ -29,13 +30,13 @@ class RateLimit:
     None for no limit. ``within``: a wider limit, which counts the same bytes too, and may itself lie within another.
     """
 
-    __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
+    __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_piece_rate", "_rate", "_within")
 
     def __init__(self, rate: float | None = None, *, within: RateLimit | None = None) -> None:
         _check(rate)
         self._within = within
         self._changed = threading.Condition()
-        self._rate = rate
+        self._rate = self._piece_rate = rate
         self._issued = 0.0
         self._paid = 0.0
         self._paid_at = time.monotonic()
@@ -44,23 +45,31 @@ class RateLimit:
     @property
     def rate(self) -> float | None:
         """Bytes per second, or None; the lower of this limit and the wider one."""
-        rate, wider = self._rate, self._within.rate if self._within is not None else None
-        return wider if rate is None else rate if wider is None else min(rate, wider)
+        return _lower(self._rate, None if self._within is None else self._within.rate)
 
-    def set_rate(self, rate: float | None) -> None:
-        """Change the rate, for waiting callers too."""
+    def set_rate(self, rate: float | None, *, piece_rate: float | None = None) -> None:
+        """Change the rate, for waiting callers too. ``piece_rate``: the one of which pieces are a part, where ``rate``
+        holds only for a moment and they end after it."""
         _check(rate)
         with self._changed:
             self._pay(time.monotonic())
-            self._rate = rate
+            debt, before = self._issued - self._paid, self._rate
+            if debt > 0 and before is not None and rate is not None and rate < before:
+                # What was asked for before is paid as soon as it would have been: at a small part of the rate its
+                # callers would wait so long that their peers cut them.
+                self._paid = self._issued - debt * rate / before
+            self._rate, self._piece_rate = rate, _lower(rate, piece_rate)
             self._changed.notify_all()
 
     def piece(self, nbytes: int) -> int:
         """How much of ``nbytes`` to move at once, so that no caller waits for long."""
-        rate = self.rate
+        rate = self._rate_of_pieces()
         if rate is None:
             return nbytes
         return min(nbytes, max(PIECE_BYTES_MIN, int(rate * PIECE_S)))
+
+    def _rate_of_pieces(self) -> float | None:
+        return _lower(self._piece_rate, None if self._within is None else self._within._rate_of_pieces())
 
     def take(self, nbytes: int) -> None:
         """Wait until ``nbytes`` more may move."""
@@ -103,6 +112,10 @@ class RateLimit:
             earned = self._paid + (now - self._paid_at) * self._rate
             self._paid = min(earned, self._issued + self._rate * BANKED_S)
         self._paid_at = now
+
+
+def _lower(rate: float | None, other: float | None) -> float | None:
+    return other if rate is None else rate if other is None else min(rate, other)
 
 
 def _check(rate: float | None) -> None:

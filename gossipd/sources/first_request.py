@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS
 from gossipd.sources import errors
 from gossipd.sources.addresses import Addresses
 from gossipd.sources.asked_pause import asked_pause_s, http_date
@@ -87,7 +88,7 @@ def touch(location: Location, addresses: Addresses, wanted: Wanted, settings: So
         raise failure_of(error, what, through(location, addresses)) from None
     finally:
         if sock is not None:
-            sock.close()
+            BULK_SOCKETS.close(sock)
     if len(body) != wanted.length:
         if response.chunked and not head.is_range:  # it has come to its end
             raise ended_early(response, what)

@@ -67,27 +67,27 @@ class WebConnections:
             # Without addresses it goes to the proxy, and so did the kept one: the place says so.
             if (address in addresses or not addresses) and now - since < IDLE_S and _is_quiet(sock):
                 return sock
-            sock.close()
+            BULK_SOCKETS.close(sock)
 
     def give_back(self, location: Location, addresses: Addresses, sock: socket.socket) -> None:
         """Keep a connection whose answer was read to its end."""
         try:
             address = str(sock.getpeername()[0])
         except OSError:
-            sock.close()
+            BULK_SOCKETS.close(sock)
             return
         with self._lock:
             self._idle.append((_place(location, addresses), address, self.clock(), sock))
             dropped = self._idle.pop(0)[3] if len(self._idle) > self.settings.stores_max else None
         if dropped is not None:
-            dropped.close()
+            BULK_SOCKETS.close(dropped)
 
     def close(self) -> None:
         """Close those that wait."""
         with self._lock:
             idle, self._idle = self._idle, []
         for *_, sock in idle:
-            sock.close()
+            BULK_SOCKETS.close(sock)
 
 
 class WebStream:
@@ -107,7 +107,7 @@ class WebStream:
         try:
             head = check_head(self._response, location.shown, wanted, settings)
         except BaseException:
-            self._socket.close()
+            BULK_SOCKETS.close(self._socket)
             raise
         self.version, self.count, self._head = head.version, head.count, head
         self._incoming.waited_s = self._incoming.head_s = connections.clock() - began
@@ -165,8 +165,7 @@ class WebStream:
     def close(self) -> None:
         """End the connection, unless it is kept for another range."""
         if not self._is_given_back:
-            BULK_SOCKETS.ends(self._socket)
-            self._socket.close()
+            BULK_SOCKETS.close(self._socket)
 
     def _asked(
         self, addresses: Addresses, headers: dict[str, str]
@@ -185,14 +184,14 @@ class WebStream:
                 response = head_of(incoming, "GET")
             except (*_BROKEN, ValueError) as error:
                 if sock is not None:
-                    sock.close()
+                    BULK_SOCKETS.close(sock)
                 if kept is not None and isinstance(error, ConnectionError):
                     kept = None
                     continue
                 raise self._in_our_words(error) from None
             except SourceError:
                 if sock is not None:
-                    sock.close()
+                    BULK_SOCKETS.close(sock)
                 raise
             return sock, incoming, response
 

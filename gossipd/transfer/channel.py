@@ -97,7 +97,8 @@ class Channel:
         self._hurried: int | None = None  # no piece of this transfer is awaited any longer
         self._arrived = select.poll()
         self._arrived.register(sock, select.POLLIN)
-        BULK_SOCKETS.add(sock)
+        if sends_bodies:
+            BULK_SOCKETS.add(sock)
         self.sends_bodies = sends_bodies
         self.cut_by: Cut | None = None
         # The owner writes these and the watchdog reads them: the monotonic deadline, and the transfer's number.
@@ -111,6 +112,7 @@ class Channel:
     def connect(self, endpoint: tuple[str, int], timeout_s: float) -> None:
         self._socket.settimeout(timeout_s)
         self._socket.connect(endpoint)
+        BULK_SOCKETS.add(self._socket)
         self._socket.settimeout(None)
 
     def start_tls(self, context: ssl.SSLContext, *, is_server: bool) -> NodeId:
@@ -397,8 +399,7 @@ class Channel:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                BULK_SOCKETS.ends(self._socket)
-                self._socket.close()
+                BULK_SOCKETS.close(self._socket)
 
     def _limit_unsent(self, length: int) -> None:
         unsent = self._bulk_settings.unsent_bytes(length)

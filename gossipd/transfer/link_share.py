@@ -25,9 +25,10 @@ from collections import deque
 from msgspec import Struct
 
 SHARE = 0.4  # of what others leave; more lets their packets wait behind ours
-RATE_MIN = 1024 * 1024  # bytes per second, for all connections together: each has a least rate, or it is cut
-START = 8 * 1024 * 1024  # what a link can carry before anything is known of it: no host has less
+RATE_MIN = 2 * 1024 * 1024  # bytes per second: 32 connections that have less than 64 KiB each are cut as too slow
+START = 8 * 1024 * 1024  # what a link can carry before anything is known of it
 NOTICED_SHARE = 0.05  # of own bytes: heads of packets are reckoned, and what comes twice or too early is not counted
+NOTICED_SHARE_HELD = 0.01  # the same while own bytes are held back, when little of that happens
 NOTICED_MIN = 128 * 1024  # bytes per second; membership, control and an operator's shell take less
 OTHERS_S = 1.0  # over which others are counted: requests come in bursts
 STAYS_S = 3.0  # pauses of those others
@@ -56,6 +57,8 @@ class Direction:
     def __init__(self) -> None:
         self.rate: float | None = None
         """Bytes per second for all model bytes of this daemon; None: no limit."""
+        self.held: float | None = None
+        """The same without the moment of a trial."""
         self._capacity = float(START)
         self._others = self._own = 0.0  # bytes per second
         self._looks: deque[tuple[LinkCounters, float]] = deque()  # bounded by ``OTHERS_S``
@@ -64,11 +67,15 @@ class Direction:
         self._next_trial_s = -math.inf
         self._fades_s = math.inf
 
-    def heard(self, counters: LinkCounters, now: float, *, is_blind: bool) -> bool:
+    def forget(self) -> None:
+        """Bytes of this daemon's were not counted: they must not pass for others'."""
+        self._looks.clear()
+        self._counted = None
+        self.take_all()
+
+    def heard(self, counters: LinkCounters, now: float) -> bool:
         """Take in a look. Returns whether others use this direction."""
         self._count(counters.link_bytes, now)
-        if is_blind:
-            self._looks.clear()  # what was not counted must not pass for others' bytes afterwards
         self._looks.append((counters, now))
         while len(self._looks) > 1 and self._looks[1][1] <= now - OTHERS_S:
             self._looks.popleft()
@@ -81,7 +88,8 @@ class Direction:
         # At most so many were ours, whatever waited before the first look, and waits now.
         own_bytes = counters.own_bytes - first.own_arrived_bytes
         self._others = max(0, link_bytes - own_bytes) / elapsed_s
-        return self._others > max(NOTICED_MIN, NOTICED_SHARE * self._own)
+        share = NOTICED_SHARE if self.rate is None else NOTICED_SHARE_HELD
+        return self._others > max(NOTICED_MIN, share * self._own)
 
     def _count(self, link_bytes: int, now: float) -> None:
         if self._counted is None or now - self._counted[1] < CARRIED_S:
@@ -103,20 +111,20 @@ class Direction:
         """Fix the rate while others use the link."""
         if self._tries_from is not None:
             return
-        rate = max(RATE_MIN, SHARE * (self._capacity - self._others))
+        self.held = rate = max(RATE_MIN, SHARE * (self._capacity - self._others))
         is_used = self.rate is not None and self._own >= USED * min(rate, self.rate)
         if is_used and now >= self._next_trial_s:
             self._tries_from, rate = self._capacity, TRIAL * self._capacity
             self._counted = (self._looks[-1][0].link_bytes, now)
         elif now >= self._fades_s:
             # The share is not used: there is little to send, or the link cannot carry it.
-            self._capacity, self._fades_s = max(START, FADES * self._capacity), now + TRIAL_EVERY_S
+            self._capacity, self._fades_s = max(RATE_MIN, FADES * self._capacity), now + TRIAL_EVERY_S
         self._fades_s = min(self._fades_s, now + 2 * TRIAL_EVERY_S)
         self.rate = rate
 
     def take_all(self) -> None:
         """Nobody else uses the link."""
-        self.rate = self._tries_from = None
+        self.rate = self.held = self._tries_from = None
         self._fades_s = math.inf
 
 
@@ -133,11 +141,16 @@ class LinkShare:
         return self.sending.rate is not None
 
     def heard(self, sent: LinkCounters, received: LinkCounters, now: float, *, is_blind: bool = False) -> None:
-        """Judge a look at the counters, all cumulative. ``is_blind``: not all received bytes of this daemon's are
-        counted, so that nothing is learnt of others from them, and what was so stays."""
-        is_noticed = self.sending.heard(sent, now, is_blind=False)
-        is_noticed |= self.receiving.heard(received, now, is_blind=is_blind)
-        if is_noticed or (is_blind and self.is_shared):
+        """Judge a look at the counters, all cumulative. ``is_blind``: since the last look not all bytes of this daemon
+        were counted, so that nobody can be told from it: it takes all."""
+        if is_blind:
+            self._noticed_s = -math.inf
+            self.sending.forget()
+            self.receiving.forget()
+            return
+        is_noticed = self.sending.heard(sent, now)
+        is_noticed |= self.receiving.heard(received, now)
+        if is_noticed:
             self._noticed_s = now
         for direction in (self.sending, self.receiving):
             if now - self._noticed_s < STAYS_S:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from gossipd.daemon import link_sharing
-from gossipd.daemon.link_sharing import WINDOW_BYTES_MIN, LinkSharing
-from gossipd.runtime.bulk_sockets import BulkSockets, WireBytes
+from gossipd.daemon.link_sharing import WINDOW_BYTES_MIN, WINDOW_S, LinkSharing
+from gossipd.runtime.bulk_sockets import BulkSockets, WindowLimit, WireBytes
 from gossipd.runtime.network_interface import InterfaceBytes
 
 
@@ -16,13 +18,13 @@ class Sockets(BulkSockets):
     def __init__(self) -> None:
         super().__init__()
         self.moved = WireBytes()
-        self.windows: list[int | None] = []
+        self.windows: list[WindowLimit | None] = []
 
     def look(self) -> WireBytes:
         return self.moved
 
-    def limit_windows(self, nbytes: int | None) -> None:
-        self.windows.append(nbytes)
+    def limit_windows(self, limit: WindowLimit | None) -> None:
+        self.windows.append(limit)
 
 
 class Bench:
@@ -58,11 +60,12 @@ def test_nothing_is_limited_while_nobody_else_uses_the_link(bench: Bench) -> Non
 def test_others_limit_both_directions_and_the_windows(bench: Bench) -> None:
     for _ in range(10):
         bench.look(others=1_000_000)
-    assert bench.sharing.upload.rate is not None and bench.sharing.download.rate is not None
-    assert bench.sockets.windows[-1] == WINDOW_BYTES_MIN
+    up, down = bench.sharing.upload.rate, bench.sharing.download.rate
+    assert up is not None and down is not None
+    assert bench.sockets.windows[-1] == WindowLimit(WINDOW_BYTES_MIN, down, WINDOW_S)
     for _ in range(10):
         bench.look()
-    assert bench.sharing.upload.rate is bench.sharing.download.rate is bench.sockets.windows[-1] is None
+    assert [bench.sharing.upload.rate, bench.sharing.download.rate, *bench.sockets.windows[-1:]] == [None] * 3
 
 
 def test_looks_are_quick_only_while_model_bytes_move(bench: Bench) -> None:
@@ -72,9 +75,45 @@ def test_looks_are_quick_only_while_model_bytes_move(bench: Bench) -> None:
     assert not bench.look()
 
 
-def test_an_interface_that_has_gone_changes_nothing(bench: Bench) -> None:
+def test_an_interface_that_has_gone_ends_the_limit_and_comes_back_as_new(bench: Bench) -> None:
     for _ in range(5):
         bench.look(others=1_000_000)
-    rate, bench.carried = bench.sharing.download.rate, None
+    carried, bench.carried = bench.carried, None
     bench.look()
-    assert bench.sharing.download.rate == rate is not None
+    assert bench.sharing.download.rate is None
+    bench.carried = carried
+    assert [(bench.look(others=1_000_000) and None) or bench.sharing.download.rate for _ in range(2)][-1] is not None
+
+
+def test_each_direction_is_held_to_its_own_rate(bench: Bench) -> None:
+    bench.sharing._share.sending._capacity = 80_000_000.0
+    for _ in range(5):
+        bench.look(others=1_000_000)
+    assert (bench.sharing.upload.rate or 0) > 3 * (bench.sharing.download.rate or 0) > 0
+
+
+def test_reads_that_are_not_counted_end_the_limit_while_they_last(bench: Bench) -> None:
+    for _ in range(5):
+        bench.look(others=1_000_000)
+    with bench.sockets.unlisted():
+        bench.look(others=1_000_000)
+        assert bench.sharing.download.rate is None
+    rates = [bench.look(others=1_000_000) or bench.sharing.download.rate for _ in range(4)]
+    assert rates[0] is None and rates[-1] is not None
+
+
+async def test_a_running_daemon_looks_at_the_interface_of_its_address(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    found: list[str | None] = [None, None, "eth7"]  # the address comes some seconds after the start
+    looked_at: list[str] = []
+
+    def carried(name: str) -> InterfaceBytes | None:
+        looked_at.append(name)
+        return bench.carried
+
+    monkeypatch.setattr(link_sharing, "interface_of", lambda address: found.pop(0) if len(found) > 1 else found[0])
+    monkeypatch.setattr(link_sharing, "bytes_of", carried)
+    with trio.move_on_after(10):
+        await bench.sharing.run("192.0.2.1")
+    assert looked_at[-1] == "eth7" and 5 <= len(looked_at) <= 15

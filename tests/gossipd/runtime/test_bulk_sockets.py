@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gossipd.runtime.bulk_sockets import HEAD_BYTES, BulkSockets, WireBytes
+from gossipd.runtime.bulk_sockets import HEAD_BYTES, BulkSockets, WindowLimit, WireBytes
 
 _TCP_WINDOW_CLAMP = 10
+LIMIT = WindowLimit(20_000)
 
 
 @pytest.fixture
@@ -55,8 +56,7 @@ def test_the_last_bytes_before_the_end_count(pair: tuple[socket.socket, socket.s
     sockets = BulkSockets()
     sockets.add(pair[0])
     _move(pair, 50_000)
-    sockets.ends(pair[0])
-    pair[0].close()
+    sockets.close(pair[0])
     assert sockets.look().received >= 50_000
     assert sockets.look() == sockets.look()
 
@@ -64,7 +64,7 @@ def test_the_last_bytes_before_the_end_count(pair: tuple[socket.socket, socket.s
 def test_a_window_holds_connections_that_are_there_and_later_ones(pair: tuple[socket.socket, socket.socket]) -> None:
     sockets = BulkSockets()
     sockets.add(pair[0])
-    sockets.limit_windows(20_000)
+    sockets.limit_windows(LIMIT)
     sockets.add(pair[1])
     assert [_window(one) for one in pair] == [20_000, 20_000]
     assert [_buffer(one) for one in pair] == [160_000, 160_000]  # the kernel doubles it
@@ -76,7 +76,7 @@ def test_a_window_holds_connections_that_are_there_and_later_ones(pair: tuple[so
 def test_unread_bytes_fill_no_more_than_the_small_buffer(pair: tuple[socket.socket, socket.socket]) -> None:
     client, served = pair
     sockets = BulkSockets()
-    sockets.limit_windows(16 * 1024)
+    sockets.limit_windows(WindowLimit(16 * 1024))
     sockets.add(client)
     served.setblocking(False)
     sent = 0
@@ -98,17 +98,39 @@ def test_a_socket_that_is_no_connection_counts_for_nothing() -> None:
     closed = socket.socket()
     closed.close()
     sockets.add(closed)
-    with socket.socket() as unknown:
-        sockets.ends(unknown)
-    sockets.limit_windows(20_000)
+    sockets.close(socket.socket())
+    sockets.limit_windows(LIMIT)
     assert sockets.look() == WireBytes()
 
 
-def test_bytes_that_come_by_other_ways_are_told() -> None:
+def test_bytes_that_came_by_other_ways_are_told_until_the_next_look() -> None:
     sockets = BulkSockets()
     with sockets.unlisted(), sockets.unlisted():
-        assert not sockets.are_all
-    assert sockets.are_all
+        assert not sockets.were_all()
+        assert not sockets.were_all()
+    assert not sockets.were_all(), "they ended since the last look"
+    assert sockets.were_all()
+    with sockets.unlisted():
+        pass  # between two looks
+    assert not sockets.were_all()
+
+
+def test_a_window_holds_what_a_long_round_trip_needs() -> None:
+    limit = WindowLimit(16_384, bytes_per_s=5e6, seconds=0.001)
+    assert limit.window_bytes(0.0) == 16_384 + 5_000
+    assert limit.window_bytes(0.04) == 16_384 + 405_000
+
+
+def test_what_was_under_way_at_the_end_is_not_under_way_for_ever(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets, served = BulkSockets(), pair[1]
+    sockets.add(served)
+    served.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            served.send(bytes(65536))  # nobody reads
+    sockets.close(served)
+    moved = sockets.look()
+    assert moved.acknowledged == moved.sent > 0
 
 
 def _buffer(sock: socket.socket) -> int:

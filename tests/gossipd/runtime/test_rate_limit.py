@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gossipd.runtime.rate_limit import BANKED_S, RateLimit
+from gossipd.runtime.rate_limit import BANKED_S, PIECE_S, RateLimit
 
 WAIT_S = 120.0
 
@@ -134,3 +134,24 @@ def test_a_limit_within_two_others_keeps_to_the_lowest_of_the_three(monkeypatch:
     for _ in range(100):
         inner.take(100)
     assert 10_000 / (clock.now - started) == pytest.approx(1000, rel=0.02)
+
+
+def test_what_was_asked_for_at_a_high_rate_waits_no_longer_at_a_low_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    throttle = RateLimit(1_000_000)
+    mark = throttle._issue(2_000_000)
+    throttle.set_rate(10_000)
+    started = clock.now
+    throttle._wait(mark)
+    assert clock.now - started == pytest.approx(2, rel=0.05)
+    throttle.take(10_000)
+    assert clock.now - started == pytest.approx(3, rel=0.05), "what is asked for now keeps to the new rate"
+
+
+def test_pieces_of_a_short_high_rate_are_those_of_the_lower_one() -> None:
+    widest = RateLimit()
+    inner = RateLimit(within=RateLimit(within=widest))
+    widest.set_rate(100_000_000, piece_rate=10_000_000)
+    assert (inner.rate, inner.piece(1 << 30)) == (100_000_000, int(10_000_000 * PIECE_S))
+    widest.set_rate(None)
+    assert inner.piece(1 << 30) == 1 << 30

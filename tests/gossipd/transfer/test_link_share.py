@@ -141,11 +141,19 @@ def test_uncounted_bytes_of_this_daemon_are_nobody_else() -> None:
     assert {link.look(LOOK_S) for _ in range(100)} == {None}
 
 
-def test_others_stay_known_while_own_bytes_are_uncounted() -> None:
-    link = Link(others=20 * MB)
-    link.look(5)
+def test_nobody_is_held_back_while_own_bytes_are_uncounted() -> None:
+    link = Link(others=20 * MB, begins=True)
+    assert link.look(5) is not None
     link.is_blind = True
-    assert None not in {link.look(LOOK_S) for _ in range(200)}
+    assert {link.look(LOOK_S) for _ in range(200)} == {None}
+    link.is_blind = False
+    link.wants = 10 * MB
+    assert link.look(5) is not None
+
+
+def test_a_small_service_that_was_known_stays_known() -> None:
+    link = Link(others=1 * MB, begins=True)
+    assert None not in {link.look(LOOK_S) for _ in range(20_000)}
 
 
 def test_a_look_at_no_later_time_changes_nothing() -> None:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from gossipd.daemon.link_sharing import WINDOW_BYTES_MIN
-from gossipd.runtime.bulk_sockets import BULK_SOCKETS
+from gossipd.runtime.bulk_sockets import BULK_SOCKETS, WindowLimit
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import pair
 from tests.wire_marks import marks_of
@@ -39,7 +39,7 @@ def test_what_yields_in_the_network_yields_in_this_host_s_queues_at_both_ends() 
 
 @pytest.mark.parametrize("encryption", Encryption)
 def test_bodies_arrive_through_the_smallest_windows(encryption: Encryption) -> None:
-    BULK_SOCKETS.limit_windows(WINDOW_BYTES_MIN)
+    BULK_SOCKETS.limit_windows(WindowLimit(WINDOW_BYTES_MIN))
     try:
         with pair(encryption) as two:
             before = BULK_SOCKETS.look()
