@@ -27,7 +27,7 @@ from msgspec import Struct
 SHARE = 0.4  # of what others leave; more lets their packets wait behind ours
 RATE_MIN = 2 * 1024 * 1024  # bytes per second: 32 connections that have less than 64 KiB each are cut as too slow
 START = 8 * 1024 * 1024  # what a link can carry before anything is known of it
-NOTICED_SHARE = 0.05  # of own bytes: heads of packets are reckoned, and what comes twice or too early is not counted
+NOTICED_SHARE = 0.08  # of own bytes: heads of packets are reckoned, and what comes twice or too early is not counted
 NOTICED_SHARE_HELD = 0.01  # the same while own bytes are held back, when little of that happens
 NOTICED_MIN = 128 * 1024  # bytes per second; membership, control and an operator's shell take less
 OTHERS_S = 1.0  # over which others are counted: requests come in bursts
