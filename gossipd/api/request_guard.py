@@ -14,7 +14,6 @@ its sending half still gets its answer. Garbage gets one JSON line in plain word
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import socket
@@ -30,7 +29,7 @@ from gossipd.api.http_exchange import HttpExchange, StatusRequestError
 from gossipd.api.http_messages import HttpRequest, Response
 from gossipd.api.socket_places import Places
 from gossipd.runtime.logs import get_logger
-from gossipd.runtime.system_refusals import note_refusal
+from gossipd.runtime.system_refusals import EXHAUSTED, note_refusal
 
 CONNECTIONS_MAX = 512  # each holds one descriptor, and until it is answered its request, of 64 KiB at most
 SHORT_MAX = 16  # a person with a few scripts and a scraper; each is answered within milliseconds
@@ -48,7 +47,6 @@ WAIT_PATHS = (
 EVENTS_PATH = "/v1/events"
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 EXHAUSTED_PAUSE_S, TELL_EVERY_S = 0.1, 60.0
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 App = Callable[[HttpRequest], Awaitable[Response]]
 """What answers: the routes of a socket."""
 _PEER = struct.Struct("3i")  # struct ucred: process, user, group
@@ -103,7 +101,7 @@ class RequestGuard:
                 try:
                     stream = await listener.accept()
                 except OSError as error:
-                    if error.errno not in _EXHAUSTED:
+                    if error.errno not in EXHAUSTED:
                         raise
                     note_refusal(error)
                     self._tell_exhausted(error, trio.current_time())

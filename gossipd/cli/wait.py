@@ -148,7 +148,7 @@ def _until_enough(
             if has_answered:
                 raise WaitTimeoutError(f"{told}, as heard last; {unreachable}")
             if isinstance(unreachable, DaemonSilentError):
-                cure = "it hangs or is stopped: look at its process and its log"
+                cure = "it is busy, hangs or is stopped: look at its process and its log"
                 raise WaitTimeoutError(f"after {timeout_s:g} s the daemon at {client.path} has not answered; {cure}")
             raise unreachable
 

@@ -88,7 +88,7 @@ class NetSection(Section, frozen=True, kw_only=True):
     background: bool = setting(
         kinds.Flag(),
         "true: while others use this host's link, model bytes keep to less than half of what those leave, in both\n"
-        "directions, reads of storage included; else they take all of it. gossipd 0.1 does not know it.",
+        "directions, reads of web storage included; else they take all of it. gossipd 0.1 does not know it.",
         False,
     )
 

@@ -20,7 +20,8 @@ from gossipd.transfer.link_share import LinkCounters, LinkShare
 
 LOOK_S = 0.05
 RESTING_LOOK_S = 1.0
-# Without it a limit would only hold back the reading, and each chunk come at the link's rate into the kernel's buffer.
+# Without windows a limit would only hold back the reading: each chunk would come at the link's rate into the kernel's
+# buffer.
 WINDOW_S = 0.001  # of the rate: what each peer may have on its way to us, which waits in front of others' packets
 WINDOW_BYTES_MIN = 16 * 1024  # nearly two jumbo frames; TCP sends next to nothing through a window below one
 log = get_logger("bulk")
@@ -38,19 +39,17 @@ class LinkSharing:
         self._is_shared = False
 
     async def run(self, address: str) -> None:
-        """Never returns. ``address``: where other hosts reach this one."""
+        """Never returns. ``address``: of the interface over which model bytes go; it may come late, or move."""
         interface, is_told = interface_of(address), False
         while True:
             if interface is None and not is_told:
-                log.warning("no network interface has this host's address: others are not noticed", address=address)
+                log.warning("no network interface has this address: others are not noticed", address=address)
             is_told = interface is None
-            is_moving = self.look(interface or "", trio.current_time())
-            if not is_moving:  # at rest, an address may have moved
-                interface = interface_of(address)
-            if is_moving:
+            if self.look(interface or "", trio.current_time()):
                 await trio.sleep(LOOK_S)
-            else:
-                await until_next_look(RESTING_LOOK_S)
+                continue
+            await until_next_look(RESTING_LOOK_S)
+            interface = interface_of(address)
 
     def look(self, interface: str, now: float) -> bool:
         """Compare with the last look. Returns whether model bytes have moved since."""

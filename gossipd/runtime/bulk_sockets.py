@@ -50,7 +50,8 @@ class WireBytes(Struct, frozen=True):
 
 
 class WindowLimit(Struct, frozen=True):
-    """So many bytes, and beyond those what ``bytes_per_s`` brings in ``seconds`` and in the shortest round trip."""
+    """So many bytes, and beyond those what ``bytes_per_s`` brings in ``seconds`` and in two of the shortest round
+    trips."""
 
     least_bytes: int
     bytes_per_s: float = 0.0
@@ -72,11 +73,13 @@ class BulkSockets:
         self._unlisted = 0
         self._was_unlisted = False
 
-    def add(self, sock: socket.socket) -> None:
-        """A connection for model bytes that was made; one that TLS has wrapped is another one. What it has moved before
-        counts. Before it is made a small window would leave it a small one for its life (RFC 7323, section 2.2)."""
+    def add(self, sock: socket.socket, *, instead_of: socket.socket | None = None) -> None:
+        """A connection for model bytes that was made; ``instead_of`` the object that TLS has wrapped. What it has moved
+        before counts. Before it is made a small window would leave it a small one for its life (RFC 7323, section 2.2).
+        """
         with self._lock:
-            self._counted[sock] = WireBytes()
+            before = None if instead_of is None else self._counted.pop(instead_of, None)
+            self._counted[sock] = before or WireBytes()
             if self._limit is not None:
                 _set_window(sock, self._limit)
 

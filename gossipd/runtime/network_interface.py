@@ -28,8 +28,8 @@ class InterfaceBytes(Struct, frozen=True):
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the interface with this address, else of the default route's; None: this host has neither, or its
-    kernel does not tell."""
+    """The name of the interface with this address, which of IPv4 must be its first, else of the default route's; None:
+    this host has neither, or its kernel does not tell."""
     try:
         wanted = ip_address(address)
         name = _with_ipv6(wanted) if isinstance(wanted, IPv6Address) else _with_ipv4(address)

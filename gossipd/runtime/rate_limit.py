@@ -6,7 +6,8 @@ come, first served.
 How it works. There are two running totals: ``issued``, the bytes that callers have asked for, and ``paid``, the bytes
 that time has allowed. A caller adds its bytes to ``issued`` and waits until ``paid`` reaches that mark. Both only grow,
 so the long-run rate is exact, however late threads wake. A new rate changes the growth of ``paid`` and wakes the
-waiters. Unused time is credited up to ``BANKED_S``.
+waiters; when it is lower, what waits is paid as soon as it would have been before. Unused time is credited up to
+``BANKED_S``.
 
 Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits no downloads.
 """

@@ -19,7 +19,9 @@ from gossipd.core.errors import LocalError
 REFUSED_WORDS = "can't start new thread"  # CPython, all versions; the class is a bare RuntimeError
 NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
 NO_DESCRIPTORS = "the system refuses new descriptors to this daemon: raise the limit (LimitNOFILE, ulimit -n)"
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""This host or process has run out; no fault of a peer."""
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class NoThreadError(LocalError, RuntimeError):
@@ -44,7 +46,7 @@ def thread_refused() -> None:
 
 def note_refusal(error: OSError) -> None:
     """Count it, if it is for want of a descriptor."""
-    if error.errno in _EXHAUSTED:
+    if error.errno in _NO_DESCRIPTOR:
         REFUSALS.descriptors += 1
 
 

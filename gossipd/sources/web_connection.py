@@ -201,7 +201,7 @@ def _secured(plain: socket.socket, source: SourceUrl) -> socket.socket:
     if source.scheme == "http":
         return plain
     secured = ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
-    BULK_SOCKETS.add(secured)
+    BULK_SOCKETS.add(secured, instead_of=plain)
     return secured
 
 

@@ -152,15 +152,18 @@ class ChunkStore:
         """
         self._models.look_at_links()
         found = [replica.manifest.label for replica in self._models.removed_files.look()]
-        self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
+        self._look_at_place()
         return found
 
     def glance(self) -> None:
-        """``look``, as quick as before each question: for trees and the store's place. Nothing where the disk does not
-        tell."""
+        """A ``look`` that is short enough for each question: whether trees, files that lacked, and the store are in
+        their places. Where the disk does not tell, what was found before stays."""
         with suppress(OSError):
             self._models.removed_files.glance()
-            self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
+            self._look_at_place()
+
+    def _look_at_place(self) -> None:
+        self._why_elsewhere = "" if self._root_place is None else self._root_place.why_elsewhere()
 
     def open(self, manifest: Manifest, want: Want = EVERYTHING, *, frees: bool = False) -> ChunkSet:
         """Make room for a model, or the part of it that is wanted, or resume it. Returns the chunks that are verified

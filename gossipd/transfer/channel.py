@@ -43,8 +43,6 @@ _TCP_INFO_BYTES = struct.Struct("=120xQQ")
 # Keep-alive detects that an idle peer vanished, the user time-out that a receiving one did.
 _KEEPALIVE_S = 10
 _USER_TIMEOUT_MS = 10_000
-# This host or process has run out; no fault of the peer.
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Long enough not to spin, short enough to recover within 5 s, which the fault table asks for (F29).
 EXHAUSTED_PAUSE_S = 0.25
 # Fewer bytes come in one burst anyway.
@@ -119,10 +117,11 @@ class Channel:
         """Shake hands. Returns the node of the peer's certificate. Raises DisconnectedError, CertificateError."""
         try:
             with self._lock:
+                plain = self._socket
                 self._socket = context.wrap_socket(
-                    self._socket, server_side=is_server, do_handshake_on_connect=False, suppress_ragged_eofs=True
+                    plain, server_side=is_server, do_handshake_on_connect=False, suppress_ragged_eofs=True
                 )
-                BULK_SOCKETS.add(self._socket)
+                BULK_SOCKETS.add(self._socket, instead_of=plain)
             self._socket.do_handshake()
             der = self._socket.getpeercert(binary_form=True)
         except ssl.SSLError as error:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 
 from gossipd.identity.certificates import CertificateError
-from gossipd.runtime.system_refusals import note_refusal
+from gossipd.runtime.system_refusals import EXHAUSTED, note_refusal
 from gossipd.transfer import errors
-from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
+from gossipd.transfer.channel import Channel, Cut, DisconnectedError, family_of, prepare
 from gossipd.transfer.connections import BulkConnection, BulkPeer, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.settings import BulkSettings

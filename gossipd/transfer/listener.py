@@ -26,10 +26,10 @@ from gossipd.runtime.connection_filter import ConnectionFilter
 from gossipd.runtime.flooding_addresses import FloodingAddresses
 from gossipd.runtime.named_thread import NamedThread
 from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
-from gossipd.runtime.system_refusals import NoThreadError, note_refusal
+from gossipd.runtime.system_refusals import EXHAUSTED, NoThreadError, note_refusal
 from gossipd.runtime.thread_priority import lower_priority
 from gossipd.runtime.traffic_marks import mark
-from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
+from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
 from gossipd.transfer.known_connections import KnownConnections, KnownLimits
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic

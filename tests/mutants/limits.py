@@ -164,6 +164,14 @@ MUTANTS = (
         ("tests/gossipd/runtime/test_rate_limit.py",),
     ),
     Mutant(
+        "what-tls-wraps-counts-twice",
+        "The bytes of each handshake count twice as own ones, and hide as many of others.",
+        "gossipd/runtime/bulk_sockets.py",
+        "            self._counted[sock] = before or WireBytes()\n",
+        "            self._counted[sock] = WireBytes()\n",
+        ("tests/gossipd/runtime/test_bulk_sockets.py",),
+    ),
+    Mutant(
         "ended-connections-hide-others-for-ever",
         "What was under way when connections ended passes for own bytes for ever, and no service is noticed.",
         "gossipd/runtime/bulk_sockets.py",

@@ -80,7 +80,7 @@ def test_a_daemon_that_hangs_does_not_hold_the_end_up(tmp_path: Path, monkeypatc
         stopped.listen()
         begun = time.monotonic()
         with pytest.raises(
-            WaitTimeoutError, match=r"after 0.1 s the daemon at .* has not answered; it hangs or"
+            WaitTimeoutError, match=r"after 0.1 s the daemon at .* has not answered; it is busy, hangs or"
         ) as told:
             wait_for(StatusClient(path), ("org/toy", 3), "here", 0.1)
         assert time.monotonic() - begun < TIMEOUT_S / 2

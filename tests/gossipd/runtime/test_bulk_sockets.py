@@ -115,6 +115,18 @@ def test_bytes_that_came_by_other_ways_are_told_until_the_next_look() -> None:
     assert not sockets.were_all()
 
 
+def test_what_wraps_a_connection_counts_from_where_that_was(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets, wrapped = BulkSockets(), pair[0].dup()
+    with wrapped:
+        sockets.add(pair[0])
+        _move(pair, 50_000)
+        before = sockets.look()
+        sockets.add(wrapped, instead_of=pair[0])
+        assert sockets.look() == before
+
+
 def test_a_window_holds_what_a_long_round_trip_needs() -> None:
     limit = WindowLimit(16_384, bytes_per_s=5e6, seconds=0.001)
     assert limit.window_bytes(0.0) == 16_384 + 5_000
