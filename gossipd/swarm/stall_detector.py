@@ -117,7 +117,8 @@ class StallWatch:
         hanging = [flight.supplier for flight in _hanging_flights(replica, since_s=now - self._stall_s)]
         peers = [supplier for supplier in hanging if not isinstance(supplier, Origin)]
         silent = peers or self._slow or unreached
-        return self.named if self.named in (*peers, *self._slow, *unreached) else min(silent, default=None)
+        is_silent = self.named in peers or self.named in self._slow or self.named in unreached
+        return self.named if is_silent else min(silent, default=None)
 
     def _forget_old(self, now: float) -> None:
         since_s = now - _RECENT_STALLS * self._stall_s
