@@ -30,7 +30,7 @@ from gossipd.diagnosis.drift import compare, hosts_apart
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
 MEMBER_STATES = ("alive", "suspect", "dead", "left", "unheard")
-STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
+STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles", "silent")
 _Rows: TypeAlias = Sequence[tuple[DeploymentRow, Counter[str]]]  # without hosts; how many are in each state
 
 

@@ -150,7 +150,8 @@ class SecurityRow(Row, frozen=True, kw_only=True):
 
 
 class StoreRow(Row, frozen=True, kw_only=True):
-    """The disk. ``condition``: ok, full, read_only, failing or handles; ``detail`` names the cause and the remedy."""
+    """The disk. ``condition``: ok, full, read_only, failing, handles or silent; ``detail`` names the cause and the
+    remedy."""
 
     condition: str
     detail: str = ""

@@ -353,6 +353,11 @@ class HostReason(Enum):
         "raise `limits.source_bytes_per_s` there, or `limits.download_bytes_per_s` or the entry of `limits.schedule` "
         "that is in force, then `gossipd reload`; with `net.background` others may use its link", 5,
     )  # fmt: skip
+    DISK_SILENT = (
+        "disk_silent", 61, CuredBy.DISK, Heals.BY_ITSELF, ExitCode.DISK,
+        "the disk does not answer", "see the kernel's log, the device, or the server of a network file system; "
+        "`store.detail` names it", 4,
+    )  # fmt: skip
 
 
 READERS = frozenset(
@@ -407,6 +412,7 @@ _OF_CODES = {
     "STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
     "STORE_ACCESS": HostReason.DISK_READ_ONLY,
     "STORE_IO": HostReason.DISK_FAILING,
+    "STORE_SILENT": HostReason.DISK_SILENT,
     "KEY_UNKNOWN": HostReason.REFUSED_KEY,
     "KEY_NAME": HostReason.REFUSED_KEY,
     "SCHEMA_VERSION": HostReason.REFUSED_SCHEMA,

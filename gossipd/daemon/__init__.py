@@ -1,8 +1,8 @@
 """The daemon: the brains wired to what moves bytes. Nothing here decides what a brain decides.
 
 * Beginning and end: ``main`` (signals, exit codes), ``start_signals`` (those that come earlier), ``app`` (everything
-  opened in order), ``self_checks``, ``leftovers`` (what the last run left), ``systemd``; ``alarms`` (also of bugs that
-  stop the daemon)
+  opened in order), ``slow_start`` (a directory that does not answer), ``self_checks``, ``leftovers`` (what the last run
+  left), ``systemd``; ``alarms`` (also of bugs that stop the daemon)
 * The planner: ``planner_driver`` (its turns), ``planner_executor`` (its commands), ``swarm_actions`` (deployments that
   open and close), ``rechecks`` (chunks read back), ``chunk_access`` (the store, for peers and sources), ``data_plane``
   (all that holds bytes), ``store_events``
@@ -20,8 +20,8 @@
   ``start_limits``, ``limits_watch``, ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``fresh_look`` (before some), ``settled_rows`` (rows that hold),
   ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
-* Jobs: ``job_publishing``, ``publishing_job``, ``step_watches``, ``untold_shards``; ``hooks``, ``hook_queue``
-  and ``hook_program``; ``hub_links``, ``process_end`` (of a job)
+* Jobs: ``job_publishing``, ``publishing_job``, ``envelope_file`` (of an order), ``step_watches``, ``untold_shards``;
+  ``hooks``, ``hook_queue`` and ``hook_program``; ``hub_links``, ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full),
-  ``store_watch`` (what others did to it)
+  ``store_watch`` (what others did to it), ``store_calls`` (orders, while it answers or does not)
 """

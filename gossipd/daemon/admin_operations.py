@@ -24,10 +24,11 @@ from gossipd.core.units import show_bytes
 from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.deploy_plan import deploy_costs
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.daemon.job_publishing import read_envelope
+from gossipd.daemon.envelope_file import envelope_of_order
 from gossipd.daemon.manifest_judging import judge_by_trust
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reloading import Reloader
+from gossipd.daemon.store_calls import StoreCalls
 from gossipd.daemon.want_orders import WantOrders
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.deployment.commands import Answer
@@ -43,7 +44,6 @@ from gossipd.deployment.events import (
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
-from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.models.scrub import Checked
 from membership.member import MemberState, NodeId
@@ -64,6 +64,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
     lifecycle: DeploymentTable
     driver: DeploymentDriver
     store: ChunkStore
+    store_calls: StoreCalls
     table: ClusterProgress
     audit: AuditLog
     reloader: Reloader
@@ -74,7 +75,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
 
     async def deploy(self, manifest: str, *, dry_run: bool, budget: str) -> Deployed:
         path = Path(manifest)
-        envelope = await run_blocking(read_envelope, path)
+        envelope = await envelope_of_order(path)
         judged = await judge_by_trust(envelope, self.reloader.live.trusted())
         row = manifest_row(judged)
         limit = self.budgets.judged(judged, budget) if budget else None
@@ -108,7 +109,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         done = _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run, everywhere)))
         if not dry_run or everywhere:
             return done
-        uses = await run_blocking(self.store.uses)
+        uses = await self.store_calls.order(self.store.uses)
         words = next((one.words for one in uses if (one.name, one.version) == (name, version)), "")
         return replace(done, sentence=f"{done.sentence}; {words}") if words else done
 
@@ -119,7 +120,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         return await self.watermarks.pin(name, version, undo=undo)
 
     async def warm(self, name: str, version: int | None) -> Done:
-        found = await run_blocking(self.store.warm, name, version)
+        found = await self.store_calls.order(self.store.warm, name, version)
         size = show_bytes(found.bytes_total)
         return Done(changed=True, sentence=f"{found.label}, {size}, is read into memory; gossipd status says how far")
 
@@ -133,8 +134,8 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         return await self.watermarks.prune(dry_run=dry_run)
 
     async def rollback(self, name: str) -> Done:
-        version = await run_blocking(self.store.rollback, name)
-        link = "current" if await run_blocking(self.store.versions, name) else "current.part"
+        version, is_whole = await self.store_calls.order(_roll_back, self.store, name)
+        link = "current" if is_whole else "current.part"
         label = self.lifecycle.version_label(name, version)
         self.audit.record("rolled back", label=f"{name}@{label}", name=name, version=version)
         self.lifecycle.currents.has_moved(name)
@@ -176,7 +177,7 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         checks = self.store.verify(name, version)
         checked = bad = missing = 0
         while True:
-            batch = await run_blocking(_some, checks)
+            batch = await self.store_calls.order(_some, checks)
             here = [one for one in batch if one.is_here]
             checked, missing = checked + len(here), missing + len(batch) - len(here)
             wrong = [_words(manifest, one.chunk) for one in here if not one.is_good]
@@ -191,6 +192,11 @@ class AdminOperations(Struct, kw_only=True, eq=False):
 
 def _done(answer: Answer) -> Done:
     return Done(changed=answer.is_changed, sentence=answer.sentence)
+
+
+def _roll_back(store: ChunkStore, name: str) -> tuple[int, bool]:
+    """The version that is current now, and whether a whole one is shown. In a worker thread."""
+    return store.rollback(name), bool(store.versions(name))
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

@@ -78,10 +78,12 @@ from gossipd.daemon.rack_copies import RackCopies
 from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.sketch_sampler import SketchSampler
+from gossipd.daemon.slow_start import told_if_slow
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
 from gossipd.daemon.step_watches import StepWatches
+from gossipd.daemon.store_calls import StoreCalls
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.store_watch import StoreWatch
 from gossipd.daemon.swarm_actions import SwarmActions
@@ -127,7 +129,8 @@ class App:
         self._nursery = nursery
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        self._state, self._lag = StateDirectory(home / STATE), LoopLag()
+        with told_if_slow(home / STATE):
+            self._state, self._lag = StateDirectory(home / STATE), LoopLag()
         self.live = LiveSettings(config, keys, self._state.wants())
         boot = self._state.next_boot(wall_s)
         self._feed = EventFeed(EventRing(boot))
@@ -161,7 +164,8 @@ class App:
         self._turn_loop = TurnLoop(late=self._lag.observe, slow=self._slow_steps)
         self._driver = PlannerDriver(self._planner, self._turn_loop)
         self._store_events = StoreEvents(self._driver)
-        self._store = open_store(config, self._store_events)
+        with told_if_slow(config.store.models):
+            self._store = open_store(config, self._store_events)
         audit.record("started", version=__version__, boot=record.boot)
         self._deployments = DeploymentDriver(self._make_brain())
         self._make_adapters()
@@ -255,9 +259,10 @@ class App:
     def _make_api(self) -> None:
         checks = CopyChecks(self._deployments.lifecycle, self._directory, self._data_plane.client)
         self._rack_copies = RackCopies(self.live, self._progress, self._directory, checks)
+        self._store_calls = StoreCalls(self._store, self._state, self.reports.alarms)
         self._watermarks = Watermarks(
             self.live, self._store, self._deployments.lifecycle, self.reports.alarms, self.reports.audit,
-            copies=self._rack_copies,
+            copies=self._rack_copies, calls=self._store_calls,
         )  # fmt: skip
         self._hooks = Hooks(self.live, self._deployments.lifecycle, self.reports.alarms, self._store)
         self._local_servers = LocalServers()
@@ -284,9 +289,8 @@ class App:
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
-            store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
-            reloader=self.reloader, watermarks=self._watermarks,
-            budgets=self._budget_orders,
+            store=self._store, store_calls=self._store_calls, table=self._progress, audit=self.reports.audit,
+            witness=self._witness, reloader=self.reloader, watermarks=self._watermarks, budgets=self._budget_orders,
             wants=self._want_orders,
         )  # fmt: skip
         self._publishing = JobPublishing(
@@ -339,7 +343,7 @@ class App:
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone, hub, self._hooks, self._data_plane.limits, copies,
+            alone, hub, self._hooks, self._data_plane.limits, copies, self._store_calls,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,

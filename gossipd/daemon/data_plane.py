@@ -198,10 +198,9 @@ class DataPlane:
 
 def open_store(config: Config, events: StoreEvents) -> ChunkStore:
     """The store of this host, open to those who may read models. Raises StoreError, StoreWriteError, OSError."""
-    make_root(config.store.models, mode=0o700)
+    models = config.store.models
+    make_root(models, mode=0o700)
     with contextlib.suppress(OSError):  # of another user, or on a read-only disk: the store says so next
-        grant(config.store.models, int(config.store.models_mode, 8), group_number(config.store.models_group))
+        grant(models, int(config.store.models_mode, 8), group_number(config.store.models_group))
     settings = settings_mapping.store_settings(config)
-    return ChunkStore(
-        config.store.models, settings=settings, on_event=events.reported, before_evict=events.before_evict
-    )
+    return ChunkStore(models, settings=settings, on_event=events.reported, before_evict=events.before_evict)

@@ -42,7 +42,8 @@ from gossipd.store.errors import NoSpaceError, NotWholeError
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
 
-STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
+STORE_THREADS = 4  # for each of opening, publishing, deleting, pointing, reading: one disk does little more at once
+READ_S = 10.0  # a manifest of 50 MiB, twice
 PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
 PULL_TIMEOUT_S = 20.0  # the largest manifest, 50 MiB, over 100 Mbit/s is 6 s
 _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that fits
@@ -106,7 +107,10 @@ class DeploymentExecutor:
         self.client = client
         self.swarm = swarm
         self.audit = audit
-        self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
+        # A disk that hangs keeps these, and none of trio's own threads.
+        self._opening, self._publishing, self._deleting, self._pointing, self._reading = (
+            trio.CapacityLimiter(STORE_THREADS) for _ in range(5)
+        )
 
     def perform(self, command: commands.DeploymentCommand) -> None:
         """Do what takes no time."""
@@ -140,7 +144,7 @@ class DeploymentExecutor:
     async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
         match work:
             case commands.ReadManifest(number):
-                return events.EnvelopeFound(number, await run_blocking(self._kept_envelope, work))
+                return events.EnvelopeFound(number, await self._kept_in_time(work))
             case commands.PullManifest(number):
                 return events.EnvelopeFound(number, await self.client.pull(work))
             case commands.OpenManifest():
@@ -157,14 +161,20 @@ class DeploymentExecutor:
                 delete = partial(self.store.abandon, deployment, even_published=even_published)
                 await run_blocking(delete, limiter=self._deleting)
             case commands.PointCurrent(_, name, avoided):
-                await run_blocking(self.store.avoid_versions, name, avoided)
+                await run_blocking(self.store.avoid_versions, name, avoided, limiter=self._pointing)
             case commands.RemoveModel(_, name, version):
-                await run_blocking(self.store.remove, name, version)
+                await run_blocking(self.store.remove, name, version, limiter=self._deleting)
             case commands.EvictModel(_, deployment):
                 await run_blocking(self.store.evict_superseded, deployment, limiter=self._deleting)
             case commands.ForgetManifests(_, deployments):
                 await run_blocking(self.state.forget_envelopes, deployments)
         return events.WorkDone(work.work)
+
+    async def _kept_in_time(self, work: commands.ReadManifest) -> bytes | None:
+        """While the models directory does not answer, what ``state/`` has, or nothing: then a peer is asked."""
+        with trio.move_on_after(READ_S):
+            return await run_blocking(self._kept_envelope, work, limiter=self._reading, abandon_on_cancel=True)
+        return await run_blocking(self.state.envelope, work.deployment)
 
     def _kept_envelope(self, work: commands.ReadManifest) -> bytes | None:
         """The manifest as it was kept, else the copy beside the model's chunks, which takes its place: a torn, rotted

@@ -30,6 +30,7 @@ from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.versions import split_version
 from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.envelope_file import envelope_of_order, read_envelope
 from gossipd.daemon.leftovers import settle_publication
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
@@ -45,7 +46,6 @@ from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import keys_for
 from gossipd.manifest.annotations import Retention, check_retention, pack_about, read_about
-from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.manifest import Manifest, ManifestDraft, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.shards import RANKS_MAX, Joined, join_shards, open_shards
@@ -58,7 +58,6 @@ from gossipd.publish.selection import selection_without
 from gossipd.publish.step_watch import KnownSteps
 from gossipd.runtime.file_access import user_number
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.regular_file import read_regular
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
@@ -241,7 +240,7 @@ class JobPublishing:
 
     async def _judged(self, user: int, path: Path) -> Manifest:
         """A manifest that was signed elsewhere, under a name that this user may publish. Raises as ``adopt`` does."""
-        envelope = await run_blocking(read_envelope, path)
+        envelope = await envelope_of_order(path)
         manifest = await judge_manifest(envelope, self.live.trusted())
         self._check_permit(user, manifest.name)
         _check_all_is_wanted(self.live, manifest.name)
@@ -445,14 +444,3 @@ def _check_reflink(files: AdoptableFiles, models: Path) -> None:
         f"the blocks of {first.path} cannot be shared with {models}: both must be on one XFS or Btrfs; use copy",
         code="E_NO_REFLINK",
     )
-
-
-def read_envelope(path: Path) -> bytes:
-    """The bytes of a manifest's file. Raises PublishError."""
-    try:
-        envelope = read_regular(path, bytes_max=ENVELOPE_BYTES_MAX + 1)
-    except OSError as error:
-        raise PublishError(f"{path}: {error.strerror}") from None
-    if len(envelope) > ENVELOPE_BYTES_MAX:
-        raise PublishError(f"{path} is no manifest: it has more than {ENVELOPE_BYTES_MAX} bytes")
-    return envelope

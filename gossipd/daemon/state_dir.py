@@ -33,6 +33,7 @@ from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from threading import Condition, Lock
+from typing import cast
 
 from gossipd.audit.witness import Witness
 from gossipd.core.errors import ExitCode, LocalError
@@ -46,9 +47,10 @@ from gossipd.parts.want import Want
 from gossipd.parts.want_orders import orders_from_bytes
 from gossipd.runtime.file_access import refusal_words
 from gossipd.store.disk.condition import fault_of_path, room_words
-from gossipd.store.disk.disk import FileKind, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, read_file, write_new_file
 from gossipd.store.disk.posix_disk import PosixDisk, make_root
 from gossipd.store.disk.root_place import RootPlace
+from gossipd.store.disk.waiting_calls import WaitingCalls
 from gossipd.store.errors import StoreModeError, StorePathError
 from membership.errors import WireError
 from membership.member import Record
@@ -92,7 +94,9 @@ class StateDirectory:
         where one belongs, StoreWriteError when it cannot be made, OSError."""
         self.path = directory
         make_root(directory, mode=0o700)
-        self._disk = PosixDisk(directory)
+        self._posix = PosixDisk(directory)
+        self._calls = WaitingCalls(self._posix)
+        self._disk = cast(Disk, self._calls)
         self.place = RootPlace.of(directory)
         for name in _FILES:
             if self._disk.kind(name) is FileKind.DIRECTORY:
@@ -110,7 +114,12 @@ class StateDirectory:
 
     def close(self) -> None:
         """Give the directory back."""
-        self._disk.shut()
+        self._posix.shut()
+
+    def look_at_calls(self) -> str:
+        """For a daemon to call every second. Returns a call of the disk that waits too long; empty: none."""
+        self._calls.look()
+        return self._calls.overdue()
 
     def delete_scratch(self) -> None:
         """Delete what publications of an earlier life have left. Raises OSError."""

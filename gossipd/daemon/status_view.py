@@ -64,7 +64,10 @@ TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"}) 
 
 _WAITS = {
     **dict.fromkeys((HostReason.NO_SPACE, HostReason.NO_INODES), "waits for space"),
-    **dict.fromkeys((HostReason.DISK, HostReason.DISK_FAILING, HostReason.DISK_READ_ONLY), "waits for the disk"),
+    **dict.fromkeys(
+        (HostReason.DISK, HostReason.DISK_FAILING, HostReason.DISK_READ_ONLY, HostReason.DISK_SILENT),
+        "waits for the disk",
+    ),
 }
 """By the reasons whose cure names `store.detail`."""
 

@@ -19,6 +19,7 @@ from gossipd.core.units import show_bytes, show_count, timestamp
 from gossipd.daemon.alarms import Alarms
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.rack_copies import RackCopies
+from gossipd.daemon.store_calls import StoreCalls
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.eviction_plan import DEPLOYING, REPLICA, EvictionCandidate, EvictionPlan, plan_eviction
 from gossipd.runtime.logs import get_logger
@@ -39,7 +40,7 @@ class Watermarks:
 
     def __init__(
         self, live: LiveSettings, store: ChunkStore, lifecycle: DeploymentTable, alarms: Alarms, audit: AuditLog,
-        *, copies: RackCopies,
+        *, copies: RackCopies, calls: StoreCalls,
     ) -> None:  # fmt: skip
         self._live = live
         self._store = store
@@ -47,6 +48,7 @@ class Watermarks:
         self._alarms = alarms
         self._audit = audit
         self._copies = copies
+        self._calls = calls
         self._space = Space(0, 0)
         self._pins = store.pins()
         self._evicted = 0
@@ -78,8 +80,9 @@ class Watermarks:
 
     async def prune(self, *, dry_run: bool) -> Pruned:
         """See AdminPort."""
+        self._store.check_answers()
         async with self._one_at_a_time:
-            self._space = await run_blocking(self._store.space)
+            self._space = await self._calls.order(self._store.space)
             plan = await self._plan(is_prune=True)
             done = plan.chosen if dry_run else await self._evict(plan, "prune")
             if not dry_run:
@@ -101,7 +104,7 @@ class Watermarks:
         label, pin = self._lifecycle.label(name, version), name if version is None else f"{name}@{version}"
         if not found and not undo:
             raise NotFoundError(f"no deployment {label} is known here; see: gossipd status")
-        is_changed = await run_blocking(lambda: self._store.pin(pin, is_undone=undo))
+        is_changed = await self._calls.order(lambda: self._store.pin(pin, is_undone=undo))
         self._pins = self._store.pins()
         word = "unpinned" if undo else "pinned"
         if not is_changed:

@@ -23,6 +23,7 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.parts.want import EVERYTHING, Want
 
 _FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
+_IN_THE_STORE = (HostState.INIT, HostState.VERIFYING)  # room is reserved, or the model published, with no chunk to come
 
 
 class DeploymentRecord(Struct):
@@ -190,10 +191,10 @@ class DeploymentRecord(Struct):
 
     def _why(self) -> HostReason:
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""
-        if self.is_paused:
-            return HostReason.PAUSED
-        if self.reason is not HostReason.NONE:
-            return self.reason
+        if self.is_paused or self.reason is not HostReason.NONE:
+            return HostReason.PAUSED if self.is_paused else self.reason
+        if self.disk_trouble is HostReason.DISK_SILENT and self.state in _IN_THE_STORE:
+            return self.disk_trouble
         if self.stall is None:
             return HostReason.REFILLING if self.is_refilling else HostReason.NONE
         is_wrong = self.source_trouble is HostReason.SOURCE_CHANGED and self.stall is StallReason.VERIFICATION
@@ -202,6 +203,11 @@ class DeploymentRecord(Struct):
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble
         return HostReason.READ_LIMIT if self.is_limited else reason_of_word(self.stall.value)
+
+    def disk_changed(self, trouble: HostReason) -> None:
+        """The disk refuses writes, or does not answer; or takes them again."""
+        before, self.disk_trouble = self._why(), trouble
+        self.changed = self.changed or self._why() is not before
 
     def stalls(self, report: ReportStall) -> bool:
         """No chunk comes, or chunks come again. Returns whether the reason is another one."""

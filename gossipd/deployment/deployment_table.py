@@ -354,9 +354,8 @@ class DeploymentTable:
         if self._disk_trouble is HostReason.NO_SPACE:
             for life in list(self._lives.values()):
                 life.delete_kept()
-        for record in self:
-            record.disk_trouble = self._disk_trouble
-            record.changed = record.changed or record.stall is not None
+        for life in self._lives.values():  # also those whose manifest is not here yet
+            life.record.disk_changed(self._disk_trouble)
 
     # ---- questions --------------------------------------------------------------------------------------
 

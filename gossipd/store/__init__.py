@@ -5,8 +5,8 @@
 
 * ``disk``: ``syscalls`` (kernel calls that Python lacks), ``disk`` (the port at which tests inject faults),
   ``posix_disk`` (the real disk behind the port), ``handles`` (open files), ``whole_sync`` (syncs of the file system),
-  ``condition`` (whether the disk takes writes), ``file_system`` (which file systems can hold a store),
-  ``root_place`` (whether users find the store);
+  ``condition`` (whether the disk takes writes), ``waiting_calls`` (whether it answers), ``file_system`` (which file
+  systems can hold a store), ``root_place`` (whether users find the store);
 * ``journal``: ``journal`` (the format), ``ledger`` (the journal as a file), ``windows`` (the order of
   writes), ``claims`` (taking claims back), ``recovery`` (what a start makes of the disk);
 * ``models``: ``layout`` (all paths), ``catalogue`` (what is on the disk), ``context`` (what all parts share),

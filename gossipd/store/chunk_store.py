@@ -5,7 +5,8 @@ refusals. What does not: the work itself (one module each, see the package), and
 
 All methods are thread-safe. The event loop may call those that answer from memory and wait for no disk: ``place``,
 ``why_elsewhere``, ``why_unseen``, ``lacks_files``, ``is_published``, ``current``, ``pins``, ``chunk_length``, ``held``,
-``chunks_kept``, ``verify`` (not the steps of what it returns), ``condition``, ``statistics``. All others may block.
+``chunks_kept``, ``verify`` (not the steps of what it returns), ``look_at_calls``, ``check_answers``, ``condition``,
+``statistics``. All others may block.
 
 ``on_event`` is called in the thread that made the event, without a lock held. The store writes no bytes that it has not
 hashed and found right.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
+from typing import cast
 
 from blake3 import blake3
 
@@ -33,13 +35,14 @@ from gossipd.runtime.file_access import refusal_words
 from gossipd.runtime.memory_room import memory_room
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
-from gossipd.store.disk.condition import ConditionTracker, StoreCondition, fault_of_path
+from gossipd.store.disk.condition import ConditionTracker, StoreCondition, StoreHealth, fault_of_path
 from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.root_place import RootPlace
+from gossipd.store.disk.waiting_calls import WaitingCalls
 from gossipd.store.disk.whole_sync import WholeSync
-from gossipd.store.errors import StoreError, StoreModeError, StorePathError, StoreUnreadableError
+from gossipd.store.errors import StoreError, StoreModeError, StorePathError, StoreSilentError, StoreUnreadableError
 from gossipd.store.journal.windows import commit, write_chunk
 from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
@@ -87,9 +90,10 @@ class ChunkStore:
         self._posix = PosixDisk(root) if disk is None else None
         self._root_place = RootPlace.of(root) if disk is None else None
         self._why_elsewhere = ""
-        used = disk or self._posix
-        assert used is not None
-        self._disk: Disk = used
+        asked = disk or self._posix
+        assert asked is not None
+        self._calls = WaitingCalls(asked)
+        self._disk = used = cast(Disk, self._calls)
         self._emit = on_event
         tracker = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
@@ -432,6 +436,19 @@ class ChunkStore:
         raise NotFoundError(f"{name}@{version} is not in this store")
 
     # ---- the whole --------------------------------------------------------------------------------
+
+    def look_at_calls(self) -> str:
+        """Take note of a disk that does not answer. For a daemon to call every second. Returns a call that waits too
+        long; empty: none."""
+        if call := self._calls.look():
+            self._context.tracker.silent(call, self._context.clock.monotonic())
+            self._context.due.set()  # to probe
+        return self._calls.overdue()
+
+    def check_answers(self) -> None:
+        """Raises StoreSilentError while the disk is known not to answer."""
+        if self.condition().health is StoreHealth.SILENT:
+            raise StoreSilentError(self.condition().sentence)
 
     def condition(self) -> StoreCondition:
         """Whether the disk takes writes, and what it lacks."""

@@ -44,6 +44,14 @@ class StoreUnreadableError(StoreError):
     exit_code = ExitCode.DISK
 
 
+class StoreSilentError(StoreError):
+    """The disk does not answer, so a call was not made. Fault: the disk, or the server of a network file system. State:
+    unchanged. Retry: when it answers again, which is noticed within seconds."""
+
+    code = "E_STORE_SILENT"
+    exit_code = ExitCode.DISK
+
+
 class StorePathError(StoreError):
     """Something else stands where a file or directory of ours belongs, or a path leads outside the store or through a
     symbolic link; ``E_PATH_KIND`` for what is neither file nor link. Fault: the user who put it there."""

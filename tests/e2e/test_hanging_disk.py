@@ -8,22 +8,28 @@ from pathlib import Path
 from tests.e2e.cluster import alive_count, cluster, gossipd, until
 from tests.e2e.toy import make_model
 
-# Each look at the models directory waits while there is a file ``hangs``; those of the main thread, in which the event
-# loop runs, are told in the file ``looks``, from the moment on that there is one.
+# Each call to a directory whose path has what is in a file ``hangs`` waits while there is one; the calls of the main
+# thread, in which the event loop runs, are told in the file ``looks``, from the moment on that there is one.
 HANGING = """
-import sys, threading, time
+import os, sys, threading, time
 from pathlib import Path
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.root_place import RootPlace
+from gossipd.daemon import deployment_executor
+from gossipd.store.disk import waiting_calls
+deployment_executor.READ_S, waiting_calls.LOOKS_MAX = 1.0, 3
 home = Path(sys.argv[sys.argv.index("--config") + 1]).parent
 hangs, held_up, looks = home / "hangs", home / "held_up", home / "looks"
+
+def place(one):
+    return str(one.path) if hasattr(one, "path") else os.readlink(f"/proc/self/fd/{one._root}")
 
 def watched(name, look):
     def call(*words, **more):
         if threading.current_thread() is threading.main_thread() and looks.exists():
             with looks.open("a") as told:
                 told.write(f"{name} {words[1:]}\\n")
-        while hangs.exists():
+        while hangs.exists() and hangs.read_text() in place(words[0]):
             held_up.touch()
             time.sleep(0.05)
         return look(*words, **more)
@@ -64,12 +70,32 @@ def test_a_models_directory_that_hangs_stops_no_daemon(tmp_path: Path) -> None:
         until("the version after it is the current one", lambda: current() == [2])
         assert looks.read_text() == "", "the event loop looks at the models directory"
 
-        (poor.home / "hangs").touch()
+        def alarms() -> list[str]:
+            return [row["code"] for row in poor.client.status()["alarms"]]
+
+        (poor.home / "hangs").write_text("/models")
         made.drop(manifests[2], well)
         made.wait_complete("m", 3, at=well, hosts=1)
         until("a look hangs", (poor.home / "held_up").exists)
         assert current() == [2]
         until("others see it alive", lambda: alive_count(well) == 2)
+        until("its status says that the disk is silent", lambda: poor.client.status()["store"]["condition"] == "silent")
+        until("an alarm tells it", lambda: "E_STORE_SILENT" in alarms())
+        refused = gossipd("pin", "m@2", "--config", poor.config, check=False)
+        assert "E_STORE_SILENT" in refused.stderr and "does not answer" in refused.stderr
+
+        def reason() -> str:
+            rows = well.client.status()["deployments"]
+            hosts = next(row for row in rows if row["version"] == 3)["hosts"]
+            return str(next(row["reason"] for row in hosts if row["name"] == "node-2"))
+
+        until("others are told so, too", lambda: reason() == "disk_silent")
+        (poor.home / "hangs").unlink()
+        until("what waited comes when the disk answers", lambda: current() == [3])
+        until("the alarm has ended", lambda: not alarms())
+        (poor.home / "hangs").write_text("/")
+        gossipd("rm", "m@3", "--config", poor.config, check=False)
+        until("another tells of the daemon's own directory", lambda: "E_STATE_SILENT" in alarms())
         assert looks.read_text() == ""
         assert poor.stop() == 1, "what cannot be ended is left"
         assert "not stopped in time" in poor.log()

@@ -29,7 +29,7 @@ from gossipd.core.units import show_bytes, show_count
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.system_refusals import note_refusal
 from gossipd.store.disk.disk import Disk, NotAFileError, Space
-from gossipd.store.errors import NoSpaceError
+from gossipd.store.errors import NoSpaceError, StoreSilentError
 
 PROBE_INTERVAL_S = 1.0  # a full disk must go on within 10 s of being freed
 PROBE_INTERVAL_S_MAX = 60.0
@@ -45,6 +45,7 @@ class StoreHealth(Enum):
     READ_ONLY = "read_only"
     FAILING = "failing"
     HANDLES = "handles"  # the process is out of file descriptors
+    SILENT = "silent"  # a call does not end
 
 
 class StoreCondition(Struct, frozen=True):
@@ -73,6 +74,9 @@ _NAMES = {
     errno.ENFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
 }
 _OTHER = (StoreHealth.FAILING, "E_STORE_IO", "the disk failed")
+SILENT_CURE = (
+    "see the kernel's log, the device, or the server of a network file system; all goes on by itself when it answers"
+)
 
 
 def fault_of_path(error: OSError) -> tuple[str, str] | None:
@@ -146,6 +150,12 @@ class ConditionTracker:
             detail += room_words(error, space, need_bytes)
         self._set(StoreCondition(health, code, words + detail, need_bytes, space.free_bytes), now)
         return StoreWriteError(words + detail, code=code)
+
+    def silent(self, call: str, now: float) -> None:
+        """A call, in words, does not end. Until the disk answers a probe writes are refused at once, so that no more
+        threads wait."""
+        words = f"the disk does not answer {call}: {SILENT_CURE}"
+        self._set(StoreCondition(StoreHealth.SILENT, StoreSilentError.code, words), now)
 
     def sync_failed(self, error: OSError, now: float, *, chunk_count: int) -> None:
         """A sync failed: its chunks are lost, and the next probe waits longer."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,12 +22,13 @@ from gossipd.core.errors import ExitCode, QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
-from gossipd.daemon import manifest_judging
+from gossipd.daemon import deployment_executor, manifest_judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
 from gossipd.daemon.deployment_executor import _open as open_envelope
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.daemon.store_calls import StoreCalls
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
@@ -176,9 +178,9 @@ class _Node:
     async def remove(self, *, dry_run: bool = False) -> Done:
         nothing: Any = None
         operations = AdminOperations(
-            membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing, reloader=nothing, witness=nothing, watermarks=nothing, wants=nothing,
-            budgets=nothing,
+            membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store,
+            store_calls=StoreCalls(self.store, nothing, nothing), table=nothing, audit=nothing, reloader=nothing,
+            witness=nothing, watermarks=nothing, wants=nothing, budgets=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=dry_run, everywhere=False)
 
@@ -309,6 +311,25 @@ async def test_of_two_manifests_that_differ_the_one_that_an_accepted_key_has_sig
         for signer, found in ((b"", _FLIPPED), (SECRET.public.ed25519, ONE.manifest.envelope)):
             ended = await executor.carry_out(commands.ReadManifest(1, ONE.manifest.id, signer))
             assert isinstance(ended, events.EnvelopeFound) and ended.envelope == found
+
+
+async def test_a_manifest_in_a_store_that_does_not_answer_is_asked_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = Event()
+    monkeypatch.setattr(deployment_executor, "READ_S", 0.01)
+    async with living(tmp_path, is_complete=True) as node:
+        executor = DeploymentExecutor(
+            state=node.state, store=node.store, client=cast(Any, node.client), swarm=cast(Any, node.swarm),
+            audit=cast(Any, None),
+        )  # fmt: skip
+        other = small(name="other").manifest
+        monkeypatch.setattr(node.store, "manifest_bytes", lambda deployment: answers.wait(5.0) or other.envelope)
+        try:
+            ended = await executor.carry_out(commands.ReadManifest(1, other.id, b""))
+            assert ended == events.EnvelopeFound(1, None)
+        finally:
+            answers.set()
 
 
 async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Path) -> None:

@@ -191,6 +191,27 @@ def test_a_later_deployment_knows_the_state_of_the_disk() -> None:
     assert host.record().progress(WALL_S).reason is HostReason.DISK_READ_ONLY
 
 
+def test_a_disk_that_does_not_answer_is_told_of_a_deployment_that_waits_for_it(host: ScriptedHost) -> None:
+    """Where its room is reserved no chunk is asked for, so no stall tells of it."""
+    for state, reason in ((HostState.DOWNLOADING, HostReason.NONE), (HostState.INIT, HostReason.DISK_SILENT)):
+        host.record().state, host.record().changed = state, False
+        host.tell(events.DiskConditionChanged("E_STORE_SILENT"))
+        assert host.record().progress(WALL_S).reason is reason
+        assert host.record().changed is (reason is not HostReason.NONE), "others are told at once"
+        host.tell(events.DiskConditionChanged(""))
+        assert host.record().progress(WALL_S).reason is HostReason.NONE
+
+
+def test_a_deployment_without_its_manifest_hears_what_the_disk_does() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.PullManifest)
+    host.hear(said())
+    host.tell(events.DiskConditionChanged("E_STORE_SILENT"))
+    host.release(commands.PullManifest)
+    host.record().state = HostState.INIT
+    assert host.record().progress(WALL_S).reason is HostReason.DISK_SILENT
+
+
 def test_a_stall_is_told_once_and_ends(host: ScriptedHost) -> None:
     for reason in (StallReason.NO_HOLDER, StallReason.NO_HOLDER, None):
         host.tell(ReportStall(ONE.id, reason))

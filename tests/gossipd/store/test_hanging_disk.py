@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, cast
+from threading import Thread
+from typing import cast
 
 import pytest
 
@@ -17,10 +17,9 @@ from gossipd.store.disk.disk import Disk
 from gossipd.store.disk.root_place import RootPlace
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.daemon.quiet_store import quiet_store
-from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.hanging_disk import WAIT_S, HangingDisk
 from tests.gossipd.store.small_models import Model, small
 
-WAIT_S = 10.0
 ONE, TWO, COMING = small(version=1, seed=1), small(version=2, seed=2), small(name="coming", seed=3)
 ID = TWO.manifest.id
 
@@ -37,6 +36,8 @@ ANSWERS: dict[str, Call] = {
     "held": lambda store: store.held(COMING.manifest.id),
     "chunks_kept": lambda store: store.chunks_kept(ID),
     "verify": lambda store: store.verify("m", 2) is not None,
+    "look_at_calls": lambda store: store.look_at_calls(),
+    "check_answers": lambda store: store.check_answers(),
     "condition": lambda store: store.condition(),
     "statistics": lambda store: store.statistics(),
 }
@@ -56,24 +57,6 @@ HANG: dict[str, Call] = {
     "uses": lambda store: store.uses(),
     "open_chunk": lambda store: store.open_chunk(ID, 0).close(),
 }
-
-
-class HangingDisk:
-    """A disk of which each call waits while it does not answer."""
-
-    def __init__(self) -> None:
-        self.memory = MemoryDisk()
-        self.answers, self.was_asked = Event(), Event()
-        self.answers.set()
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*words: object, **more: object) -> object:
-            if not self.answers.is_set():
-                self.was_asked.set()
-                assert self.answers.wait(WAIT_S)
-            return getattr(self.memory, name)(*words, **more)
-
-        return call
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.disk.disk import Space
+from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.models import removed_files
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
@@ -219,6 +220,6 @@ def test_finishing_a_whole_model_waits_for_no_look_over_others(host: Host) -> No
 
 
 def test_the_room_that_a_removed_model_leaves_is_told_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(host.store._disk), "space", lambda disk: Space(7_000, 8_000))
+    monkeypatch.setattr(PosixDisk, "space", lambda disk: Space(7_000, 8_000))
     host.store.remove("m", 1)
     assert host.store.statistics().free_bytes == Space(7_000, 8_000).free_bytes
