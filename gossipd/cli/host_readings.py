@@ -1,20 +1,16 @@
-"""What ``gossipd doctor`` reads of this host: configuration, keys, disk, limits, clock, and its daemon's page.
+"""What ``gossipd doctor`` reads of this host: configuration, keys, limits, clock, and its daemon's page.
 
-What lives here: reading, each part by itself, so that one failure hides no other; nothing is changed but for one small
-file that is written and deleted. What does not: judging (``diagnosis.checks``), other hosts (``peer_readings``), and
-storage (``storage_readings``).
+What lives here: reading, each part by itself, so that one failure hides no other; nothing is changed. What does not:
+judging (``diagnosis.checks``), directories (``disk_readings``), other hosts (``peer_readings``), and storage
+(``storage_readings``).
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import pwd
 import re
 import socket
-import stat
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -24,12 +20,12 @@ from msgspec.structs import replace
 
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.daemon_environment import daemon_environment, environment_of_listener, process_of_listener
+from gossipd.cli.disk_readings import read_directories
 from gossipd.cli.peer_readings import PEERS, Target, chosen, path_mtu, read_peers
 from gossipd.cli.storage_readings import read_storage
 from gossipd.config.keys import Keys, read_keys
 from gossipd.config.kinds import split_contact
 from gossipd.config.load import load_config
-from gossipd.config.places import check_places
 from gossipd.config.prints import named_prints, prints_of
 from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError, UsageError
@@ -57,9 +53,8 @@ def read_host(
     readings = replace(readings, config_problem="", advertises=config.advertised)
     mtus = [path_mtu(*split_contact(one.address)) for one in _targets(readings, config)]
     readings = replace(readings, mtu=min((one for one in mtus if one is not None), default=None))
-    readings = replace(readings, **_places(config), **_disk(config), contacts_unresolved=_unresolved(config))
-    if as_user is not None:
-        readings = replace(readings, unreadable_for=why_unreadable(config.store.models, as_user))
+    user = None if as_user is None else _user(as_user)
+    readings = replace(readings, **read_directories(config, user), contacts_unresolved=_unresolved(config))
     keys = None
     try:
         keys = read_keys(config)
@@ -105,46 +100,11 @@ def limits_of_daemon(daemon_socket: Path | None) -> dict[str, Any]:
     return {"descriptors_max": descriptors_max(process), "threads_max": min(limits, default=None)}
 
 
-def _places(config: Config) -> dict[str, Any]:
+def _user(name: str) -> pwd.struct_passwd:
     try:
-        check_places(config)
-        problem = ""
-    except GossipdError as error:
-        problem = str(error.args[0])
-    places = (config.file.parent, config.file.parent / "state", config.store.models, config.store.inbox)
-    return {"places_problem": problem, "unwritable": tuple(str(one) for one in places if _is_unwritable(one))}
-
-
-def _is_unwritable(path: Path) -> bool:
-    """Whether this user may not write there. Of a directory that is not made yet, the parent is looked at."""
-    if not path.exists():
-        return not os.access(path.parent, os.W_OK)
-    return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
-def _disk(config: Config) -> dict[str, Any]:
-    models = config.store.models
-    try:
-        told = os.statvfs(models)
-        read = {
-            "free_bytes": told.f_bavail * told.f_frsize, "disk_bytes": told.f_blocks * told.f_frsize,
-            "free_inodes": told.f_favail if told.f_files else None,
-        }  # fmt: skip
-        return {**read, "sync_s": _sync_s(models)}
-    except OSError:
-        return {}  # the store's directory cannot be looked at: ``unwritable`` says so
-
-
-def _sync_s(directory: Path) -> float | None:
-    try:
-        with tempfile.TemporaryFile(dir=directory) as file:
-            began = time.monotonic()
-            file.write(bytes(4096))
-            file.flush()
-            os.fsync(file.fileno())
-            return time.monotonic() - began
-    except OSError:
-        return None  # no space, or not writable: other checks say so
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"--as: there is no user {name!r} on this host") from None
 
 
 def _unresolved(config: Config) -> tuple[str, ...]:
@@ -183,22 +143,3 @@ def foreign_units(paths: Sequence[Path]) -> tuple[str, ...] | None:
     except (OSError, UnicodeDecodeError):
         return None
     return () if is_ours else (str(taken),)
-
-
-def why_unreadable(models: Path, user: str) -> str:
-    """Why ``user`` cannot read the models, by the modes of the directories down to them; empty when the user can."""
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        raise UsageError(f"--as: there is no user {user!r} on this host") from None
-    groups = set(os.getgrouplist(user, entry.pw_gid))
-    for path in reversed((models, *models.parents)):
-        try:
-            mode = path.stat()
-        except OSError as error:
-            return f"{path}: {error.strerror}"
-        wanted = stat.S_IXOTH | (stat.S_IROTH if path == models else 0)
-        shift = 6 if mode.st_uid == entry.pw_uid else 3 if mode.st_gid in groups else 0
-        if entry.pw_uid != 0 and (mode.st_mode >> shift) & wanted != wanted:
-            return f"{path} has mode {stat.S_IMODE(mode.st_mode):04o}, and {user} may not enter it"
-    return ""

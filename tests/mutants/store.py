@@ -757,8 +757,16 @@ MUTANTS = (
         "a-deployment-without-its-manifest-misses-the-disk",
         "A deployment that is heard of before the disk hangs, or is well again, tells the opposite for ever.",
         "gossipd/deployment/deployment_table.py",
-        "            life.record.disk_changed(self._disk_trouble)\n",
-        "            if _is_proven_or_begun(life.record):\n                life.record.disk_changed(self._disk_trouble)\n",
+        "        for life in self._lives.values():  # also",
+        "        for life in [one for one in self._lives.values() if _is_proven_or_begun(one.record)]:  # also",
         ("tests/gossipd/deployment/test_deployment_table.py",),
+    ),
+    Mutant(
+        "doctor-waits-for-a-disk-that-hangs",
+        "What tells an operator why a host is ill hangs where its disk does, and tells nothing.",
+        "gossipd/cli/disk_readings.py",
+        "        if not select.select([pipe], [], [], wait_s)[0]:\n",
+        "        if not select.select([pipe], [], [], 60.0)[0]:\n",
+        ("tests/gossipd/cli/test_doctor.py",),
     ),
 )

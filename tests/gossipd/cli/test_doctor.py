@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from pwd import getpwnam
+from typing import Any
 
 import pytest
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.host_readings import foreign_units, refused_by_reason, why_unreadable
+from gossipd.cli import disk_readings
+from gossipd.cli.disk_readings import read_directories, why_unreadable
+from gossipd.cli.host_readings import foreign_units, read_host, refused_by_reason
 from gossipd.cli.main import main
+from gossipd.config.load import load_config
+from gossipd.config.sections import Config
 from gossipd.core.errors import UsageError
 from tests.e2e.cluster import set_up
 from tests.gossipd.api.fake_daemon import FakeDaemon
@@ -52,12 +59,29 @@ def test_what_was_set_up_wrong_is_named(home: Path, capsys: pytest.CaptureFixtur
 def test_a_user_who_may_not_enter_the_models_is_told_the_directory(public_path: Path) -> None:
     models = public_path / "models"
     models.mkdir(0o755)
-    assert why_unreadable(models, "nobody") == ""
+    assert why_unreadable(models, getpwnam("nobody")) == ""
     models.chmod(0o750)
-    assert "mode 0750" in why_unreadable(models, "nobody")
-    assert why_unreadable(models, "root") == ""
+    assert "mode 0750" in why_unreadable(models, getpwnam("nobody"))
+    assert why_unreadable(models, getpwnam("root")) == ""
+
+
+def test_a_user_whom_the_host_does_not_know_is_a_wrong_use(home: Path) -> None:
     with pytest.raises(UsageError, match="there is no user"):
-        why_unreadable(models, "nobody-at-all")
+        read_host(home / "gossipd.toml", client=StatusClient(home / "none"), as_user="nobody-at-all")
+
+
+def test_directories_that_do_not_answer_are_told_and_not_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(config: Config) -> dict[str, Any]:
+        time.sleep(20)
+        return {}
+
+    config = load_config(home / "gossipd.toml")
+    assert read_directories(config, None)["places_problem"] == ""
+    monkeypatch.setattr(disk_readings, "_places", hang)
+    read = read_directories(config, None, wait_s=0.1)
+    assert read == {"places_problem": "the directories of this host have not answered for 0.1 s", "sync_s": 0.1}
 
 
 def test_a_unit_of_another_version_is_named_and_the_first_one_counts(

@@ -1,0 +1,112 @@
+"""What ``gossipd doctor`` reads of this host's directories, in a process of its own.
+
+What lives here: that process, and the readings; nothing is changed but for one small file that is written and deleted.
+What does not: judging (``diagnosis.checks``). On a disk that hangs a reading never ends, and neither would a process
+that waits for one: doctor leaves it behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import select
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gossipd.config.places import check_places
+from gossipd.config.sections import Config
+from gossipd.core.errors import GossipdError
+
+WAIT_S = 10.0
+_PIPE_BYTES = 65536
+
+
+def read_directories(config: Config, user: pwd.struct_passwd | None, *, wait_s: float = WAIT_S) -> dict[str, Any]:
+    """Fields of ``HostReadings``; ``user``: of ``--as``."""
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _tell(config, user, tells)
+    os.close(tells)
+    with open(told, "rb", buffering=0) as pipe:
+        if not select.select([pipe], [], [], wait_s)[0]:
+            words = f"the directories of this host have not answered for {wait_s:g} s"
+            return {"places_problem": words, "sync_s": wait_s}
+        read: dict[str, Any] = json.loads(pipe.read(_PIPE_BYTES) or b"{}")
+    os.waitpid(child, 0)
+    return {**read, "unwritable": tuple(read.get("unwritable", ()))}
+
+
+def _tell(config: Config, user: pwd.struct_passwd | None, tells: int) -> NoReturn:
+    """In the child: nobody who waits for the parent's output waits for it."""
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        read = _places(config) | _disk(config)
+        if user is not None:
+            read["unreadable_for"] = why_unreadable(config.store.models, user)
+        os.write(tells, json.dumps(read).encode())
+    finally:
+        os._exit(0)
+
+
+def _places(config: Config) -> dict[str, Any]:
+    try:
+        check_places(config)
+        problem = ""
+    except GossipdError as error:
+        problem = str(error.args[0])
+    places = (config.file.parent, config.file.parent / "state", config.store.models, config.store.inbox)
+    return {"places_problem": problem, "unwritable": tuple(str(one) for one in places if _is_unwritable(one))}
+
+
+def _is_unwritable(path: Path) -> bool:
+    """Whether this user may not write there. Of a directory that is not made yet, the parent is looked at."""
+    if not path.exists():
+        return not os.access(path.parent, os.W_OK)
+    return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _disk(config: Config) -> dict[str, Any]:
+    models = config.store.models
+    try:
+        told = os.statvfs(models)
+        read = {
+            "free_bytes": told.f_bavail * told.f_frsize, "disk_bytes": told.f_blocks * told.f_frsize,
+            "free_inodes": told.f_favail if told.f_files else None,
+        }  # fmt: skip
+        return {**read, "sync_s": _sync_s(models)}
+    except OSError:
+        return {}  # the store's directory cannot be looked at: ``unwritable`` says so
+
+
+def _sync_s(directory: Path) -> float | None:
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            began = time.monotonic()
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+            return time.monotonic() - began
+    except OSError:
+        return None  # no space, or not writable: other checks say so
+
+
+def why_unreadable(models: Path, entry: pwd.struct_passwd) -> str:
+    """Why a user cannot read the models, by the modes of the directories down to them; empty when the user can."""
+    groups = set(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    for path in reversed((models, *models.parents)):
+        try:
+            mode = path.stat()
+        except OSError as error:
+            return f"{path}: {error.strerror}"
+        wanted = stat.S_IXOTH | (stat.S_IROTH if path == models else 0)
+        shift = 6 if mode.st_uid == entry.pw_uid else 3 if mode.st_gid in groups else 0
+        if entry.pw_uid != 0 and (mode.st_mode >> shift) & wanted != wanted:
+            return f"{path} has mode {stat.S_IMODE(mode.st_mode):04o}, and {entry.pw_name} may not enter it"
+    return ""
