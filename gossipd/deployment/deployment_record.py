@@ -193,8 +193,8 @@ class DeploymentRecord(Struct):
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""
         if self.is_paused or self.reason is not HostReason.NONE:
             return HostReason.PAUSED if self.is_paused else self.reason
-        if self.disk_trouble is HostReason.DISK_SILENT and self.state in _IN_THE_STORE:
-            return self.disk_trouble
+        if self.disk_trouble is HostReason.DISK_SILENT and (self.stall is not None or self.state in _IN_THE_STORE):
+            return self.disk_trouble  # what came waits for it, so that peers and storage seem to be silent
         if self.stall is None:
             return HostReason.REFILLING if self.is_refilling else HostReason.NONE
         is_wrong = self.source_trouble is HostReason.SOURCE_CHANGED and self.stall is StallReason.VERIFICATION

@@ -741,8 +741,8 @@ MUTANTS = (
         "a-deployment-that-waits-for-a-silent-disk-has-no-reason",
         "A host whose disk hangs shows a deployment that begins, for ever, and no reason.",
         "gossipd/deployment/deployment_record.py",
-        "        if self.disk_trouble is HostReason.DISK_SILENT and self.state in _IN_THE_STORE:\n",
-        "        if False:\n",
+        "(self.stall is not None or self.state in _IN_THE_STORE)",
+        "self.stall is not None",
         ("tests/gossipd/deployment/test_deployment_table.py",),
     ),
     Mutant(
@@ -768,5 +768,13 @@ MUTANTS = (
         "        if not select.select([pipe], [], [], wait_s)[0]:\n",
         "        if not select.select([pipe], [], [], 60.0)[0]:\n",
         ("tests/gossipd/cli/test_doctor.py",),
+    ),
+    Mutant(
+        "a-silent-disk-passes-for-silent-peers",
+        "A host whose disk hangs in the midst of a model blames the peers that sent what waits for the disk.",
+        "gossipd/deployment/deployment_record.py",
+        "(self.stall is not None or self.state in _IN_THE_STORE)",
+        "self.state in _IN_THE_STORE",
+        ("tests/gossipd/deployment/test_deployment_table.py",),
     ),
 )

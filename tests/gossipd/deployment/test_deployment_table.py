@@ -202,6 +202,15 @@ def test_a_disk_that_does_not_answer_is_told_of_a_deployment_that_waits_for_it(h
         assert host.record().progress(WALL_S).reason is HostReason.NONE
 
 
+@pytest.mark.parametrize("stall", [StallReason.HOLDER_SILENT, StallReason.STORAGE, StallReason.DISK])
+def test_a_silent_disk_is_the_reason_of_a_stall_that_peers_seem_to_cause(
+    host: ScriptedHost, stall: StallReason
+) -> None:
+    host.tell(ReportStall(ONE.id, stall))
+    host.tell(events.DiskConditionChanged("E_STORE_SILENT"))
+    assert host.record().progress(WALL_S).reason is HostReason.DISK_SILENT
+
+
 def test_a_deployment_without_its_manifest_hears_what_the_disk_does() -> None:
     host = ScriptedHost()
     host.held_back.add(commands.PullManifest)
