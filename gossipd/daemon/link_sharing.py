@@ -23,7 +23,7 @@ RESTING_LOOK_S = 1.0
 # Without windows a limit would only hold back the reading: each chunk would come at the link's rate into the kernel's
 # buffer.
 WINDOW_S = 0.001  # of the rate: what each peer may have on its way to us, which waits in front of others' packets
-WINDOW_BYTES_MIN = 16 * 1024  # nearly two jumbo frames; TCP sends next to nothing through a window below one
+WINDOW_BYTES_MIN = 16 * 1024
 log = get_logger("bulk")
 
 

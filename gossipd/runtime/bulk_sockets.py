@@ -19,14 +19,14 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-# Of struct tcp_info in include/uapi/linux/tcp.h: tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out, tcpi_segs_in,
-# tcpi_min_rtt, tcpi_bytes_sent, tcpi_bytes_retrans; the last since Linux 4.19.
-_TCP_INFO = struct.Struct("=120xQQII4xI48xQQ")
+# Of struct tcp_info in include/uapi/linux/tcp.h: tcpi_advmss, tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out,
+# tcpi_segs_in, tcpi_min_rtt, tcpi_bytes_sent, tcpi_bytes_retrans; the last since Linux 4.19.
+_TCP_INFO = struct.Struct("=84xI32xQQII4xI48xQQ")
 _NO_RTT_US = 2**32 - 1
+_UNTOLD = (1460, 0, 0, 0, 0, _NO_RTT_US, 0, 0)
 # Of include/uapi/linux/tcp.h and asm-generic/socket.h, for which Python has no names; the second since Linux 5.15.
 _TCP_WINDOW_CLAMP = 10
 _SO_BUF_LOCK = 72
-_BUFFER_WINDOWS = 4  # what has come and is not read does not narrow a window until the buffer is full
 HEAD_BYTES = 66  # of each segment: Ethernet, IPv4, TCP with time stamps
 NO_WINDOW_LIMIT = 2**30
 _WIDE_BYTES = 4 * 1024 * 1024  # or what net.core.rmem_max grants
@@ -50,16 +50,17 @@ class WireBytes(Struct, frozen=True):
 
 
 class WindowLimit(Struct, frozen=True):
-    """So many bytes, and beyond those what ``bytes_per_s`` brings in ``seconds`` and in two of the shortest round
-    trips."""
+    """So many bytes, or two packets where those are large, and beyond them what ``bytes_per_s`` brings in ``seconds``
+    and in two of the shortest round trips. Through a window below one packet TCP sends next to nothing."""
 
     least_bytes: int
     bytes_per_s: float = 0.0
     seconds: float = 0.0
 
-    def window_bytes(self, round_trip_s: float) -> int:
+    def window_bytes(self, round_trip_s: float, packet_bytes: int) -> int:
         """Of a connection."""
-        return min(NO_WINDOW_LIMIT, self.least_bytes + int(self.bytes_per_s * (self.seconds + 2 * round_trip_s)))
+        brought_bytes = int(self.bytes_per_s * (self.seconds + 2 * round_trip_s))
+        return min(NO_WINDOW_LIMIT, max(self.least_bytes, 2 * packet_bytes) + brought_bytes)
 
 
 class BulkSockets:
@@ -126,9 +127,8 @@ class BulkSockets:
             return not was_unlisted
 
     def limit_windows(self, limit: WindowLimit | None) -> None:
-        """How much each peer may have on its way to this host, from now on, and a small multiple of it unread here;
-        None: what the kernel grants. The kernel widens a window of a connection that is quick, so a limit is to be
-        repeated."""
+        """How much each peer may have on its way to this host, from now on, and as much unread here; None: what the
+        kernel grants. The kernel widens a window of a connection that is quick, so a limit is to be repeated."""
         with self._lock:
             if limit is None and self._limit is None:
                 return
@@ -149,7 +149,7 @@ def _tcp_info(sock: socket.socket) -> tuple[int, ...] | None:
 def _moved(sock: socket.socket) -> WireBytes | None:
     if (told := _tcp_info(sock)) is None:
         return None
-    acknowledged, received, segments_out, segments_in, _, sent, sent_again = told
+    _, acknowledged, received, segments_out, segments_in, _, sent, sent_again = told
     heads = HEAD_BYTES * segments_out
     return WireBytes(received + HEAD_BYTES * segments_in, sent + heads, acknowledged + sent_again + heads)
 
@@ -157,10 +157,12 @@ def _moved(sock: socket.socket) -> WireBytes | None:
 def _set_window(sock: socket.socket, limit: WindowLimit | None) -> None:
     with suppress(OSError):  # closed, or an older kernel
         if limit is not None:
-            told = _tcp_info(sock)
-            nbytes = limit.window_bytes(0.0 if told is None or told[4] == _NO_RTT_US else told[4] / 1e6)
+            packet_bytes, *_, rtt_us, _, _ = _tcp_info(sock) or _UNTOLD
+            nbytes = limit.window_bytes(0.0 if rtt_us == _NO_RTT_US else rtt_us / 1e6, packet_bytes)
             sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, nbytes)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_WINDOWS * nbytes)
+            # What has come and is not read fills it, and then narrows the window: a larger one would be filled at the
+            # link's rate by each connection that begins.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, nbytes)
             return
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, NO_WINDOW_LIMIT)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WIDE_BYTES)

@@ -36,7 +36,8 @@ CARRIED_S = 0.1  # over which the carried bytes are counted, and how long a tria
 TRIAL = 1.5  # times what the link has carried
 TRIAL_EVERY_S = 60.0  # so that trials leave the p99 of others as it was
 TRIAL_SOON_S = 1.0  # after a trial that has shown more
-TRIAL_LESS_S = 20.0  # after one that has shown less: there may have been little to send
+TRIAL_LESS_S = 20.0  # after one that has shown less, with as little to send as before
+GREW = 1.2  # times what the share brought: with so much more in a trial the link was full
 ALIKE = 0.1  # of what was known: within this, a trial has shown the same
 FADES = 0.9  # of what was known, after a trial that has shown less, and each ``TRIAL_EVERY_S`` in which none was made
 USED = 0.8  # of the rate: a daemon that does not use its share tries for nothing
@@ -62,7 +63,7 @@ class Direction:
         self._capacity = float(START)
         self._others = self._own = 0.0  # bytes per second
         self._looks: deque[tuple[LinkCounters, float]] = deque()  # bounded by ``OTHERS_S``
-        self._counted: tuple[int, float] | None = None  # the interface's bytes, and when, before the present count
+        self._counted: tuple[LinkCounters, float] | None = None  # at the beginning of the present count
         self._tries_from: float | None = None  # the capacity before the trial that goes on
         self._next_trial_s = -math.inf
         self._fades_s = math.inf
@@ -75,7 +76,7 @@ class Direction:
 
     def heard(self, counters: LinkCounters, now: float) -> bool:
         """Take in a look. Returns whether others use this direction."""
-        self._count(counters.link_bytes, now)
+        self._count(counters, now)
         self._looks.append((counters, now))
         while len(self._looks) > 1 and self._looks[1][1] <= now - OTHERS_S:
             self._looks.popleft()
@@ -91,20 +92,24 @@ class Direction:
         share = NOTICED_SHARE if self.rate is None else NOTICED_SHARE_HELD
         return self._others > max(NOTICED_MIN, share * self._own)
 
-    def _count(self, link_bytes: int, now: float) -> None:
+    def _count(self, counters: LinkCounters, now: float) -> None:
         if self._counted is None or now - self._counted[1] < CARRIED_S:
-            self._counted = self._counted or (link_bytes, now)
+            self._counted = self._counted or (counters, now)
             return
-        carried = (link_bytes - self._counted[0]) / (now - self._counted[1])
-        self._counted = (link_bytes, now)
+        (first, began_s), self._counted = self._counted, (counters, now)
+        carried = (counters.link_bytes - first.link_bytes) / (now - began_s)
+        own = (counters.own_arrived_bytes - first.own_arrived_bytes) / (now - began_s)
         before, self._tries_from = self._tries_from, None
         if before is None:
             self._capacity = max(self._capacity, carried)
             return
-        self._capacity = max(carried, FADES * before)
-        change = carried / before - 1
-        pause_s = TRIAL_SOON_S if change > ALIKE else TRIAL_LESS_S if change < -ALIKE else TRIAL_EVERY_S
-        self._next_trial_s = now + pause_s
+        is_less, is_full = carried < (1 - ALIKE) * before, own > GREW * self._own
+        self._capacity = carried if is_full else max(carried, FADES * before)
+        self._next_trial_s = now + (
+            TRIAL_SOON_S if carried > (1 + ALIKE) * before
+            else TRIAL_LESS_S if is_less and not is_full
+            else TRIAL_EVERY_S
+        )  # fmt: skip
         self._fades_s = now + 2 * TRIAL_EVERY_S
 
     def share(self, now: float) -> None:
@@ -115,7 +120,7 @@ class Direction:
         is_used = self.rate is not None and self._own >= USED * min(rate, self.rate)
         if is_used and now >= self._next_trial_s:
             self._tries_from, rate = self._capacity, TRIAL * self._capacity
-            self._counted = (self._looks[-1][0].link_bytes, now)
+            self._counted = (self._looks[-1][0], now)
         elif now >= self._fades_s:
             # The share is not used: there is little to send, or the link cannot carry it.
             self._capacity, self._fades_s = max(RATE_MIN, FADES * self._capacity), now + TRIAL_EVERY_S

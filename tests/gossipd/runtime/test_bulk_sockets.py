@@ -16,12 +16,24 @@ LIMIT = WindowLimit(20_000)
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A connection's two ends."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = socket.create_connection(listener.getsockname())
+    """A connection's two ends, with packets as on Ethernet."""
+    yield from _connected(1400)
+
+
+def _connected(packet_bytes: int) -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        for one in (listener, client):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, packet_bytes)
+        client.connect(listener.getsockname())
         served, _ = listener.accept()
-        with client, served:
+        with served:
             yield client, served
+
+
+@pytest.fixture
+def large_packets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """The same, with packets nearly as on InfiniBand, of half their size."""
+    yield from _connected(32_000)
 
 
 def _move(pair: tuple[socket.socket, socket.socket], nbytes: int) -> None:
@@ -67,10 +79,10 @@ def test_a_window_holds_connections_that_are_there_and_later_ones(pair: tuple[so
     sockets.limit_windows(LIMIT)
     sockets.add(pair[1])
     assert [_window(one) for one in pair] == [20_000, 20_000]
-    assert [_buffer(one) for one in pair] == [160_000, 160_000]  # the kernel doubles it
+    assert [_buffer(one) for one in pair] == [40_000, 40_000]  # the kernel doubles it
     sockets.limit_windows(None)
     assert min(_window(one) for one in pair) > 1_000_000
-    assert min(_buffer(one) for one in pair) > 160_000
+    assert min(_buffer(one) for one in pair) > 40_000
 
 
 def test_unread_bytes_fill_no_more_than_the_small_buffer(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -129,8 +141,17 @@ def test_what_wraps_a_connection_counts_from_where_that_was(
 
 def test_a_window_holds_what_a_long_round_trip_needs() -> None:
     limit = WindowLimit(16_384, bytes_per_s=5e6, seconds=0.001)
-    assert limit.window_bytes(0.0) == 16_384 + 5_000
-    assert limit.window_bytes(0.04) == 16_384 + 405_000
+    assert limit.window_bytes(0.0, 1460) == 16_384 + 5_000
+    assert limit.window_bytes(0.04, 1460) == 16_384 + 405_000
+
+
+def test_a_window_holds_two_packets_where_they_are_large(
+    large_packets: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets = BulkSockets()
+    sockets.limit_windows(LIMIT)
+    sockets.add(large_packets[0])
+    assert 2 * 30_000 < _window(large_packets[0]) <= 2 * 32_000
 
 
 def test_what_was_under_way_at_the_end_is_not_under_way_for_ever(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gossipd.transfer.link_share import (
@@ -118,6 +120,21 @@ def test_trials_are_short_and_seldom_once_the_link_is_known() -> None:
     link.look(60)
     over = [link.look(LOOK_S) or 0 for _ in range(round(10 * TRIAL_EVERY_S / LOOK_S))]
     assert 0 < sum(rate > RATE / 2 for rate in over) / len(over) < 0.01
+
+
+def test_a_trial_on_a_full_link_shows_what_it_carries_and_none_follows_soon() -> None:
+    link = Link(others=2 * MB, begins=True)
+    link.share.receiving._capacity = 1.3 * RATE
+    rates = [link.look(LOOK_S) or 0 for _ in range(round(0.9 * TRIAL_EVERY_S / LOOK_S))]
+    assert sum(after > before + RATE / 2 for before, after in pairwise(rates)) == 1
+    assert rates[-1] == pytest.approx(SHARE * (RATE - 2 * MB), rel=0.05)
+
+
+def test_a_trial_with_little_to_send_says_little_of_the_link() -> None:
+    link = Link(others=2 * MB, begins=True)
+    link.share.receiving._capacity = 2 * RATE
+    link.wants = SHARE * 2 * RATE
+    assert link.look(10) == pytest.approx(SHARE * (0.9 * 2 * RATE - 2 * MB), rel=0.05)
 
 
 def test_a_daemon_that_does_not_use_its_share_tries_nothing() -> None:
