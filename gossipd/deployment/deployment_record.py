@@ -104,6 +104,11 @@ class DeploymentRecord(Struct):
         is_begun = self.state is HostState.INIT and self.reason is HostReason.NONE
         return is_begun and self.is_proven and self.is_target
 
+    def take(self, manifest: Manifest, name: str, rack: str) -> None:
+        """The manifest is verified. ``name``, ``rack``: of this host."""
+        self.manifest = manifest
+        self.is_target = manifest.is_target(name, rack)
+
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state, or the reason for it."""
         assert state is self.state or state in STATES[self.state], (self.state, state)

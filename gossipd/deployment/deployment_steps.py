@@ -15,7 +15,6 @@ the second in which they heard of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 
 from gossipd.core.errors import GossipdError
@@ -29,7 +28,7 @@ from gossipd.deployment.manifest_holders import Holders
 from gossipd.deployment.progress_record import DELETED, SUBJECT_BYTES, HostState
 from gossipd.deployment.pull_turns import PullTurns
 from gossipd.deployment.statement import STOPS, Verb
-from gossipd.deployment.states import STEPS, Step
+from gossipd.deployment.states import COMMANDS, STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 
@@ -37,15 +36,6 @@ from gossipd.manifest.manifest import Manifest
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
 _TOO_OLD = ("E_ROLLBACK", "E_EXPIRED")
 _ENDS_COMPLETE = (HostReason.REMOVED, HostReason.EVICTED, HostReason.REFUSED_OPERATOR)
-_COMMANDS: dict[Step, Callable[..., commands.Work]] = {
-    Step.READ: commands.ReadManifest,
-    Step.PULL: commands.PullManifest,
-    Step.OPEN: commands.OpenManifest,
-    Step.KEEP: commands.KeepManifest,
-    Step.RESERVE: commands.ReserveSpace,
-    Step.PUBLISH: commands.PublishModel,
-    Step.DELETE: commands.DeleteModel,
-}
 
 
 class DeploymentSteps:
@@ -234,7 +224,7 @@ class DeploymentSteps:
             self._work = self._context.keep_statements(self)
         else:
             self._work = self._context.next_work(self)
-            self._context.put(_COMMANDS[step](self._work, *fields))
+            self._context.put(COMMANDS[step](self._work, *fields))
 
     def retry(self, now: float) -> None:
         """The deployment's time among the ``retries`` has come."""
@@ -373,9 +363,8 @@ class DeploymentSteps:
 
     def _accepted(self, manifest: Manifest) -> None:
         """The manifest is trusted, and that is durable."""
-        record, identity = self.record, self._context.identity
-        self._manifest = record.manifest = manifest
-        record.is_target = manifest.is_target(identity.name, identity.rack)
+        record, self._manifest = self.record, manifest
+        self._take(manifest)
         self._look_for_superseded()
         self.holders.clear()
         record.enter(HostState.INIT)
@@ -384,6 +373,9 @@ class DeploymentSteps:
             self._reserve(manifest)
         else:
             self._enter(Step.IDLE)
+
+    def _take(self, manifest: Manifest) -> None:
+        self.record.take(manifest, self._context.identity.name, self._context.identity.rack)
 
     def _reserve(self, manifest: Manifest, *, frees: bool = False) -> None:
         frees, self.frees_next = frees or self.frees_next, False
@@ -493,6 +485,8 @@ class DeploymentSteps:
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
                 self.follow_pause()
             case Failure.DISK:
+                if self.step in (Step.KEEP, Step.REGISTER) and self._manifest is not None:
+                    self._take(self._manifest)  # so that it can be named, and others are told why it is not begun
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
                 record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)
         self._context.retries[self.id] = now + self._context.settings.space_retry_s

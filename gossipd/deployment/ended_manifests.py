@@ -59,8 +59,7 @@ class EndedManifests:
                 self._context.put(OpenManifest(work, event.envelope, record.id, self._accepted_signer(record)))
         elif isinstance(event, ManifestOpened) and event.manifest.id == record.id and _is_nameless(record):
             identity = self._context.identity
-            record.manifest = event.manifest
-            record.is_target = event.manifest.is_target(identity.name, identity.rack)
+            record.take(event.manifest, identity.name, identity.rack)
             record.changed = True
             self._context.is_look_wanted = True  # its publisher may keep newer versions, not this one
         self._go_on()

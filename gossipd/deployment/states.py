@@ -1,6 +1,6 @@
 """The two tables of a deployment's life on this host: its states, and the steps inside them.
 
-What lives here: both tables and the asserts that hold them. What does not: what is done in a step
+What lives here: both tables, and the command of each step. What does not: what is done in a step
 (``deployment_steps``).
 
 Theory of operation. A **state** is what others see (``HostState``). A **step** is what this host does about it, and
@@ -29,8 +29,10 @@ while the last word is to pause; it is no state here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
+from gossipd.deployment import commands
 from gossipd.deployment.progress_record import DELETED, HostState
 
 
@@ -61,6 +63,17 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.PUBLISH: frozenset({Step.PUBLISH, Step.IDLE}),
     Step.DELETE: frozenset({Step.DELETE, Step.IDLE}),
 }
+
+COMMANDS: dict[Step, Callable[..., commands.Work]] = {
+    Step.READ: commands.ReadManifest,
+    Step.PULL: commands.PullManifest,
+    Step.OPEN: commands.OpenManifest,
+    Step.KEEP: commands.KeepManifest,
+    Step.RESERVE: commands.ReserveSpace,
+    Step.PUBLISH: commands.PublishModel,
+    Step.DELETE: commands.DeleteModel,
+}
+"""Of steps that have a command of their own."""
 
 FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, *DELETED)
 _HERE = frozenset(HostState) - {HostState.PAUSED}

@@ -456,4 +456,12 @@ MUTANTS = (
         "before[::2] == (self.silent_peer, self.is_reading)\n",
         (_TABLE,),
     ),
+    Mutant(
+        "a-host-that-keeps-no-manifest-has-no-row",
+        "Of a host whose disk of state/ is full others are told that it is not heard, and it shows nothing itself.",
+        "gossipd/deployment/deployment_steps.py",
+        "                    self._take(self._manifest)  # so",
+        "                    pass  # so",
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
+    ),
 )

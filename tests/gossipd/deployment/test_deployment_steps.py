@@ -263,6 +263,7 @@ def test_keeping_the_manifest_is_tried_every_five_seconds() -> None:
     host.fail(commands.KeepStatements, Failure.DISK, LocalError("full", code="E_STATE_WRITE"))
     host.hear(said())
     assert states(host) == (HostState.INIT, HostReason.DISK)
+    assert (host.record().label, host.record().changed) == (ONE.label, True), "it is named, and others are told"
     host.wait(14.9)
     assert host.record().state is HostState.INIT
     host.wait(0.2)
