@@ -76,7 +76,7 @@ MUTANTS = (
         "a-restart-forgets-what-was-removed",
         "After a restart a host does not know the versions that it has removed or evicted.",
         "gossipd/deployment/ended_manifests.py",
-        "            record.manifest = event.manifest\n",
+        "            record.take(event.manifest, identity.name, identity.rack)\n",
         "            record.manifest = None\n",
         ("tests/gossipd/deployment/test_ended_manifests.py",),
     ),
