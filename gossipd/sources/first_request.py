@@ -1,9 +1,7 @@
-"""The first request to an object on a web server: a small range, with access to every header.
+"""The answers of web servers: whether one is the range that was asked for, and a trial of one byte.
 
-Each object of an ``http`` or ``https`` source is asked for once before its ranges are read (``web_stream``), without
-following redirects. It tells the object's size, and of many threads one meets an object that is not there. A range of
-up to 64 KiB is read by this request, so that small files cost one. A host that has failed is asked for one byte here
-first.
+What lives here: judging a head, without following redirects, and a request on a connection of its own, for trials. What
+does not: reading (``web_stream``), and which objects are asked for one byte first (``range_request``).
 """
 
 from __future__ import annotations

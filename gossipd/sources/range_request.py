@@ -32,6 +32,7 @@ from gossipd.sources.errors import (
     SourceForbiddenError,
     SourceProxyError,
     SourceRedirectError,
+    SourceShortError,
     SourceWholeOnlyError,
 )
 from gossipd.sources.file_stream import FileStream
@@ -131,10 +132,14 @@ class _Web:
             return self._connections
 
     def touch(self, location: Location, addresses: Addresses, wanted: Wanted) -> Touched:
-        """The first request to an object. Raises SourceError."""
-        from gossipd.sources.first_request import touch  # see the class
+        """The first request to an object, or all of a small one. Raises SourceError."""
+        from gossipd.sources.first_request import Touched  # see the class
 
-        return touch(location, addresses, wanted, self._source_settings)
+        with closing(self.stream(location, addresses, wanted, Pieces())) as stream:
+            body = b"".join(bytes(piece) for piece in stream)  # each is good until the next one
+        if len(body) != wanted.length:
+            raise SourceShortError(location.shown, f"{len(body)} bytes came of the {wanted.length} asked for")
+        return Touched(stream.version, body, stream.lacks_ranges)
 
     def stream(self, location: Location, addresses: Addresses, wanted: Wanted, pieces: Pieces) -> WebStream:
         """Raises SourceError."""
@@ -195,9 +200,7 @@ class SourceRequests:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
-        on_web = location.is_on_web or location.is_on_hub
-        size = job.manifest.files[part.file_index].size
-        if on_web and (size if job.from_start else part.length) > self._source_settings.touch_bytes_max:
+        if _is_looked_at_first(job, location, part, self._source_settings):
             self._look_once(job, location, part)
             if job.from_start and location.is_on_web and self.lacks_ranges(location):
                 self._read_on(job, location, part, sink)
@@ -398,6 +401,17 @@ class SourceRequests:
             self._throttle.take(step)
             left -= step
         sink(piece)
+
+
+def _is_looked_at_first(job: Job, location: Location, part: Segment, settings: SourceSettings) -> bool:
+    """Whether the object is asked for one byte first, which tells its size; of many threads one meets an object that is
+    not there. What is read at once needs none."""
+    size = job.manifest.files[part.file_index].size
+    if not (location.is_on_web or location.is_on_hub):
+        return False
+    if job.from_start:
+        return size > settings.touch_bytes_max
+    return settings.touch_bytes_max < part.length < size
 
 
 def _at_once(byte_count: int, throttle: RateLimit) -> int:

@@ -109,7 +109,7 @@ class WebStream:
         except BaseException:
             BULK_SOCKETS.close(self._socket)
             raise
-        self.version, self.count, self._head = head.version, head.count, head
+        self.version, self.count, self.lacks_ranges, self._head = head.version, head.count, head.lacks_ranges, head
         self._incoming.waited_s = self._incoming.head_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.is_body = True

@@ -1321,4 +1321,20 @@ MUTANTS = (
         "spare + self._reserved_bytes",
         ("tests/gossipd/runtime/test_buffer_pool.py",),
     ),
+    Mutant(
+        "an-object-that-is-read-at-once-is-asked-for-twice",
+        "A model of many small files costs twice as many requests as it has files.",
+        "gossipd/sources/range_request.py",
+        "    return settings.touch_bytes_max < part.length < size\n",
+        "    return settings.touch_bytes_max < part.length\n",
+        ("tests/gossipd/sources/test_reader.py",),
+    ),
+    Mutant(
+        "each-small-file-has-a-connection-of-its-own",
+        "A model of many small files costs a handshake of TLS for each of them.",
+        "gossipd/sources/range_request.py",
+        '            body = b"".join(bytes(piece) for piece in stream)  # each',
+        '            body = b"".join(bytes(piece) for piece in stream.pieces(wanted.length))  # each',
+        ("tests/gossipd/sources/test_web_stream.py",),
+    ),
 )

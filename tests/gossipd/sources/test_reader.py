@@ -91,10 +91,16 @@ def test_all_chunks_of_large_packed_and_empty_files_arrive(server: FaultServer) 
     assert len(seat.store.chunks) == seat.manifest.chunk_count
 
 
-def test_adjacent_chunks_of_one_file_are_one_request_after_one_look(server: FaultServer) -> None:
+def test_an_object_that_is_read_at_once_is_asked_for_once(server: FaultServer) -> None:
     seat = one_file(server)
     seat.read(0, 1, 2)
-    assert [seen.range for seen in server.gets()] == ["bytes=0-0", f"bytes=0-{3 * CHUNK_BYTES - 1}"]
+    assert [seen.range for seen in server.gets()] == [f"bytes=0-{3 * CHUNK_BYTES - 1}"]
+
+
+def test_adjacent_chunks_of_one_file_are_one_request_after_one_look(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.read(0, 1)
+    assert [seen.range for seen in server.gets()] == ["bytes=0-0", f"bytes=0-{2 * CHUNK_BYTES - 1}"]
     assert "if-match" not in server.gets()[1].headers, "replicas behind one name have tags of their own"
 
 
@@ -275,6 +281,7 @@ def test_one_passing_fault_is_repaired_and_costs_one_repeat(server: FaultServer,
     read_timeout_s = 1.0 if kind is Misbehaviour.HANG else 20.0  # a slow machine is no second fault
     seat = one_file(server, replace(QUICK, read_timeout_s=read_timeout_s, rate_grace_s=20.0))
     seat.reader.probe(seat.manifest)
+    seat.reader._requests._web.close()  # a kept connection that breaks is no fault
     server.faults.append(Fault(kind))
     outcome = seat.read()
     assert outcome.failed == ()
@@ -542,7 +549,7 @@ def test_what_is_asked_and_answered_is_counted(server: FaultServer) -> None:
     server.faults.append(Fault(Misbehaviour.STATUS, status=503))
     seat.read()
     counted = seat.reader.statistics()
-    assert counted.results == {("http", "E_SOURCE_BUSY"): 1, ("http", "ok"): 2}
-    assert counted.requests == len(server.gets()) == 3
-    assert counted.bytes == 3 * CHUNK_BYTES + 1
+    assert counted.results == {("http", "E_SOURCE_BUSY"): 1, ("http", "ok"): 1}
+    assert (counted.requests, len(server.gets())) == (2, 3), "a host that has failed is asked for one byte first"
+    assert counted.bytes == 3 * CHUNK_BYTES
     assert counted.troubles == {}

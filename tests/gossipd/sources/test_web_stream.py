@@ -112,11 +112,20 @@ def test_ranges_of_one_server_share_a_connection_that_ends_with_the_reader(
     seat = one_file(server)
     for chunk in range(3):
         assert seat.read(chunk).failed == ()
-    assert len(made) == 2, "the first look has its own"
+    assert len(made) == 1, "also the first look"
     kept = seat.reader._requests._web.connections()._idle
     assert len(kept) == 1
     seat.reader.close()
     assert kept[0][-1].fileno() == -1
+
+
+def test_small_files_of_one_server_share_a_connection(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = connections_of(monkeypatch)
+    files = {f"small-{number}": bytes([number]) * 1000 for number in range(20)}
+    server.objects.update(files)
+    seat = Seat(sign(files, server.url), settings=replace(QUICK, connections=1))
+    assert seat.read().failed == ()
+    assert (len(made), len(server.gets())) == (1, 20)
 
 
 def test_a_kept_connection_to_an_address_that_is_no_longer_the_hosts_is_not_used(
