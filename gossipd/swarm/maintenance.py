@@ -147,8 +147,8 @@ def want_copies(swarm: DeploymentSwarm, now: float) -> None:
     swarm.consider(copies, now)
 
 
-def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
-    """Report why no chunk comes, or that chunks come again."""
+def report_stall(swarm: DeploymentSwarm, *, alone: bool, reads: int, now: float) -> None:
+    """Report why no chunk comes, or that chunks come again. ``reads``: of all deployments."""
     reason, peer = None, None
     if swarm.replica.missing_count and not swarm.is_paused:
         holders = bool(swarm.demand.ready_count() or swarm.replica.fetches)
@@ -160,13 +160,14 @@ def report_stall(swarm: DeploymentSwarm, *, alone: bool, now: float) -> None:
         )
         if reason is StallReason.HOLDER_SILENT:
             peer = swarm.stall.silent_peer(swarm.replica, unreached, now)
-    reads = _reads(swarm)
+    reads = reads if swarm.replica.reads else 0
     if swarm.stall.is_news(reason, peer, now, reads=reads):
         swarm.commands.append(ReportStall(swarm.deployment, reason, peer, reads=reads))
 
 
-def _reads(swarm: DeploymentSwarm) -> int:
-    """How many reads of storage share this host's limit. The chunks of one read come one after the other."""
+def reads_of(swarm: DeploymentSwarm) -> int:
+    """How many reads of storage, of those that share this host's limit, are of this deployment. The chunks of one read
+    come one after the other."""
     chunks, each = swarm.replica.reads, swarm.reader.window.unit_chunks
     return min(1, chunks) if swarm.reader.from_start else -(-chunks // each)
 

@@ -59,6 +59,7 @@ from gossipd.swarm.hedging import hedge
 from gossipd.swarm.maintenance import (
     give_up_lost,
     is_outpaced,
+    reads_of,
     refresh_roles,
     report_stall,
     uploads_likely,
@@ -321,7 +322,7 @@ class Planner:
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 is_alone = self._is_alone(around, now) if is_alone is None else is_alone
-                report_stall(swarm, alone=is_alone, now=now)
+                report_stall(swarm, alone=is_alone, reads=sum(reads_of(one) for one in busy), now=now)
 
     def _keep_up(self, around: Surroundings, now: float) -> None:
         """Look at the roles of deployments again, first of those that have waited longest: where more is due than a

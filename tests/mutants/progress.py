@@ -464,4 +464,12 @@ MUTANTS = (
         "                    pass  # so",
         ("tests/gossipd/deployment/test_deployment_steps.py",),
     ),
+    Mutant(
+        "reads-of-another-deployment-have-a-limit-of-their-own",
+        "A host whose own limit is shared by two models says that storage is slow.",
+        "gossipd/swarm/planner.py",
+        "reads=sum(reads_of(one) for one in busy)",
+        "reads=reads_of(swarm)",
+        ("tests/gossipd/swarm/test_planner.py",),
+    ),
 )

@@ -897,6 +897,13 @@ def test_a_higher_priority_is_read_first_and_leaves_the_other_one_read() -> None
     assert landed[DEPLOYMENT] == pytest.approx(600 / (window + 1), abs=2)
 
 
+def test_reads_of_all_deployments_are_told_as_they_share_the_limit() -> None:
+    driven, flying = two_that_are_read(9, 2_000)
+    told = {report.deployment: report.reads for report in of(ReportStall, driven.wait(5.0))}
+    assert told.keys() == {DEPLOYMENT, OTHER}
+    assert min(told.values()) >= len(flying)
+
+
 def test_equal_priorities_are_read_in_equal_shares() -> None:
     driven, flying = two_that_are_read(5, 2_000)
     assert land_reads(driven, flying, 600)[OTHER] == pytest.approx(300, abs=5)
