@@ -113,8 +113,8 @@ def _unresolved(config: Config) -> tuple[str, ...]:
         host, port = split_contact(contact)
         try:
             socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        except OSError as error:
-            found.append(f"{contact}: {error.strerror or error}")
+        except (OSError, UnicodeError) as error:
+            found.append(f"{contact}: {getattr(error, 'strerror', None) or error}")
     return tuple(found)
 
 

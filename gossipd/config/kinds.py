@@ -318,7 +318,7 @@ def check_host(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        labels = text.rstrip(".").split(".")
+        labels = text.removesuffix(".").split(".")
         if len(text) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
             raise WrongValueError("must be an IP address or a host name, without a port") from None
 

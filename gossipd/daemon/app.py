@@ -43,7 +43,7 @@ from gossipd.daemon.budget_orders import BudgetOrders
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.clock_watch import ClockWatch
 from gossipd.daemon.cluster_roster import ClusterRoster
-from gossipd.daemon.contacts import keep_joining
+from gossipd.daemon.contacts import Contacts
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.copies_watch import CopiesWatch
 from gossipd.daemon.copy_checks import CopyChecks
@@ -339,11 +339,12 @@ class App:
             live=self.live, store=self._store, lifecycle=self._deployments.lifecycle, copies=self._rack_copies,
             driver=self._deployments,
         )  # fmt: skip
-        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms, self._state)
+        contacts = Contacts(self._membership_host, self.live)
+        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms, self._state, contacts)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone, hub, self._hooks, self._data_plane.limits, copies, self._store_calls,
+            alone, contacts, hub, self._hooks, self._data_plane.limits, copies, self._store_calls,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,
@@ -358,7 +359,6 @@ class App:
             nursery.start_soon(task)
         if self.live.config.net.background:
             nursery.start_soon(self._data_plane.sharing.run, settings_mapping.bulk_interface_address(self.live.config))
-        nursery.start_soon(keep_joining, self._membership_host, self.live)
         nursery.start_soon(ask_unheard, self._directory, self._membership_host)
         nursery.start_soon(self._publishing.settle_untold)
         await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again

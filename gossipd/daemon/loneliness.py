@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from gossipd.core.timing import CLOCKS_APART_MAX_S
 from gossipd.daemon.alarms import Alarms
+from gossipd.daemon.contacts import Contacts
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.runtime.logs import get_logger
@@ -69,6 +70,8 @@ class Hearing(Struct, frozen=True, kw_only=True):
     """Datagrams that no cluster key of this host opens."""
     replayed: int
     contacts: Sequence[str]
+    nowhere: Sequence[str] = ()
+    """Of the contacts those that have no address."""
     others: int
     """Hosts on the roster that have not left."""
     answered: int = 0
@@ -80,7 +83,8 @@ class Hearing(Struct, frozen=True, kw_only=True):
 
 
 def hearing(
-    counts: Mapping[str, int], *, contacts: Sequence[str], others: int, boot_ahead_s: float = 0.0
+    counts: Mapping[str, int], *, contacts: Sequence[str], others: int, boot_ahead_s: float = 0.0,
+    nowhere: Sequence[str] = (),
 ) -> Hearing:  # fmt: skip
     """From the counters of ``Swim.statistics``."""
     return Hearing(
@@ -88,6 +92,7 @@ def hearing(
         replayed=counts.get("dropped_replays", 0), contacts=contacts, others=others,
         is_isolated=bool(counts.get("isolated", 0)), answered=counts.get("probes_answered", 0),
         failed=counts.get("probes_failed", 0) + counts.get("probes_saved_by_control", 0), boot_ahead_s=boot_ahead_s,
+        nowhere=nowhere,
     )  # fmt: skip
 
 
@@ -133,16 +138,25 @@ class Loneliness:
             return "others send datagrams that our cluster key does not open: compare `cluster.key`"
         if seen.replayed != before.replayed:
             return "the datagrams that come are old copies: look at the clocks, and at who sends them"
-        asked = ", ".join(f"{contact}/udp" for contact in seen.contacts[:CONTACTS_NAMED])
-        whom = f"no answer from {asked}" if asked else f"no answer from {seen.others} hosts on the roster"
-        return f"{whom}: is UDP open both ways, is it the right address, has it the same `cluster.key`?"
+        lost = ", ".join(seen.nowhere[:CONTACTS_NAMED])
+        lookup = f"no address was found for {lost}: is the name right, and does the resolver answer?" if lost else ""
+        asked = [contact for contact in seen.contacts if contact not in seen.nowhere]
+        if not asked and (lookup or not seen.others):
+            return lookup
+        named = ", ".join(f"{contact}/udp" for contact in asked[:CONTACTS_NAMED])
+        whom = f"no answer from {named}" if named else f"no answer from {seen.others} hosts on the roster"
+        cure = "is UDP open both ways, is it the right address, has it the same `cluster.key`?"
+        return f"{lookup}{' ' if lookup else ''}{whom}: {cure}"
 
 
 class LonelinessWatch:
     """One per daemon."""
 
-    def __init__(self, swim: Swim, live: LiveSettings, alarms: Alarms, state: StateDirectory) -> None:
+    def __init__(
+        self, swim: Swim, live: LiveSettings, alarms: Alarms, state: StateDirectory, contacts: Contacts
+    ) -> None:
         self._swim = swim
+        self._contacts = contacts
         self._live = live
         self._alarms = alarms
         self._state = state
@@ -167,7 +181,10 @@ class LonelinessWatch:
         counts = self._swim.statistics()
         others = counts["members_known"] - counts["members_left"] - 1
         ahead_s = self._own_boot() - time.time()
-        return hearing(counts, contacts=self._live.config.net.join, others=others, boot_ahead_s=ahead_s)
+        return hearing(
+            counts, contacts=self._live.config.net.join, others=others, boot_ahead_s=ahead_s,
+            nowhere=self._contacts.without_address(),
+        )  # fmt: skip
 
     def _own_boot(self) -> int:
         return self._swim.self_record().boot

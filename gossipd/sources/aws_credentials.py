@@ -23,6 +23,7 @@ from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
 from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
+from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, token_service_proxies
 from gossipd.sources.refusal_documents import from_refusal
 from gossipd.sources.tls_failures import tls_failure_in
@@ -35,8 +36,8 @@ FRESH_S = 60.0
 _OWN_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
 )  # fmt: skip
-# Names of botocore's exceptions: an SSO session or a token that is over, and the cure.
-_ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError", "SSOError")
+# Names of botocore's exceptions: an SSO session or a token that is over; the last of what ends before it is given.
+_ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError", "SSOError", "RuntimeError")
 # What a token service may say of this host, by its own code.
 _TOLD: dict[type[errors.SourceError], str] = {
     errors.SourceClockError: "finds this host's clock wrong; set it (timedatectl, chrony)",
@@ -98,7 +99,7 @@ class AwsCredentials:
             frozen = self._source.get_frozen_credentials()
         except ProxyError as error:
             raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
-        except (BotoCoreError, ClientError, ValueError, OSError) as error:
+        except (BotoCoreError, ClientError, *UNREADABLE, OSError) as error:
             self._source = None
             service = "the service that gives tokens"
             raise tls_failure_in(error, what, service) or _in_our_words(error, what) from None
@@ -152,9 +153,10 @@ def _in_our_words(error: Exception, what: str) -> errors.SourceError:
     name = type(error).__name__
     profile = os.environ.get("AWS_PROFILE", "default")
     if name in _ENDED:
-        return errors.SourceTokenExpiredError(
-            what, f"the SSO session of profile '{profile}' is over; run 'aws sso login' as this daemon's user"
-        )
+        words = f"the SSO session of profile '{profile}' is over; run 'aws sso login' as this daemon's user"
+        if name == "RuntimeError":
+            words = f"what profile '{profile}' gives has ended already, also when it is asked for again"
+        return errors.SourceTokenExpiredError(what, words)
     if name == "ProfileNotFound":
         looked = where_looked("s3", os.environ)
         return errors.SourceNoCredentialsError(

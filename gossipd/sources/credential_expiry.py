@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 
 from gossipd.runtime.regular_file import read_regular
-from gossipd.sources.credential_places import GCP_FILE, aws_files, has_boto
+from gossipd.sources.credential_places import GCP_FILE, aws_files, expanded, has_boto, is_there
 from gossipd.sources.location import family
 
 FILE_BYTES_MAX = 64 * 1024
@@ -99,7 +99,7 @@ def _profiles(path: Path) -> Mapping[str, Mapping[str, str]]:
 def _signed_on(place: str, session: str) -> CredentialFound:
     """The token that ``aws sso login`` keeps; botocore renews one that can be renewed when it is used."""
     name = hashlib.sha1(session.encode(), usedforsecurity=False).hexdigest()
-    file = Path(SSO_CACHE).expanduser() / f"{name}.json"
+    file = expanded(SSO_CACHE) / f"{name}.json"
     token = _entry(file)
     return CredentialFound(f"{place} ({file})", _moment(token.get("expiresAt")), is_renewed="refreshToken" in token)
 
@@ -114,7 +114,7 @@ def _google(environ: Mapping[str, str]) -> CredentialFound | None:
         if trouble := _unreadable(named):
             return CredentialFound(f"GOOGLE_APPLICATION_CREDENTIALS ({named})", trouble=trouble)
         return _google_file("GOOGLE_APPLICATION_CREDENTIALS", Path(named))
-    if (usual := Path(GCP_FILE).expanduser()).exists():
+    if is_there(usual := expanded(GCP_FILE)):
         return _google_file(GCP_FILE, usual)
     return CredentialFound("the instance's metadata", is_renewed=True)
 
@@ -162,8 +162,8 @@ def _unreadable(file: str) -> str:
     """Why the file cannot be read; empty when it can."""
     try:
         read_regular(Path(file), bytes_max=1)
-    except OSError as error:
-        return (error.strerror or "the file cannot be read").lower()
+    except (OSError, ValueError) as error:  # the second: no path at all
+        return (getattr(error, "strerror", None) or "the file cannot be read").lower()
     return ""
 
 
@@ -188,7 +188,7 @@ def _inside(entry: Mapping[str, object], name: str) -> Mapping[str, object]:
 def _text(path: Path) -> str:
     try:
         return read_regular(path, bytes_max=FILE_BYTES_MAX).decode(errors="replace")
-    except OSError:
+    except (OSError, ValueError):
         return ""
 
 

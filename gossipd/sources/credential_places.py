@@ -32,7 +32,23 @@ def none_found(scheme: str, environ: Mapping[str, str]) -> str:
 
 def aws_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The files of AWS' profiles."""
-    return tuple(Path(environ.get(variable, usual)).expanduser() for variable, usual in AWS_FILES)
+    return tuple(expanded(environ.get(variable, usual)) for variable, usual in AWS_FILES)
+
+
+def expanded(path: str) -> Path:
+    """Without ``~``; as it stands where nothing tells the home of that user, which a daemon need not have."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def is_there(path: Path) -> bool:
+    """Whether this user sees the file."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def has_boto() -> bool:
@@ -55,7 +71,7 @@ def _aws(environ: Mapping[str, str]) -> list[str]:
     files = " and ".join(environ.get(variable, usual) for variable, usual in AWS_FILES)
     if has_boto():
         places.append(f"profile '{profile}' of {files}")
-    elif any(path.exists() for path in aws_files(environ)) or "AWS_PROFILE" in environ:
+    elif any(map(is_there, aws_files(environ))) or "AWS_PROFILE" in environ:
         places.append(f"not in {files}, which need 'pip install gossipd[aws]'")
     return [*places, "the container's and the instance's metadata"]
 

@@ -17,13 +17,13 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossipd.runtime.regular_file import read_regular
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
-from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
+from gossipd.sources.credential_places import GCP_FILE, expanded, silence, where_looked
+from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, web_proxies
 from gossipd.sources.refusal_documents import from_refusal
 from gossipd.sources.tls_failures import tls_failure_in
@@ -43,7 +43,7 @@ _OWN_VARIABLES = (
 
 def kind_of_file(environ: Mapping[str, str]) -> str | None:
     """The ``type`` in the file of application default credentials, or None."""
-    path = Path(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE)).expanduser()
+    path = expanded(environ.get("GOOGLE_APPLICATION_CREDENTIALS", GCP_FILE))
     try:
         entry = json.loads(read_regular(path, bytes_max=FILE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
@@ -115,7 +115,7 @@ class GoogleCredentials:
                 kind = type(from_refusal(str(error), _REFUSED, what))
                 kind = kind if kind in _TOLD else errors.SourceTokenExpiredError
                 raise kind(what, f"Google's token service {_TOLD[kind]}") from None
-            except (exceptions.GoogleAuthError, ValueError, OSError):
+            except (exceptions.GoogleAuthError, *UNREADABLE, OSError):
                 self._source = None
                 looked = where_looked("gs", os.environ)
                 raise errors.SourceNoCredentialsError(

@@ -18,7 +18,7 @@ from gossipd.sources.request_watch import RequestWatch
 from gossipd.sources.settings import SourceSettings
 
 # What the libraries' parsers of heads and addresses raise for some that nobody should send.
-UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
+UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, RuntimeError)
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
 
 

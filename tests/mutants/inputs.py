@@ -1337,4 +1337,28 @@ MUTANTS = (
         '            body = b"".join(bytes(piece) for piece in stream.pieces(wanted.length))  # each',
         ("tests/gossipd/sources/test_web_stream.py",),
     ),
+    Mutant(
+        "a-daemon-without-a-home-ends-at-a-bucket",
+        "A container without HOME and an entry in /etc/passwd ends when a manifest names gs://, and at each restart.",
+        "gossipd/sources/credential_places.py",
+        "    except RuntimeError:\n",
+        "    except KeyError:\n",
+        ("tests/gossipd/sources/test_credential_expiry.py",),
+    ),
+    Mutant(
+        "credentials-that-have-ended-end-the-daemon",
+        "A slow agent that gives credentials whose end is over ends each daemon that asks it.",
+        "gossipd/sources/pieces.py",
+        "AttributeError, RuntimeError)",
+        "AttributeError)",
+        ("tests/gossipd/sources/test_aws_credentials.py", "tests/gossipd/sources/test_absurd_answers.py"),
+    ),
+    Mutant(
+        "a-name-with-two-dots-ends-the-daemon",
+        "A typing error in net.join, which the check of the configuration passes, ends the daemon at a reload.",
+        "gossipd/daemon/contacts.py",
+        "        except (OSError, UnicodeError) as error:\n",
+        "        except OSError as error:\n",
+        ("tests/gossipd/daemon/test_contacts.py",),
+    ),
 )

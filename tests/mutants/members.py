@@ -881,4 +881,28 @@ MUTANTS = (
         "            is_gone = False\n",
         ("tests/gossipd/daemon/test_identity_watch.py",),
     ),
+    Mutant(
+        "a-resolver-that-is-silent-holds-up-contacts",
+        "A host hears nobody for as long as one of its contacts' names is looked up.",
+        "gossipd/daemon/contacts.py",
+        "                    nursery.start_soon(self._look_up, contact, host, port)\n",
+        "                    await self._look_up(contact, host, port)\n",
+        ("tests/gossipd/daemon/test_contacts.py",),
+    ),
+    Mutant(
+        "a-lookup-holds-up-the-end-of-the-daemon",
+        "SIGTERM while a name is looked up ends with code 1 after five seconds.",
+        "gossipd/daemon/contacts.py",
+        "limiter=self._threads, abandon_on_cancel=True",
+        "limiter=self._threads",
+        ("tests/gossipd/daemon/test_contacts.py",),
+    ),
+    Mutant(
+        "a-name-without-an-address-is-a-closed-port",
+        "An operator looks for a firewall where a name is wrong.",
+        "gossipd/daemon/loneliness.py",
+        "        asked = [contact for contact in seen.contacts if contact not in seen.nowhere]\n",
+        "        asked = list(seen.contacts)\n",
+        ("tests/gossipd/daemon/test_loneliness.py",),
+    ),
 )

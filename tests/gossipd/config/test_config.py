@@ -240,6 +240,7 @@ def test_all_problems_are_named_at_once_with_file_line_key_and_reason() -> None:
         ('[net]\njoin = "a:1"', "must be a list"),
         ('[net]\njoin = ["a:1", "a"]', "entry 2: must be HOST:PORT"),
         ('[net]\njoin = ["a:0"]', "entry 1"),
+        ('[net]\njoin = ["gpu-2.example..:7946"]', "a host name"),
         ('[net]\njoin = ["::1:7946"]', "in brackets"),
         ('[net]\njoin = ["a:1", "a:1"]', "twice"),
         ('[net]\ndscp_bulk = "cs9"', "'cs9' must be cs0 to cs7, le, af11 to af43"),

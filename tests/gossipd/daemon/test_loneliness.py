@@ -29,6 +29,21 @@ def seen(heard: int = 0, *, unsealed: int = 0, others: int = 0, contacts: tuple[
     return hearing(counts, contacts=contacts, others=others)
 
 
+class _Contacts:
+    def without_address(self) -> list[str]:
+        return []
+
+
+def test_a_host_whose_contacts_have_no_address_says_so_and_blames_no_network() -> None:
+    lonely = Loneliness(0.0)
+    nowhere = hearing({}, contacts=("h1:7946",), others=0, nowhere=("h1:7946",))
+    assert lonely.look(ALONE_S, nowhere) == (
+        "this host hears no other; no address was found for h1:7946: is the name right, and does the resolver answer?"
+    )
+    half = lonely.look(ALONE_S, hearing({}, contacts=("h1:7946", "h2:7946"), others=0, nowhere=("h1:7946",)))
+    assert half is not None and "no address was found for h1:7946" in half and "no answer from h2:7946/udp" in half
+
+
 def test_a_host_that_can_join_nobody_says_whom_it_asked() -> None:
     lonely = Loneliness(0.0)
     assert lonely.look(1.0, seen()) is None
@@ -104,7 +119,7 @@ async def test_the_next_start_of_a_lonely_host_begins_from_its_clock(mock_clock:
     live, state = SimpleNamespace(config=SimpleNamespace(net=SimpleNamespace(join=["h1:7946"]))), State()
     alarms = Alarms(cast(Any, Audit()))
     swim = AheadSwim()
-    watch = LonelinessWatch(cast(Any, swim), cast(Any, live), alarms, cast(Any, state))
+    watch = LonelinessWatch(cast(Any, swim), cast(Any, live), alarms, cast(Any, state), cast(Any, _Contacts()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
         await trio.sleep(3 * ALONE_S)
@@ -164,7 +179,7 @@ def test_probes_that_all_fail_are_told_though_datagrams_come(failed: str) -> Non
 def test_the_alarm_follows_what_is_seen_and_the_log_has_a_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     audit = Audit()
     alarms = Alarms(cast(Any, audit))
-    watch = LonelinessWatch(cast(Any, Swim()), cast(Any, None), alarms, cast(Any, None))
+    watch = LonelinessWatch(cast(Any, Swim()), cast(Any, None), alarms, cast(Any, None), cast(Any, _Contacts()))
     with caplog.at_level("WARNING"):
         for now in range(int(LOG_EACH_S) + 1):
             watch.tell("hears no other", float(now))

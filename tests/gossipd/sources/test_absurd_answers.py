@@ -89,7 +89,7 @@ def refused_head(error: Exception, monkeypatch: pytest.MonkeyPatch) -> str:
     return outcome.errors[-1].sentence
 
 
-@pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, AttributeError])
+@pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, AttributeError, RuntimeError])
 def test_what_a_library_cannot_take_of_an_answer_is_the_source_s_failure(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,23 @@ def test_a_profile_that_is_not_there_is_named(home: Path, monkeypatch: pytest.Mo
     assert "there is no profile 'prdo'" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"Expiration": "2020-01-01T00:00:00Z"}, "E_SOURCE_TOKEN_EXPIRED"),
+        ({"Expiration": 17}, "E_SOURCE_NO_CREDENTIALS"),
+        (None, "E_SOURCE_NO_CREDENTIALS"),
+    ],
+)
+def test_a_command_that_gives_what_cannot_be_used_is_told_so(
+    home: Path, said: dict[str, object] | None, code: str
+) -> None:
+    keys = {"Version": 1, "AccessKeyId": "AKIA7", "SecretAccessKey": "canary", "SessionToken": "canary"}
+    (home / "said.json").write_text(json.dumps([] if said is None else {**keys, **said}))
+    (home / ".aws" / "config").write_text(f"[default]\ncredential_process = /bin/cat {home}/said.json\n")
+    assert refused(AwsCredentials()).code == code
+
+
 def test_a_command_that_fails_says_nothing_of_its_output(home: Path) -> None:
     script = home / "give"
     script.write_text("#!/bin/sh\necho canary-out; echo canary-err >&2; exit 3\n")

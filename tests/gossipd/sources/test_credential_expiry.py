@@ -193,3 +193,30 @@ def test_other_accounts_of_google_tell_an_end_where_they_have_one(
 )  # fmt: skip
 def test_none_is_found_where_none_is_used(scheme: str, environ: dict[str, str]) -> None:
     assert credential_found(scheme, environ) is None
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "hf"])
+def test_a_user_without_a_home_has_the_credentials_of_its_environment(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    found = credential_found(scheme, {"HF_TOKEN": "t", "AWS_SHARED_CREDENTIALS_FILE": "~nobody-known/credentials"})
+    assert found is not None and not found.trouble
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0", "\ud800"])
+def test_a_file_of_a_name_that_no_file_has_is_told_as_unreadable(name: str) -> None:
+    found = credential_found("az", {"AZURE_FEDERATED_TOKEN_FILE": name})
+    assert found is not None and found.trouble
+
+
+def test_a_home_that_may_not_be_entered_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    found = credential_found("gs", {})
+    assert found is not None and found.place == "the instance's metadata"
