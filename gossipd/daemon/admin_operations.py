@@ -106,6 +106,8 @@ class AdminOperations(Struct, kw_only=True, eq=False):
         return _done(await self.driver.ask(lambda request: PauseOrdered(request, name, version, undo)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool, everywhere: bool) -> Done:
+        if not dry_run and not everywhere:
+            self.store.check_answers()
         done = _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run, everywhere)))
         if not dry_run or everywhere:
             return done

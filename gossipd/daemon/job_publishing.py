@@ -273,9 +273,9 @@ class JobPublishing:
 
     async def _told(self, run: _Run, name: str) -> AsyncGenerator[PublishStep, None]:
         """Run a job beside its caller, and tell the caller of it; a caller that goes ends the job."""
-        job = PublishingJob(
-            PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=0, file_count=0)
-        )
+        self.store.check_answers()
+        step = PublishStep(stage="hashing", name=name, version=0, bytes_done=0, bytes_total=0, file_count=0)
+        job = PublishingJob(step)
         self.nursery.start_soon(_to_its_end, run, job)
         try:
             while not job.ended.is_set():

@@ -117,9 +117,9 @@ class StateDirectory:
         self._posix.shut()
 
     def look_at_calls(self) -> str:
-        """For a daemon to call every second. Returns a call of the disk that waits too long; empty: none."""
+        """For a daemon to call every second. Returns a kind of the disk's calls that do not end; empty: none."""
         self._calls.look()
-        return self._calls.overdue()
+        return self._calls.late()
 
     def delete_scratch(self) -> None:
         """Delete what publications of an earlier life have left. Raises OSError."""

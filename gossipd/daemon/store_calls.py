@@ -52,9 +52,9 @@ class StoreCalls:
         self._tell(STORE_SILENT, "the models directory", self._store.look_at_calls())
         self._tell(STATE_SILENT, "state/", self._state.look_at_calls())
 
-    def _tell(self, code: str, directory: str, call: str) -> None:
-        if call:
-            self._alarms.ring_as(code, f"{directory} does not answer {call}: {SILENT_CURE}")
+    def _tell(self, code: str, directory: str, kind: str) -> None:
+        if kind:
+            self._alarms.ring_as(code, f"{directory} does not answer {kind}: {SILENT_CURE}")
         else:
             self._alarms.cured(code)
 

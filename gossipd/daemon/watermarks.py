@@ -27,9 +27,11 @@ from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import Space
+from gossipd.store.errors import StoreSilentError
 from gossipd.store.models.eviction import ModelUse
 
 LOOK_S = 10.0
+TURN_S = 8.0  # clients wait for ten
 ALARM = "E_WATERMARK"
 _NAMED_MAX = 5  # in the alarm
 log = get_logger("store")
@@ -81,12 +83,18 @@ class Watermarks:
     async def prune(self, *, dry_run: bool) -> Pruned:
         """See AdminPort."""
         self._store.check_answers()
-        async with self._one_at_a_time:
+        with trio.move_on_after(TURN_S) as turn:
+            await self._one_at_a_time.acquire()
+        if turn.cancelled_caught:  # later nobody waits for the answer
+            raise StoreSilentError(f"a look at the disk has not ended for {TURN_S:g} s; nothing is evicted")
+        try:
             self._space = await self._calls.order(self._store.space)
             plan = await self._plan(is_prune=True)
             done = plan.chosen if dry_run else await self._evict(plan, "prune")
             if not dry_run:
                 plan = await self._plan(is_prune=True)
+        finally:
+            self._one_at_a_time.release()
         total = show_bytes(sum(one.byte_count for one in done))
         words = (
             f"{'would evict' if dry_run else 'evicted'} {show_count(len(done), 'version')}, {total}"

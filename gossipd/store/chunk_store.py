@@ -35,12 +35,12 @@ from gossipd.runtime.file_access import refusal_words
 from gossipd.runtime.memory_room import memory_room
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store.clock import Clock
-from gossipd.store.disk.condition import ConditionTracker, StoreCondition, StoreHealth, fault_of_path
+from gossipd.store.disk.condition import ConditionTracker, StoreCondition, fault_of_path, silent_words
 from gossipd.store.disk.disk import Disk, Space, read_file, write_all
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.posix_disk import PosixDisk
 from gossipd.store.disk.root_place import RootPlace
-from gossipd.store.disk.waiting_calls import WaitingCalls
+from gossipd.store.disk.waiting_calls import READ, WaitingCalls
 from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError, StoreModeError, StorePathError, StoreSilentError, StoreUnreadableError
 from gossipd.store.journal.windows import commit, write_chunk
@@ -438,17 +438,17 @@ class ChunkStore:
     # ---- the whole --------------------------------------------------------------------------------
 
     def look_at_calls(self) -> str:
-        """Take note of a disk that does not answer. For a daemon to call every second. Returns a call that waits too
-        long; empty: none."""
-        if call := self._calls.look():
-            self._context.tracker.silent(call, self._context.clock.monotonic())
+        """Take note of a disk that does not answer. For a daemon to call every second. Returns a kind of calls that do
+        not end; empty: none. Where only reads do not, writes go on."""
+        if (kind := self._calls.look()) not in ("", READ):
+            self._context.tracker.silent(kind, self._context.clock.monotonic())
             self._context.due.set()  # to probe
-        return self._calls.overdue()
+        return self._calls.late()
 
     def check_answers(self) -> None:
         """Raises StoreSilentError while the disk is known not to answer."""
-        if self.condition().health is StoreHealth.SILENT:
-            raise StoreSilentError(self.condition().sentence)
+        if kind := self._calls.late():
+            raise StoreSilentError(silent_words(kind))
 
     def condition(self) -> StoreCondition:
         """Whether the disk takes writes, and what it lacks."""

@@ -104,7 +104,7 @@ MUTANTS = (
         "doctor-likes-a-token-file-that-is-not-there",
         "A volume with a token that was not mounted is a good credential.",
         "gossipd/sources/credential_expiry.py",
-        '        return (error.strerror or "the file cannot be read").lower()\n',
+        '        return (getattr(error, "strerror", None) or "the file cannot be read").lower()\n',
         '        return ""\n',
         ("tests/gossipd/sources/test_credential_expiry.py",),
     ),

@@ -79,6 +79,11 @@ SILENT_CURE = (
 )
 
 
+def silent_words(kind: str) -> str:
+    """Of a disk whose calls of this kind do not end."""
+    return f"the disk does not answer {kind}: {SILENT_CURE}"
+
+
 def fault_of_path(error: OSError) -> tuple[str, str] | None:
     """The code and the sentence, with its cure, of an error that says nothing about the disk: somebody has put
     something else in the place of a file or directory of ours. None for the disk's own."""
@@ -151,11 +156,12 @@ class ConditionTracker:
         self._set(StoreCondition(health, code, words + detail, need_bytes, space.free_bytes), now)
         return StoreWriteError(words + detail, code=code)
 
-    def silent(self, call: str, now: float) -> None:
-        """A call, in words, does not end. Until the disk answers a probe writes are refused at once, so that no more
+    def silent(self, kind: str, now: float) -> None:
+        """Calls of a kind do not end. Until the disk answers a probe writes are refused at once, so that no more
         threads wait."""
-        words = f"the disk does not answer {call}: {SILENT_CURE}"
-        self._set(StoreCondition(StoreHealth.SILENT, StoreSilentError.code, words), now)
+        free_bytes = self._seen.free_bytes
+        condition = StoreCondition(StoreHealth.SILENT, StoreSilentError.code, silent_words(kind), free_bytes=free_bytes)
+        self._set(condition, now)
 
     def sync_failed(self, error: OSError, now: float, *, chunk_count: int) -> None:
         """A sync failed: its chunks are lost, and the next probe waits longer."""

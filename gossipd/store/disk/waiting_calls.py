@@ -1,10 +1,11 @@
-"""Which calls of a disk have not ended: one that hangs refuses nothing, so nothing else tells of it.
+"""Whether a disk's calls end: one that hangs refuses nothing, so nothing else tells of it.
 
-What lives here: the disk that counts them. What does not: what a call that waits too long has for consequences
+What lives here: the disk that counts them. What does not: what a disk that does not answer has for consequences
 (``condition``), and when it is looked at (``daemon.store_calls``).
 
-A call's age is the number of looks, a second apart, that have found it waiting, and no time: a process that was
-stopped, or a machine that slept, must not accuse its disk.
+Calls of one kind are looked at together: where writes wait and none has ended for so many looks, a second apart, writes
+do not end. One that waits beside others that end is behind them on a slow disk. It counts looks and no time: a process
+that was stopped, or a machine that slept, must not accuse its disk.
 """
 
 from __future__ import annotations
@@ -23,18 +24,25 @@ _LOOKS_MAX_OF = {
     "sync_data": 120, "sync_file": 120, "sync_directory": 120, "start_write_back": 120,
     "allocate": 120, "punch": 120, "truncate": 120, "remove_file": 120,  # of files of any size
 }  # fmt: skip
-
-
-_WORDS = {
+READ = "a read"
+_KINDS = {
     **dict.fromkeys(("write_some", "copy_some", "allocate", "punch", "truncate"), "a write"),
     **dict.fromkeys(("sync_everything", "sync_data", "sync_file", "sync_directory", "start_write_back"), "a sync"),
-    "read_some": "a read", "remove_file": "a removal", "remove_directory": "a removal", "rename": "a rename",
+    "read_some": READ, "remove_file": "a removal", "remove_directory": "a removal", "rename": "a rename",
 }  # fmt: skip
+_OTHER_KIND = "a look-up"
 
 
-class _Waiting(Struct):
-    name: str
-    looks: int = 0
+class _Kind(Struct):
+    """The calls of one kind: those that wait, by identity, with how many looks may pass without an end."""
+
+    waiting: dict[int, int]
+    has_ended: bool = False  # one of them, since the last look
+    looks: int = 0  # in a row at which some waited and none had ended
+
+    @property
+    def is_late(self) -> bool:
+        return bool(self.waiting) and self.looks >= max(list(self.waiting.values()), default=LOOKS_MAX)
 
 
 class WaitingCalls:
@@ -43,41 +51,35 @@ class WaitingCalls:
     def __init__(self, disk: Disk) -> None:
         """``look`` is to be called every second."""
         self._disk = disk
-        self._waiting: dict[int, _Waiting] = {}  # by identity
+        self._kinds = {kind: _Kind({}) for kind in (*dict.fromkeys(_KINDS.values()), _OTHER_KIND)}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Of the disk; found once for each of its methods."""
+        kind, looks_max = self._kinds[_KINDS.get(name, _OTHER_KIND)], _LOOKS_MAX_OF.get(name)
 
         def call(*given: Any, **named: Any) -> Any:
-            one = _Waiting(name)
-            self._waiting[id(one)] = one
+            one = object()
+            kind.waiting[id(one)] = looks_max or LOOKS_MAX
             try:
                 return getattr(self._disk, name)(*given, **named)
             finally:
-                del self._waiting[id(one)]
+                del kind.waiting[id(one)]
+                kind.has_ended = True
 
         setattr(self, name, call)
         return call
 
     def look(self) -> str:
-        """Count a look. Returns, in words, a call that has waited too long since this one; empty: none. Each is told
-        once, so that one that hangs for ever beside others that end does not count again and again."""
+        """Count a look. Returns a kind of calls, in words, that do not end since this one; empty: none."""
         found = ""
-        for one in list(self._waiting.values()):
-            one.looks += 1
-            if one.looks == _looks_max(one.name):
-                found = _words(one.name)
+        for name, kind in self._kinds.items():
+            was_late = kind.is_late
+            kind.looks = kind.looks + 1 if kind.waiting and not kind.has_ended else 0
+            kind.has_ended = False
+            if kind.is_late and not was_late:
+                found = name
         return found
 
-    def overdue(self) -> str:
-        """The same of a call that has waited too long and waits still."""
-        late = (_words(one.name) for one in list(self._waiting.values()) if one.looks >= _looks_max(one.name))
-        return next(late, "")
-
-
-def _looks_max(name: str) -> int:
-    return _LOOKS_MAX_OF.get(name, LOOKS_MAX)
-
-
-def _words(name: str) -> str:
-    return _WORDS.get(name, "a look-up")
+    def late(self) -> str:
+        """A kind of calls that do not end, in words; empty: none."""
+        return next((name for name, kind in self._kinds.items() if kind.is_late), "")

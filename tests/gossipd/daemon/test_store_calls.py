@@ -50,7 +50,7 @@ class Host:
             self.ended.append(error.code)
 
     def looks(self) -> list[str]:
-        for _ in range(LOOKS_MAX):
+        for _ in range(LOOKS_MAX + 1):  # before the first some call has ended
             self.calls.look()
         return [row.code for row in self.alarms.rows.values()]
 
@@ -136,3 +136,32 @@ async def test_a_state_directory_that_hangs_is_an_alarm_of_its_own(
         assert host.looks() == [STATE_SILENT]
         [row] = host.alarms.rows.values()
         assert "state/ does not answer a sync" in row.sentence
+
+
+async def test_reads_that_hang_are_told_and_stop_orders_but_no_writes(tmp_path: Path) -> None:
+    async with a_host(tmp_path) as (host, nursery):
+        host.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
+        host.disk.hangs = frozenset({"read_some"})
+        host.disk.answers.clear()
+        nursery.start_soon(trio.to_thread.run_sync, host.store.recheck, ONE.manifest.id, 0)
+        await _asked(host)
+        assert host.looks() == [STORE_SILENT]
+        assert host.store.condition().health is StoreHealth.OK
+        assert host.store.put(ONE.manifest.id, 1, ONE.chunks[1], SOURCE, 0.0)
+        await host.pin()
+        assert host.ended == [STORE_SILENT]
+
+
+async def test_a_disk_that_goes_on_slowly_is_told_as_nothing(tmp_path: Path) -> None:
+    async with a_host(tmp_path) as (host, nursery):
+        scratch = host.store._disk.open("scratch", write=True, create=True)
+        host.disk.hangs = frozenset({"write_some"})
+        host.disk.answers.clear()
+        nursery.start_soon(host.pin)
+        await _asked(host)
+        for _ in range(LOOKS_MAX + 5):
+            host.calls.look()
+            host.disk.hangs = frozenset({"none"})
+            host.store._disk.write_some(scratch, memoryview(b"."), 0)
+            host.disk.hangs = frozenset({"write_some"})
+        assert not host.alarms.rows

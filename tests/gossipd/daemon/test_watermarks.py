@@ -7,12 +7,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon import watermarks
 from gossipd.daemon.store_calls import StoreCalls
 from gossipd.daemon.watermarks import Watermarks
 from gossipd.store.disk.disk import Space
+from gossipd.store.errors import StoreSilentError
 from gossipd.store.models.eviction import ModelUse
 
 
@@ -171,6 +174,24 @@ async def test_what_this_host_keeps_for_its_rack_stays_until_another_does() -> N
     watched.keeps = {2}
     await watched.watch.look()
     assert watched.store.evicted == [(1, "watermark")]
+
+
+async def _look_that_hangs(turn: trio.Lock, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async with turn:
+        task_status.started()
+        await trio.sleep_forever()
+
+
+async def test_prune_that_waits_too_long_for_its_turn_evicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermarks, "TURN_S", 0.01)
+    watched = Watched(use(1), use(9), used_bytes=50, high=0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_look_that_hangs, watched.watch._one_at_a_time)
+        with pytest.raises(StoreSilentError, match="nothing is evicted"):
+            await watched.watch.prune(dry_run=False)
+        nursery.cancel_scope.cancel()
+    assert watched.store.evicted == []
+    assert (await watched.watch.prune(dry_run=False)).changed, "the turn was given back"
 
 
 async def test_prune_needs_no_marks_and_a_dry_run_changes_nothing() -> None:

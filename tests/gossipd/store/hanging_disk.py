@@ -17,10 +17,12 @@ class HangingDisk:
         self.memory = MemoryDisk()
         self.answers, self.was_asked = Event(), Event()
         self.answers.set()
+        self.hangs: frozenset[str] = frozenset()
+        """The methods that hang; empty: all."""
 
     def __getattr__(self, name: str) -> Any:
         def call(*words: object, **more: object) -> object:
-            if not self.answers.is_set():
+            if not self.answers.is_set() and (not self.hangs or name in self.hangs):
                 self.was_asked.set()
                 assert self.answers.wait(WAIT_S)
             return getattr(self.memory, name)(*words, **more)

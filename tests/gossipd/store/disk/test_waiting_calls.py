@@ -45,19 +45,28 @@ def hanging() -> Iterator[Hanging]:
     made.end()
 
 
-def test_a_call_that_waits_through_many_looks_is_told_once(hanging: Hanging) -> None:
+def test_calls_of_which_none_ends_through_many_looks_are_told_once(hanging: Hanging) -> None:
     hanging.begin("kind", "a")
-    assert (hanging.looks(LOOKS_MAX - 1), hanging.calls.overdue()) == ([], "")
-    assert (hanging.looks(100), hanging.calls.overdue()) == (["a look-up"], "a look-up")
+    assert (hanging.looks(LOOKS_MAX - 1), hanging.calls.late()) == ([], "")
+    assert (hanging.looks(100), hanging.calls.late()) == (["a look-up"], "a look-up")
+    hanging.begin("space")
+    assert (hanging.looks(100), hanging.calls.late()) == ([], "a look-up")
     hanging.end()
-    assert (hanging.looks(100), hanging.calls.overdue()) == ([], "")
+    assert (hanging.looks(100), hanging.calls.late()) == ([], "")
 
 
-def test_another_call_that_waits_beside_the_first_is_told_too(hanging: Hanging) -> None:
+def test_calls_of_another_kind_are_told_for_themselves(hanging: Hanging) -> None:
     hanging.begin("kind", "a")
     assert hanging.looks(LOOKS_MAX) == ["a look-up"]
-    hanging.begin("space")
-    assert hanging.looks(2 * LOOKS_MAX) == ["a look-up"]
+    hanging.begin("sync_everything")
+    assert hanging.looks(1000) == ["a sync"]
+
+
+def test_a_call_that_waits_behind_others_that_end_is_on_a_slow_disk(hanging: Hanging) -> None:
+    hanging.begin("kind", "a")
+    for _ in range(10 * LOOKS_MAX):
+        hanging.calls._kinds["a look-up"].has_ended = True  # as when one of its kind has
+        assert hanging.calls.look() == hanging.calls.late() == ""
 
 
 @pytest.mark.parametrize(("name", "given"), [("sync_everything", ()), ("sync_directory", ("",))])
@@ -73,4 +82,4 @@ def test_calls_that_end_are_never_told_and_what_they_raise_comes_out(hanging: Ha
         assert disk.kind("missing") is None
         with pytest.raises(FileNotFoundError):
             disk.open("missing")
-        assert hanging.calls.look() == hanging.calls.overdue() == ""
+        assert hanging.calls.look() == hanging.calls.late() == ""
