@@ -26,7 +26,7 @@ _PIPE_BYTES = 65536
 
 
 def read_directories(config: Config, user: pwd.struct_passwd | None, *, wait_s: float = WAIT_S) -> dict[str, Any]:
-    """Fields of ``HostReadings``; ``user``: of ``--as``."""
+    """Fields of ``HostReadings``; ``user``: of ``--as``. Of directories that do not answer nothing else is told."""
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
@@ -34,11 +34,10 @@ def read_directories(config: Config, user: pwd.struct_passwd | None, *, wait_s: 
     os.close(tells)
     with open(told, "rb", buffering=0) as pipe:
         if not select.select([pipe], [], [], wait_s)[0]:
-            words = f"the directories of this host have not answered for {wait_s:g} s"
-            return {"places_problem": words, "sync_s": wait_s}
+            return {"answers_problem": f"the directories of this host have not answered for {wait_s:g} s"}
         read: dict[str, Any] = json.loads(pipe.read(_PIPE_BYTES) or b"{}")
     os.waitpid(child, 0)
-    return {**read, "unwritable": tuple(read.get("unwritable", ()))}
+    return {**read, "answers_problem": "", "unwritable": tuple(read.get("unwritable", ()))}
 
 
 def _tell(config: Config, user: pwd.struct_passwd | None, tells: int) -> NoReturn:

@@ -111,6 +111,7 @@ class HostReadings(Struct, frozen=True, kw_only=True):
 
     config_problem: str | None = None
     keys_problem: str | None = None
+    answers_problem: str | None = None
     places_problem: str | None = None
     unwritable: tuple[str, ...] | None = None
     """Directories that the daemon's user cannot write."""
@@ -423,6 +424,8 @@ CHECKS = (
     Check("config", lambda r: _problem(r.config_problem), "the configuration is right", "correct the lines named"),
     Check("keys", lambda r: _problem(r.keys_problem), "the key files are there, and private",
           "chmod 600; the sentence names the file"),
+    Check("answers", lambda r: _problem(r.answers_problem), "this host's directories answer",
+          "see the kernel's log, the device, or the server of a network file system"),
     Check("places", lambda r: _problem(r.places_problem), "directories are safe, and on a fit file system",
           "move them to a local disk; let no other user write them"),
     Check("writable", lambda r: _named(r.unwritable), "the daemon's directories can be written",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CONDITION = "tests/gossipd/store/disk/test_condition.py"
+_DOCTOR = "tests/gossipd/cli/test_doctor.py"
 _LIMITS_WATCH = "tests/gossipd/daemon/test_limits_watch.py"
 _LOCAL_SERVER = "tests/gossipd/api/test_local_server.py"
 _REMOVED_FILES = "tests/gossipd/store/models/test_removed_files.py"
@@ -82,6 +83,14 @@ MUTANTS = (
         '    process = process_of_listener(daemon_socket) or "self"\n',
         '    process = "self"\n',
         ("tests/gossipd/cli/test_daemon_environment.py",),
+    ),
+    Mutant(
+        "a-disk-that-hangs-is-called-unfit",
+        "Of directories that do not answer doctor says to move them to a local disk.",
+        "gossipd/cli/disk_readings.py",
+        '            return {"answers_problem": f"',
+        '            return {"places_problem": f"',
+        (_DOCTOR,),
     ),
     Mutant(
         "a-start-without-threads-aborts",

@@ -78,10 +78,11 @@ def test_directories_that_do_not_answer_are_told_and_not_waited_for(
         return {}
 
     config = load_config(home / "gossipd.toml")
-    assert read_directories(config, None)["places_problem"] == ""
+    well = read_directories(config, None)
+    assert (well["answers_problem"], well["places_problem"]) == ("", "")
     monkeypatch.setattr(disk_readings, "_places", hang)
     read = read_directories(config, None, wait_s=0.1)
-    assert read == {"places_problem": "the directories of this host have not answered for 0.1 s", "sync_s": 0.1}
+    assert read == {"answers_problem": "the directories of this host have not answered for 0.1 s"}
 
 
 def test_a_unit_of_another_version_is_named_and_the_first_one_counts(

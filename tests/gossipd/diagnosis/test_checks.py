@@ -52,9 +52,9 @@ def with_credential(ends_in_s: float | None, *, is_renewed: bool = False) -> dic
 
 
 WELL = HostReadings(
-    config_problem="", keys_problem="", places_problem="", unwritable=(), unreadable_for="", free_bytes=1 << 40,
-    disk_bytes=2 << 40, free_inodes=10**6, sync_s=0.001, descriptors_max=65536, threads_max=4096, clock_is_kept=True,
-    publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
+    config_problem="", keys_problem="", answers_problem="", places_problem="", unwritable=(), unreadable_for="",
+    free_bytes=1 << 40, disk_bytes=2 << 40, free_inodes=10**6, sync_s=0.001, descriptors_max=65536, threads_max=4096,
+    clock_is_kept=True, publishers=1, contacts_unresolved=(), advertises="10.0.0.1", mtu=1500,
     daemon_problem="", status=of_members(clock_ahead_s=lambda n: 0.1 * n, prints=lambda n: {"trust": "aa"}),
     peers=(
         PeerReading(name="b", udp="", udp_large="", control="", bulk="", rack=OWN_RACK, rtt_s=0.0001),
@@ -68,6 +68,7 @@ DENIED = SourceReading(source="s3://models", model="m@1", code="E_SOURCE_TOKEN_E
 SICK: dict[str, dict[str, Any]] = {
     "config": {"config_problem": "net.port is 0"},
     "keys": {"keys_problem": "cluster.key has mode 0644"},
+    "answers": {"answers_problem": "the directories of this host have not answered for 10 s"},
     "places": {"places_problem": "models is on tmpfs"},
     "writable": {"unwritable": ("/srv/models",)},
     "free_space": {"free_bytes": 1000},
