@@ -1,8 +1,8 @@
 """What ``gossipd doctor`` reads of this host's directories, in a process of its own.
 
 What lives here: that process, and the readings; nothing is changed but for one small file that is written and deleted.
-What does not: judging (``diagnosis.checks``). On a disk that hangs a reading never ends, and neither would a process
-that waits for one: doctor leaves it behind.
+What does not: judging (``diagnosis.checks``), and manifests (``storage_readings``). On a disk that hangs a reading
+never ends, and neither would a process that waits for one: doctor leaves it behind.
 """
 
 from __future__ import annotations
@@ -14,44 +14,73 @@ import select
 import stat
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gossipd.cli.options import file_of_host
+from gossipd.config.keys import read_keys
+from gossipd.config.load import load_config
 from gossipd.config.places import check_places
 from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError
 
 WAIT_S = 10.0
-_PIPE_BYTES = 65536
 
 
 def read_directories(config: Config, user: pwd.struct_passwd | None, *, wait_s: float = WAIT_S) -> dict[str, Any]:
     """Fields of ``HostReadings``; ``user``: of ``--as``. Of directories that do not answer nothing else is told."""
+    read = read_apart(lambda: _directories(config, user), wait_s=wait_s)
+    return {**read, "unwritable": tuple(read["unwritable"])} if "unwritable" in read else read
+
+
+def why_silent(config_file: str | None, *, wait_s: float = WAIT_S) -> str:
+    """Why this host's configuration and its keys should not be read: their disks do not answer. Empty where they do."""
+
+    def look() -> dict[str, Any]:
+        with suppress(GossipdError):  # who reads them afterwards tells what is wrong with them
+            read_keys(load_config(file_of_host(config_file).absolute()))
+        return {}
+
+    problem: str = read_apart(look, wait_s=wait_s)["answers_problem"]
+    return problem
+
+
+def read_apart(read: Callable[[], dict[str, Any]], *, wait_s: float = WAIT_S) -> dict[str, Any]:
+    """What ``read`` gives in a process of its own, with an ``answers_problem`` that is empty; of one that does not end
+    in time that problem alone."""
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
-        _tell(config, user, tells)
+        _tell(read, tells)
     os.close(tells)
-    with open(told, "rb", buffering=0) as pipe:
+    with open(told, "rb") as pipe:
         if not select.select([pipe], [], [], wait_s)[0]:
             return {"answers_problem": f"the directories of this host have not answered for {wait_s:g} s"}
-        read: dict[str, Any] = json.loads(pipe.read(_PIPE_BYTES) or b"{}")
+        given: dict[str, Any] = json.loads(pipe.read() or b"{}")
     os.waitpid(child, 0)
-    return {**read, "answers_problem": "", "unwritable": tuple(read.get("unwritable", ()))}
+    return {**given, "answers_problem": ""}
 
 
-def _tell(config: Config, user: pwd.struct_passwd | None, tells: int) -> NoReturn:
+def _tell(read: Callable[[], dict[str, Any]], tells: int) -> NoReturn:
     """In the child: nobody who waits for the parent's output waits for it."""
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        read = _places(config) | _disk(config)
-        if user is not None:
-            read["unreadable_for"] = why_unreadable(config.store.models, user)
-        os.write(tells, json.dumps(read).encode())
+        given = json.dumps(read()).encode()
+        with open(tells, "wb") as pipe:
+            pipe.write(given)
     finally:
         os._exit(0)
+
+
+def _directories(config: Config, user: pwd.struct_passwd | None) -> dict[str, Any]:
+    read = _places(config) | _disk(config)
+    if user is not None:
+        read["unreadable_for"] = why_unreadable(config.store.models, user)
+    return read
 
 
 def _places(config: Config) -> dict[str, Any]:

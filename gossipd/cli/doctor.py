@@ -10,7 +10,7 @@ import click
 from gossipd.api.client import StatusClient, find_sockets
 from gossipd.cli.layout import Part, TextTable, show_lines
 from gossipd.cli.options import config_of_host, echo_json, examples, file_of_host
-from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
+from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, HostReadings, examine
 
 
 @click.command(
@@ -30,12 +30,7 @@ def doctor(*, config_file: str | None, peers: bool, as_user: str | None, as_json
     as the daemon's user, or as root: then storage is read with the daemon's credentials. It takes some three seconds,
     and a few more where storage is silent.
     """
-    from gossipd.cli.host_readings import DAEMON_TIMEOUT_S, read_host
-
-    file = file_of_host(config_file).absolute()
-    path, questions = find_sockets(None, str(file)) if file.is_file() else find_sockets(None, None)
-    client = StatusClient(path, questions=questions, timeout_s=DAEMON_TIMEOUT_S)
-    found = examine(read_host(file, client=client, with_peers=peers, as_user=as_user))
+    found = examine(_read(config_file, peers, as_user))
     is_failed = any(finding.verdict is CheckVerdict.FAIL for _, finding in found)
     if as_json:
         rows = [
@@ -49,6 +44,18 @@ def doctor(*, config_file: str | None, peers: bool, as_user: str | None, as_json
     else:
         show_lines(lines_of(found))
     return int(is_failed)
+
+
+def _read(config_file: str | None, peers: bool, as_user: str | None) -> HostReadings:
+    from gossipd.cli.disk_readings import why_silent
+    from gossipd.cli.host_readings import DAEMON_TIMEOUT_S, read_host
+
+    if words := why_silent(config_file):
+        return HostReadings(answers_problem=words)
+    file = file_of_host(config_file).absolute()
+    path, questions = find_sockets(None, str(file)) if file.is_file() else find_sockets(None, None)
+    client = StatusClient(path, questions=questions, timeout_s=DAEMON_TIMEOUT_S)
+    return read_host(file, client=client, with_peers=peers, as_user=as_user)
 
 
 def lines_of(found: list[tuple[Check, CheckFinding]]) -> list[Part]:

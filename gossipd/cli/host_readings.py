@@ -68,9 +68,8 @@ def read_host(
         readings = replace(readings, prints=named_prints(prints_of(config, keys)))
     if config.sources.enabled:
         trusted = [key.ed25519 for key in keys.publishers]
-        readings = replace(
-            readings, sources=read_storage(config, trusted, client.path), reads_as_daemon=is_daemons
-        )  # fmt: skip
+        sources = read_storage(config, trusted, client.path, has_disk=not readings.answers_problem)
+        readings = replace(readings, sources=sources, reads_as_daemon=is_daemons)
     return _with_peers(readings, config, keys) if with_peers else readings
 
 

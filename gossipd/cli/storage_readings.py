@@ -18,8 +18,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gossipd.cli.daemon_environment import daemon_environment
+from gossipd.cli.disk_readings import read_apart
 from gossipd.config.sections import Config
 from gossipd.core.errors import GossipdError
 from gossipd.daemon.state_dir import MANIFESTS
@@ -53,14 +55,26 @@ class _Trial:
     model: str
 
 
-def read_storage(config: Config, trusted: Collection[bytes], daemon_socket: Path | None) -> tuple[SourceReading, ...]:
-    """A reading for each source, in some seconds at most. ``trusted``: keys of publishers."""
-    manifests = kept_manifests(config.file.parent / "state" / MANIFESTS, trusted)
-    trials = [_trial(url, manifest) for manifest in manifests for url in manifest.sources]
+def read_storage(
+    config: Config, trusted: Collection[bytes], daemon_socket: Path | None, *, has_disk: bool = True
+) -> tuple[SourceReading, ...]:
+    """A reading for each source, in some seconds at most. ``trusted``: keys of publishers. ``has_disk``: whether this
+    host's directories answer; where they do not, no manifest is read."""
+    trials = _kept_trials(config.file.parent / "state" / MANIFESTS, trusted) if has_disk else []
     in_use = [trial.source for trial in trials]
     trials += [_Trial(url, NOT_THERE, 1, "") for url in named_in_full(config.sources.allow) if not _holds(url, in_use)]
     with environment_of_storage(daemon_environment(daemon_socket)):
         return _tried(TrialReads(SourcePolicy.parse(config.sources.allow), SETTINGS), trials[:SOURCES_MAX])
+
+
+def _kept_trials(directory: Path, trusted: Collection[bytes]) -> list[_Trial]:
+    """Of the manifests in it; none where it has not answered in time."""
+
+    def read() -> dict[str, Any]:
+        named = [(url, manifest) for manifest in kept_manifests(directory, trusted) for url in manifest.sources]
+        return {"kept": [_named(url, manifest) for url, manifest in named[:SOURCES_MAX]]}
+
+    return [_Trial(parse_source_url(url), *more) for url, *more in read_apart(read).get("kept", ())]
 
 
 def kept_manifests(directory: Path, trusted: Collection[bytes]) -> list[Manifest]:
@@ -108,10 +122,10 @@ def _replace(old: Collection[str], new: Mapping[str, str]) -> None:
     os.environ.update(new)
 
 
-def _trial(url: str, manifest: Manifest) -> _Trial:
-    """The largest file, as servers that cannot send parts send small files nevertheless."""
+def _named(url: str, manifest: Manifest) -> tuple[str, str, int, str]:
+    """The fields of a trial: the largest file, as servers that cannot send parts send small files nevertheless."""
     largest = max(manifest.files, key=lambda file: file.size)
-    return _Trial(parse_source_url(url), largest.path, largest.size, f"{manifest.name}@{manifest.version_label}")
+    return url, largest.path, largest.size, f"{manifest.name}@{manifest.version_label}"
 
 
 def _holds(place: SourceUrl, sources: Collection[SourceUrl]) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gossipd.api.client import StatusClient
-from gossipd.cli import disk_readings
-from gossipd.cli.disk_readings import read_directories, why_unreadable
+from gossipd.cli import disk_readings, host_readings
+from gossipd.cli.disk_readings import read_directories, why_silent, why_unreadable
 from gossipd.cli.host_readings import foreign_units, read_host, refused_by_reason
 from gossipd.cli.main import main
 from gossipd.config.load import load_config
@@ -74,7 +74,7 @@ def test_directories_that_do_not_answer_are_told_and_not_waited_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hang(config: Config) -> dict[str, Any]:
-        time.sleep(20)
+        time.sleep(3)
         return {}
 
     config = load_config(home / "gossipd.toml")
@@ -83,6 +83,25 @@ def test_directories_that_do_not_answer_are_told_and_not_waited_for(
     monkeypatch.setattr(disk_readings, "_places", hang)
     read = read_directories(config, None, wait_s=0.1)
     assert read == {"answers_problem": "the directories of this host have not answered for 0.1 s"}
+
+
+def test_of_directories_that_do_not_answer_nothing_more_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(host_readings, "read_directories", lambda *_: {"answers_problem": "silent"})
+    monkeypatch.setattr(host_readings, "read_storage", lambda *_, has_disk: asked.append(has_disk))
+    assert read_host(home / "gossipd.toml", client=StatusClient(home / "none")).places_problem is None
+    assert asked == [False]
+
+
+def test_a_configuration_whose_disk_hangs_is_told_and_not_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert why_silent(str(home)) == "" == why_silent(str(home / "nowhere"))
+    monkeypatch.setattr(disk_readings, "load_config", lambda _: time.sleep(3))
+    words = why_silent(str(home), wait_s=0.1)
+    assert words == "the directories of this host have not answered for 0.1 s"
+    monkeypatch.setattr(disk_readings, "why_silent", lambda _: words)
+    assert verdicts(home, capsys) == (1, {"answers": "fail"})
 
 
 def test_a_unit_of_another_version_is_named_and_the_first_one_counts(

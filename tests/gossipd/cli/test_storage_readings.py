@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from gossipd.cli import storage_readings
+from gossipd.cli.disk_readings import read_apart
 from gossipd.cli.storage_readings import environment_of_storage, kept_manifests, read_storage
 from gossipd.core.reasons import HostReason
 from gossipd.diagnosis.checks import CheckVerdict, SourceReading
@@ -40,9 +43,9 @@ class Home:
     def keep(self, manifest: Manifest) -> None:
         (self.kept / manifest.id.hex()).write_bytes(manifest.envelope)
 
-    def read(self) -> tuple[SourceReading, ...]:
+    def read(self, *, has_disk: bool = True) -> tuple[SourceReading, ...]:
         config = SimpleNamespace(file=self.file, sources=SimpleNamespace(allow=self.allow))
-        return read_storage(cast(Any, config), TRUSTED, None)
+        return read_storage(cast(Any, config), TRUSTED, None, has_disk=has_disk)
 
 
 def test_each_source_of_a_kept_manifest_is_read_at_its_largest_file(tmp_path: Path, server: FaultServer) -> None:
@@ -118,6 +121,21 @@ def test_only_the_newest_manifests_are_looked_at(tmp_path: Path) -> None:
     found = kept_manifests(home.kept, TRUSTED)
     assert [one.version for one in found] == list(range(11, 11 - storage_readings.MANIFESTS_MAX, -1))
     assert kept_manifests(home.kept, []) == [] == kept_manifests(tmp_path / "nothing", TRUSTED)
+
+
+def test_manifests_on_a_disk_that_hangs_are_not_waited_for(
+    tmp_path: Path, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(directory: Path, trusted: Collection[bytes]) -> list[Manifest]:
+        time.sleep(2)
+        return kept_manifests(directory, trusted)
+
+    home = Home(tmp_path, server.url)
+    home.keep(sign(FILES, server.url))
+    assert [one.model for one in home.read(has_disk=False)] == [""]
+    monkeypatch.setattr(storage_readings, "read_apart", partial(read_apart, wait_s=0.1))
+    monkeypatch.setattr(storage_readings, "kept_manifests", hang)
+    assert [one.model for one in home.read()] == [""]
 
 
 def test_our_own_credentials_are_not_used_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
