@@ -49,7 +49,7 @@ def why_silent(config_file: str | None, *, wait_s: float = WAIT_S) -> str:
 
 def read_apart(read: Callable[[], dict[str, Any]], *, wait_s: float = WAIT_S) -> dict[str, Any]:
     """What ``read`` gives in a process of its own, with an ``answers_problem`` that is empty; of one that does not end
-    in time that problem alone."""
+    in time that problem alone. Where it fails, that is a ``places_problem``, as nothing else is known then."""
     told, tells = os.pipe()
     child = os.fork()
     if child == 0:
@@ -58,8 +58,9 @@ def read_apart(read: Callable[[], dict[str, Any]], *, wait_s: float = WAIT_S) ->
     with open(told, "rb") as pipe:
         if not select.select([pipe], [], [], wait_s)[0]:
             return {"answers_problem": f"the directories of this host have not answered for {wait_s:g} s"}
-        given: dict[str, Any] = json.loads(pipe.read() or b"{}")
+        answer = pipe.read()
     os.waitpid(child, 0)
+    given = json.loads(answer) if answer else {"places_problem": "the process that reads the directories was ended"}
     return {**given, "answers_problem": ""}
 
 
@@ -69,11 +70,17 @@ def _tell(read: Callable[[], dict[str, Any]], tells: int) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        given = json.dumps(read()).encode()
         with open(tells, "wb") as pipe:
-            pipe.write(given)
+            pipe.write(json.dumps(_given(read)).encode())
     finally:
         os._exit(0)
+
+
+def _given(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return read()
+    except (OSError, ValueError) as error:
+        return {"places_problem": f"the directories cannot be read: {error}"}
 
 
 def _directories(config: Config, user: pwd.struct_passwd | None) -> dict[str, Any]:
@@ -94,10 +101,14 @@ def _places(config: Config) -> dict[str, Any]:
 
 
 def _is_unwritable(path: Path) -> bool:
-    """Whether this user may not write there. Of a directory that is not made yet, the parent is looked at."""
-    if not path.exists():
-        return not os.access(path.parent, os.W_OK)
-    return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    """Whether this user may not write there, or may not reach it. Of a directory that is not made yet, the parent is
+    looked at."""
+    try:
+        if not path.exists():
+            return not os.access(path.parent, os.W_OK)
+        return not os.access(path, os.W_OK) or bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return True
 
 
 def _disk(config: Config) -> dict[str, Any]:

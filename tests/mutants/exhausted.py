@@ -117,6 +117,22 @@ MUTANTS = (
         (_DOCTOR,),
     ),
     Mutant(
+        "a-reading-that-fails-passes-for-well",
+        "Doctor's reading of the directories is ended, and all of them are called well.",
+        "gossipd/cli/disk_readings.py",
+        'else {"places_problem": "the process',
+        'else {"sync_problem": "the process',
+        (_DOCTOR,),
+    ),
+    Mutant(
+        "a-directory-that-cannot-be-reached-is-writable",
+        "One that lies below a closed directory ends the reading of all directories.",
+        "gossipd/cli/disk_readings.py",
+        "    except OSError:\n        return True\n",
+        "    except OSError:\n        raise\n",
+        (_DOCTOR,),
+    ),
+    Mutant(
         "a-start-without-threads-aborts",
         "Nothing is asked before libzmq is, which ends the process with SIGABRT.",
         "gossipd/daemon/start_limits.py",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from pwd import getpwnam
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 from gossipd.api.client import StatusClient
 from gossipd.cli import disk_readings, host_readings
-from gossipd.cli.disk_readings import read_directories, why_silent, why_unreadable
+from gossipd.cli.disk_readings import read_apart, read_directories, why_silent, why_unreadable
 from gossipd.cli.host_readings import foreign_units, read_host, refused_by_reason
 from gossipd.cli.main import main
 from gossipd.config.load import load_config
@@ -83,6 +86,35 @@ def test_directories_that_do_not_answer_are_told_and_not_waited_for(
     monkeypatch.setattr(disk_readings, "_places", hang)
     read = read_directories(config, None, wait_s=0.1)
     assert read == {"answers_problem": "the directories of this host have not answered for 0.1 s"}
+
+
+def fail() -> dict[str, Any]:
+    raise OSError("the disk is gone")
+
+
+def die() -> dict[str, Any]:
+    os._exit(0)
+
+
+@pytest.mark.parametrize(("read", "words"), [(fail, "the disk is gone"), (die, "was ended")])
+def test_a_reading_that_fails_is_told_and_never_well(read: Callable[[], dict[str, Any]], words: str) -> None:
+    given = read_apart(read)
+    assert words in given.pop("places_problem") and given == {"answers_problem": ""}
+
+
+@pytest.mark.parametrize("call", ["stat", "statvfs"])
+def test_a_directory_that_cannot_be_reached_cannot_be_written(
+    home: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    config, look = load_config(home / "gossipd.toml"), getattr(os, call)
+
+    def closed(path: Any, *words: Any, **more: Any) -> Any:
+        if path == config.store.models:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, *words, **more)
+
+    monkeypatch.setattr(os, call, closed)
+    assert read_directories(config, None)["unwritable"] == (str(config.store.models),)
 
 
 def test_of_directories_that_do_not_answer_nothing_more_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
