@@ -26,6 +26,7 @@ MODELS_VARIABLE = "GOSSIPD_MODELS"
 PACKAGE_HOME = Path("/var/lib/gossipd")  # where the packages' unit keeps its daemon
 _CONFIG_BYTES_MAX = 64 * 1024  # as ``config.load`` reads
 _WANT_BYTES_MAX = 3_000  # a request has 4,096 at most
+DELETING_S = 120.0  # 100,000 files take some ten seconds to delete
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 LATE_S = 1.0  # what the answer to a round of waiting may come after the caller's deadline
 
@@ -242,7 +243,8 @@ class StatusClient:
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
         """``deploy``, ``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override``, ``forget``,
         ``pin``, ``unpin``, ``prune``, ``want`` or ``reload``."""
-        with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
+        timeout_s = max(DELETING_S, self._timeout_s) if verb in ("rm", "prune") else None
+        with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode(), timeout_s=timeout_s) as answer:
             return _object(answer.read(), is_whole=True)
 
     def wants(self) -> dict[str, Any]:

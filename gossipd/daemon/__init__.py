@@ -21,7 +21,8 @@
 * The local sockets: ``status_view`` (answers), ``fresh_look`` (before some), ``settled_rows`` (rows that hold),
   ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
 * Jobs: ``job_publishing``, ``publishing_job``, ``envelope_file`` (of an order), ``step_watches``, ``untold_shards``;
-  ``hooks``, ``hook_queue`` and ``hook_program``; ``hub_links``, ``process_end`` (of a job)
+  ``hooks``, ``hook_queue`` and ``hook_program``, ``orphans`` (what they leave to process 1); ``hub_links``,
+  ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full),
   ``store_watch`` (what others did to it), ``store_calls`` (orders, while it answers or does not)
 """

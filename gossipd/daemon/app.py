@@ -70,6 +70,7 @@ from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.orphans import Orphans
 from gossipd.daemon.peer_wants import PeerWants
 from gossipd.daemon.planner_driver import PlannerDriver
 from gossipd.daemon.planner_executor import CommandExecutor
@@ -344,7 +345,7 @@ class App:
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
-            alone, contacts, hub, self._hooks, self._data_plane.limits, copies, self._store_calls,
+            alone, contacts, Orphans(), hub, self._hooks, self._data_plane.limits, copies, self._store_calls,
             self._watermarks, FreeSpace(self._store, self.live, self._membership_host), self._peer_wants,
             StepWatches(self.live, self._publishing, self.reports.alarms),
             DriftWatch(self._view, self.live, self.reports.alarms), self._want_orders,

@@ -439,4 +439,20 @@ MUTANTS = (
         "            patience_s += LATE_S\n",
         ("tests/gossipd/cli/test_wait.py", "tests/gossipd/client/test_client.py"),
     ),
+    Mutant(
+        "process-one-takes-the-end-of-its-own-programs",
+        "A hook that failed has succeeded, as another part of the daemon took its end.",
+        "gossipd/daemon/orphans.py",
+        "        for process in ended & self._seen:\n",
+        "        for process in ended:\n",
+        ("tests/gossipd/daemon/test_orphans.py",),
+    ),
+    Mutant(
+        "process-one-leaves-what-hooks-have-left",
+        "In a container each hook that leaves something running takes a place of pids.max for ever.",
+        "gossipd/daemon/orphans.py",
+        "                os.waitpid(process, os.WNOHANG)\n",
+        "                pass\n",
+        ("tests/gossipd/daemon/test_orphans.py",),
+    ),
 )

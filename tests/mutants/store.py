@@ -809,4 +809,12 @@ MUTANTS = (
         "        if False:  # later",
         ("tests/gossipd/daemon/test_watermarks.py",),
     ),
+    Mutant(
+        "a-disk-that-fails-has-moved",
+        "An operator looks for a directory that somebody has moved, where the disk is broken.",
+        "gossipd/store/disk/root_place.py",
+        "            if error.errno == errno.EIO:\n",
+        "            if False:\n",
+        ("tests/gossipd/store/disk/test_root_place.py",),
+    ),
 )

@@ -9,6 +9,7 @@ looks.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class RootPlace(Struct, frozen=True):
         try:
             found = os.stat(self.path)
         except OSError as error:
+            if error.errno == errno.EIO:
+                return ""  # the disk fails, which its condition tells
             return f"{self.path} cannot be reached: {error.strerror}. {_CURE}"
         if (found.st_dev, found.st_ino) == (self.device, self.inode):
             return ""

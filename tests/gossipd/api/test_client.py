@@ -121,3 +121,19 @@ def test_a_full_queue_of_callers_is_waited_for_and_is_not_said_to_be_no_daemon(t
         with pytest.raises(RefusedByDaemonError, match="no room"):
             StatusClient(tmp_path / "s").status()
         thread.join()
+
+
+@pytest.mark.parametrize(("verb", "at_least_s"), [("rm", 120.0), ("prune", 120.0), ("pin", 0.0)])
+def test_an_order_that_deletes_is_waited_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, at_least_s: float
+) -> None:
+    waited: list[float] = []
+
+    def unanswered(path: Path, timeout_s: float) -> http.client.HTTPConnection:
+        waited.append(timeout_s)
+        return http.client.HTTPConnection("127.0.0.1", 1)  # refused
+
+    monkeypatch.setattr("gossipd.api.unix_connection.UnixConnection", unanswered)
+    with pytest.raises(DaemonUnreachableError):
+        StatusClient(tmp_path / "s", timeout_s=3.0).order(verb)
+    assert waited == [max(3.0, at_least_s)]

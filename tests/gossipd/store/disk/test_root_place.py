@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,4 +43,14 @@ def test_a_directory_that_was_moved_or_replaced_is_told(root: Path, act: Callabl
 def test_a_directory_that_is_still_found_there_is_in_its_place(root: Path, act: Callable[[Path], None]) -> None:
     place = RootPlace.of(root)
     act(root)
+    assert place.why_elsewhere() == ""
+
+
+def test_a_disk_that_fails_is_not_said_to_have_moved(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = RootPlace.of(root)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("gossipd.store.disk.root_place.os.stat", fail)
     assert place.why_elsewhere() == ""
