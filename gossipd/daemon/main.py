@@ -32,6 +32,7 @@ from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError, LocalError
 from gossipd.daemon import start_signals
 from gossipd.daemon.app import App
+from gossipd.daemon.slow_start import print_wait, told_if_slow
 from gossipd.daemon.start_limits import check_limits
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
@@ -49,8 +50,10 @@ log = get_logger("run")
 
 def main(config_path: str) -> int:
     """Be the daemon until a signal; the process's exit code. Errors are logged as one sentence."""
+    file = Path(config_path).absolute()
     try:
-        config, keys = load_checked(Path(config_path).absolute())
+        with told_if_slow(file, tell=print_wait):
+            config, keys = load_checked(file)
     except GossipdError as error:
         print(error.sentence, file=sys.stderr)  # noqa: T201 - before logging is set up, and in words for a person
         return int(error.code_of_exit)

@@ -133,6 +133,14 @@ MUTANTS = (
         (_DOCTOR,),
     ),
     Mutant(
+        "a-start-waits-in-silence-for-its-first-look",
+        "The models directory hangs, and a start that only looks at it says nothing for ever.",
+        "gossipd/daemon/main.py",
+        "        with told_if_slow(file, tell=print_wait):\n",
+        "        with contextlib.nullcontext():\n",
+        ("tests/gossipd/daemon/test_main.py",),
+    ),
+    Mutant(
         "a-start-without-threads-aborts",
         "Nothing is asked before libzmq is, which ends the process with SIGABRT.",
         "gossipd/daemon/start_limits.py",

@@ -108,6 +108,36 @@ sys.exit(main.main("x"))
 """
 
 
+CHECKS_SLOWLY = """
+import functools, io, sys, time
+from pathlib import Path
+from gossipd.core.errors import LocalError
+from gossipd.daemon import main
+
+words = sys.stderr = io.StringIO()
+
+def load_checked(path):
+    until_s = time.monotonic() + 20
+    while not words.getvalue() and time.monotonic() < until_s:
+        time.sleep(0.001)
+    raise LocalError("that is all")
+
+main.load_checked = load_checked
+main.told_if_slow = functools.partial(main.told_if_slow, wait_s=0.01)
+main.main("x.toml")
+print(words.getvalue())
+"""
+
+
+def test_a_start_whose_directories_do_not_answer_a_first_look_says_so() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CHECKS_SLOWLY], capture_output=True, text=True, timeout=120, check=False
+    )
+    waits, ends, *_ = ended.stdout.splitlines()
+    assert waits.startswith("the start waits for ") and "/x.toml" in waits and "; cure: " in waits
+    assert "that is all" in ends
+
+
 @pytest.mark.parametrize(
     ("at", "code", "said", "closes"),
     [
