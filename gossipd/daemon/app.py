@@ -34,7 +34,7 @@ from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.trigger_server import TriggerServer
-from gossipd.daemon import settings_mapping
+from gossipd.daemon import leftovers, settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.alarms import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
@@ -62,7 +62,6 @@ from gossipd.daemon.hub_links import HubLinks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.job_publishing import JobPublishing
-from gossipd.daemon.leftovers import delete_cut_short, finish_removals
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.links_watch import LinksWatch
 from gossipd.daemon.live_settings import LiveSettings
@@ -362,8 +361,7 @@ class App:
             nursery.start_soon(self._data_plane.sharing.run, settings_mapping.bulk_interface_address(self.live.config))
         nursery.start_soon(ask_unheard, self._directory, self._membership_host)
         nursery.start_soon(self._publishing.settle_untold)
-        await run_blocking(delete_cut_short, self._state, self._statements, self._store)  # before a job publishes again
-        await run_blocking(finish_removals, self._state, self._statements, self._store)
+        await leftovers.clear(self._state, self._statements, self._store, models=self.live.config.store.models)
         self._deployments.post(DaemonStarted())
         with trio.move_on_after(OPENING_MAX_S), contextlib.suppress(OSError):  # a disk whose failure is told elsewhere
             await self._models_are_open()

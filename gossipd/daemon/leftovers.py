@@ -9,15 +9,28 @@ model that an operator keeps. A publication is noted before its copy is begun (`
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.slow_start import WAIT_S, told_if_slow
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.ports import StoreWriteError
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 
 log = get_logger("node")
+
+
+async def clear(
+    state: StateDirectory, statements: StatementStore, store: ChunkStore, *, models: Path, wait_s: float = WAIT_S
+) -> None:
+    """All of it, before a job publishes again. The log says so where it takes longer than ``wait_s``."""
+    with told_if_slow(models, wait_s=wait_s):
+        await run_blocking(delete_cut_short, state, statements, store)
+        await run_blocking(finish_removals, state, statements, store)
 
 
 def finish_removals(state: StateDirectory, statements: StatementStore, store: ChunkStore) -> None:

@@ -141,6 +141,14 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_main.py",),
     ),
     Mutant(
+        "a-start-finishes-removals-in-silence",
+        "A removal that is finished at a start hangs with its disk, and nothing is said for ever.",
+        "gossipd/daemon/leftovers.py",
+        "    with told_if_slow(models, wait_s=wait_s):\n",
+        "    if wait_s:\n",
+        ("tests/gossipd/daemon/test_leftovers.py",),
+    ),
+    Mutant(
         "a-start-without-threads-aborts",
         "Nothing is asked before libzmq is, which ends the process with SIGABRT.",
         "gossipd/daemon/start_limits.py",

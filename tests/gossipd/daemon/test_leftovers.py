@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
-from gossipd.core.ids import SOURCE
-from gossipd.daemon.leftovers import delete_cut_short, finish_removals, settle_publication
+from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.daemon.leftovers import clear, delete_cut_short, finish_removals, settle_publication
 from gossipd.daemon.state_dir import SCRATCH, StateDirectory
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -50,6 +53,21 @@ def test_a_publication_that_was_cut_short_leaves_nothing(host: Host) -> None:
     assert host.store.models() == []
     assert os.listdir(host.incoming) == []
     assert host.state.publications() == []
+
+
+def test_a_start_whose_deletions_do_not_end_names_the_models_directory(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hang() -> list[DeploymentId]:
+        until_s = time.monotonic() + 20
+        while not caplog.records and time.monotonic() < until_s:
+            time.sleep(0.001)
+        return []
+
+    monkeypatch.setattr(host.state, "envelopes", hang)
+    with caplog.at_level("WARNING"):
+        trio.run(partial(clear, host.state, host.statements, host.store, models=Path("models"), wait_s=0.01))
+    assert [record.getMessage() for record in caplog.records] == ["the start waits for a directory"]
 
 
 def test_what_a_publication_was_writing_when_its_daemon_was_killed_goes(host: Host) -> None:
