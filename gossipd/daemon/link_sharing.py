@@ -8,6 +8,8 @@ At rest the interface is looked at once a second, so that others are known befor
 
 from __future__ import annotations
 
+import time
+
 import trio
 
 from gossipd.core.units import show_bytes
@@ -45,13 +47,14 @@ class LinkSharing:
             if interface is None and not is_told:
                 log.warning("no network interface has this address: others are not noticed", address=address)
             is_told = interface is None
-            if self.look(interface or "", trio.current_time()):
-                await trio.sleep(LOOK_S)
+            if self.look(interface or "", trio.current_time(), time.time()):
+                # At moments that hosts have in common, as their trials begin and end with a look.
+                await trio.sleep(LOOK_S - time.time() % LOOK_S)
                 continue
             await until_next_look(RESTING_LOOK_S)
             interface = interface_of(address)
 
-    def look(self, interface: str, now: float) -> bool:
+    def look(self, interface: str, now: float, wall_s: float) -> bool:
         """Compare with the last look. Returns whether model bytes have moved since."""
         carried, own = bytes_of(interface), self._sockets.look()
         is_moving, self._own = own != self._own, own
@@ -61,7 +64,7 @@ class LinkSharing:
             is_blind = not self._sockets.were_all()
         sent = LinkCounters(carried.sent, own.sent, own.acknowledged)
         received = LinkCounters(carried.received, own.received, own.received)
-        self._share.heard(sent, received, now, is_blind=is_blind)
+        self._share.heard(sent, received, now, wall_s, is_blind=is_blind)
         self._apply()
         return is_moving
 

@@ -12,6 +12,10 @@ How much the link can carry is what it has carried at most over some looks: one 
 A daemon that keeps to its share would never learn of more, so now and then it tries: for a moment it may send beyond
 what was carried. What trials and use do not show again fades.
 
+The other end of a transfer may yield, too, and its limit would hide what a trial could show: so all hosts try at common
+moments, multiples of a pause on the wall clock, and believe a trial that shows no more when the next one shows no more
+than it. A host whose share the other end does not let it use goes along, and learns only of more.
+
 Rejected: a pace by each connection's round trips, as LEDBAT has it: connections move for one chunk and pause, so their
 paces come too late, and on an idle link a deployment took 13 to 30 % more time; the speed that an interface names, as a
 virtual or shaped one names any; a congestion control of the kernel that yields, as hosts do not have one loaded.
@@ -33,14 +37,17 @@ NOTICED_MIN = 128 * 1024  # bytes per second; membership, control and an operato
 OTHERS_S = 1.0  # over which others are counted: requests come in bursts
 STAYS_S = 3.0  # pauses of those others
 CARRIED_S = 0.1  # over which the carried bytes are counted, and how long a trial takes
+EARLY_S = 0.01  # of a look, which counts as one in time
 TRIAL = 1.5  # times what the link has carried
-TRIAL_EVERY_S = 60.0  # so that trials leave the p99 of others as it was
-TRIAL_SOON_S = 1.0  # after a trial that has shown more
+# Each divides the next, so that hosts with different pauses try together, too.
+TRIAL_SOON_S = 1.0  # after a trial that has shown more, or that is not believed yet
 TRIAL_LESS_S = 20.0  # after one that has shown less, with as little to send as before
+TRIAL_EVERY_S = 60.0  # so that trials leave the p99 of others as it was
 GREW = 1.2  # times what the share brought: with so much more in a trial the link was full
 ALIKE = 0.1  # of what was known: within this, a trial has shown the same
 FADES = 0.9  # of what was known, after a trial that has shown less, and each ``TRIAL_EVERY_S`` in which none was made
-USED = 0.8  # of the rate: a daemon that does not use its share tries for nothing
+USED = 0.8  # of the rate: a daemon that does not use its share learns nothing of less from a trial
+TRIED = 0.25  # of the rate: one that uses less than that is not held back by the other end alone, and tries for nothing
 
 
 class LinkCounters(Struct, frozen=True):
@@ -65,7 +72,9 @@ class Direction:
         self._looks: deque[tuple[LinkCounters, float]] = deque()  # bounded by ``OTHERS_S``
         self._counted: tuple[LinkCounters, float] | None = None  # at the beginning of the present count
         self._tries_from: float | None = None  # the capacity before the trial that goes on
-        self._next_trial_s = -math.inf
+        self._is_used = False
+        self._shown: float | None = None  # by the trial before
+        self._next_trial_s = -math.inf  # of the wall clock
         self._fades_s = math.inf
 
     def forget(self) -> None:
@@ -74,9 +83,9 @@ class Direction:
         self._counted = None
         self.take_all()
 
-    def heard(self, counters: LinkCounters, now: float) -> bool:
+    def heard(self, counters: LinkCounters, now: float, wall_s: float) -> bool:
         """Take in a look. Returns whether others use this direction."""
-        self._count(counters, now)
+        self._count(counters, now, wall_s)
         self._looks.append((counters, now))
         while len(self._looks) > 1 and self._looks[1][1] <= now - OTHERS_S:
             self._looks.popleft()
@@ -92,8 +101,8 @@ class Direction:
         share = NOTICED_SHARE if self.rate is None else NOTICED_SHARE_HELD
         return self._others > max(NOTICED_MIN, share * self._own)
 
-    def _count(self, counters: LinkCounters, now: float) -> None:
-        if self._counted is None or now - self._counted[1] < CARRIED_S:
+    def _count(self, counters: LinkCounters, now: float, wall_s: float) -> None:
+        if self._counted is None or now - self._counted[1] < CARRIED_S - EARLY_S:
             self._counted = self._counted or (counters, now)
             return
         (first, began_s), self._counted = self._counted, (counters, now)
@@ -103,22 +112,33 @@ class Direction:
         if before is None:
             self._capacity = max(self._capacity, carried)
             return
-        is_less, is_full = carried < (1 - ALIKE) * before, own > GREW * self._own
-        self._capacity = carried if is_full else max(carried, FADES * before)
-        self._next_trial_s = now + (
-            TRIAL_SOON_S if carried > (1 + ALIKE) * before
-            else TRIAL_LESS_S if is_less and not is_full
-            else TRIAL_EVERY_S
-        )  # fmt: skip
-        self._fades_s = now + 2 * TRIAL_EVERY_S
+        is_common = wall_s % TRIAL_EVERY_S < TRIAL_SOON_S
+        pause_s = self._judge(before, carried, is_full=own > GREW * self._own, is_common=is_common)
+        self._next_trial_s = _following(wall_s, pause_s)
+        if self._is_used:
+            self._fades_s = now + 2 * TRIAL_EVERY_S
 
-    def share(self, now: float) -> None:
+    def _judge(self, before: float, carried: float, *, is_full: bool, is_common: bool) -> float:
+        """What a trial has shown. ``is_common``: all hosts have tried, even those with the longest pause. Returns the
+        pause until the next."""
+        shown, self._shown = self._shown, carried
+        if carried > (1 + ALIKE) * before:
+            self._capacity = carried
+            return TRIAL_SOON_S
+        if shown is None or carried > (1 + ALIKE) * shown:
+            return TRIAL_SOON_S  # the other end's limit, which rises by trials, may have cut this one
+        if self._is_used and (is_full or is_common):
+            self._capacity = carried if is_full else max(carried, FADES * before)
+        return TRIAL_LESS_S if carried < (1 - ALIKE) * before and not is_full else TRIAL_EVERY_S
+
+    def share(self, now: float, wall_s: float) -> None:
         """Fix the rate while others use the link."""
         if self._tries_from is not None:
             return
         self.held = rate = max(RATE_MIN, SHARE * (self._capacity - self._others))
-        is_used = self.rate is not None and self._own >= USED * min(rate, self.rate)
-        if is_used and now >= self._next_trial_s:
+        held = None if self.rate is None else min(rate, self.rate)
+        if self._is_moment(wall_s) and held is not None and self._own >= TRIED * held:
+            self._is_used = self._own >= USED * held
             self._tries_from, rate = self._capacity, TRIAL * self._capacity
             self._counted = (self._looks[-1][0], now)
         elif now >= self._fades_s:
@@ -127,9 +147,16 @@ class Direction:
         self._fades_s = min(self._fades_s, now + 2 * TRIAL_EVERY_S)
         self.rate = rate
 
+    def _is_moment(self, wall_s: float) -> bool:
+        """Whether this is the first look after the moment of a trial."""
+        if self._next_trial_s - TRIAL_EVERY_S <= wall_s < self._next_trial_s:  # else the clock was set
+            return False
+        is_known, self._next_trial_s = self._next_trial_s > -math.inf, _following(wall_s, TRIAL_SOON_S)
+        return is_known
+
     def take_all(self) -> None:
         """Nobody else uses the link."""
-        self.rate = self.held = self._tries_from = None
+        self.rate = self.held = self._tries_from = self._shown = None
         self._fades_s = math.inf
 
 
@@ -145,20 +172,28 @@ class LinkShare:
         """Whether others use the link."""
         return self.sending.rate is not None
 
-    def heard(self, sent: LinkCounters, received: LinkCounters, now: float, *, is_blind: bool = False) -> None:
-        """Judge a look at the counters, all cumulative. ``is_blind``: since the last look not all bytes of this daemon
-        were counted, so that nobody can be told from it: it takes all."""
+    def heard(
+        self, sent: LinkCounters, received: LinkCounters, now: float, wall_s: float, *, is_blind: bool = False
+    ) -> None:
+        """Judge a look at the counters, all cumulative. ``wall_s``: now on the clock that hosts have in common.
+        ``is_blind``: since the last look not all bytes of this daemon were counted, so that nobody can be told from it:
+        it takes all."""
         if is_blind:
             self._noticed_s = -math.inf
             self.sending.forget()
             self.receiving.forget()
             return
-        is_noticed = self.sending.heard(sent, now)
-        is_noticed |= self.receiving.heard(received, now)
+        is_noticed = self.sending.heard(sent, now, wall_s)
+        is_noticed |= self.receiving.heard(received, now, wall_s)
         if is_noticed:
             self._noticed_s = now
         for direction in (self.sending, self.receiving):
             if now - self._noticed_s < STAYS_S:
-                direction.share(now)
+                direction.share(now, wall_s)
             else:
                 direction.take_all()
+
+
+def _following(wall_s: float, pause_s: float) -> float:
+    """The next multiple of the pause."""
+    return (math.floor(wall_s / pause_s) + 1) * pause_s

@@ -42,7 +42,7 @@ class Bench:
         self.now += 1.0
         if self.carried is not None:
             self.carried = InterfaceBytes(self.carried.received + others, self.carried.sent)
-        return self.sharing.look("eth0", self.now)
+        return self.sharing.look("eth0", self.now, self.now)
 
 
 @pytest.fixture
