@@ -56,6 +56,7 @@ class LinkSharing:
 
     def look(self, interface: str, now: float, wall_s: float) -> bool:
         """Compare with the last look. Returns whether model bytes have moved since."""
+        self._sockets.watch(interface)
         carried, own = bytes_of(interface), self._sockets.look()
         is_moving, self._own = own != self._own, own
         if carried is None:  # the interface has gone

@@ -4,7 +4,7 @@ What lives here: the list of them, their counters, their receive windows. What d
 (``transfer.channel``, ``sources.web_connection``), and what is made of the counters (``daemon.link_sharing``).
 
 There is one list for the process, as the interface that it is compared with is the host's. A connection that nobody
-refers to any longer leaves it by itself.
+refers to any longer leaves it by itself. One over another interface than the watched one is neither counted nor held.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from gossipd.runtime.network_interface import interface_with
+
 # Of struct tcp_info in include/uapi/linux/tcp.h: tcpi_advmss, tcpi_bytes_acked, tcpi_bytes_received, tcpi_segs_out,
 # tcpi_segs_in, tcpi_min_rtt, tcpi_bytes_sent, tcpi_bytes_retrans; the last since Linux 4.19.
 _TCP_INFO = struct.Struct("=84xI32xQQII4xI48xQQ")
@@ -29,6 +31,7 @@ _TCP_WINDOW_CLAMP = 10
 _SO_BUF_LOCK = 72
 HEAD_BYTES = 66  # of each segment: Ethernet, IPv4, TCP with time stamps
 NO_WINDOW_LIMIT = 2**30
+_ADDRESSES_MAX = 64  # remembered with their interfaces
 _WIDE_BYTES = 4 * 1024 * 1024  # or what net.core.rmem_max grants
 
 
@@ -73,6 +76,29 @@ class BulkSockets:
         self._limit: WindowLimit | None = None
         self._unlisted = 0
         self._was_unlisted = False
+        self._watched = ""
+        self._elsewhere: WeakKeyDictionary[socket.socket, bool] = WeakKeyDictionary()
+        self._interfaces: dict[str, str | None] = {}  # by local address
+
+    def watch(self, interface: str) -> None:
+        """Model bytes are compared with those of this interface from now on; empty: with none's."""
+        with self._lock:
+            if interface == self._watched:
+                return
+            self._watched = interface
+            self._interfaces.clear()
+            for sock in list(self._counted):
+                self._place(sock)
+                if self._limit is not None and self._elsewhere[sock]:
+                    _set_window(sock, None)
+
+    def _place(self, sock: socket.socket) -> None:
+        if (address := _local_address(sock)) not in self._interfaces:
+            if len(self._interfaces) >= _ADDRESSES_MAX:
+                self._interfaces.clear()
+            self._interfaces[address] = interface_with(address)
+        interface = self._interfaces[address]
+        self._elsewhere[sock] = bool(self._watched) and interface not in (None, self._watched)
 
     def add(self, sock: socket.socket, *, instead_of: socket.socket | None = None) -> None:
         """A connection for model bytes that was made; ``instead_of`` the object that TLS has wrapped. What it has moved
@@ -81,7 +107,8 @@ class BulkSockets:
         with self._lock:
             before = None if instead_of is None else self._counted.pop(instead_of, None)
             self._counted[sock] = before or WireBytes()
-            if self._limit is not None:
+            self._place(sock)
+            if self._limit is not None and not self._elsewhere[sock]:
                 _set_window(sock, self._limit)
 
     def look(self) -> WireBytes:
@@ -98,19 +125,24 @@ class BulkSockets:
                 self._count(sock)
                 last = self._counted.pop(sock)
                 under_way = last.sent - last.acknowledged
-                self._total = self._total.plus(WireBytes(0, 0, under_way), WireBytes())
+                if not self._elsewhere[sock]:
+                    self._total = self._total.plus(WireBytes(0, 0, under_way), WireBytes())
         sock.close()
 
     def _count(self, sock: socket.socket) -> None:
         now = _moved(sock)
-        if now is not None:
+        if now is None or now == self._counted[sock]:
+            return
+        if self._elsewhere[sock]:
+            self._was_unlisted = True
+        else:
             self._total = self._total.plus(now, self._counted[sock])
-            self._counted[sock] = now
+        self._counted[sock] = now
 
     @contextmanager
     def unlisted(self) -> Iterator[None]:
         """Model bytes may come over the network by other ways, which are not counted: a library's own connections, or a
-        file system's."""
+        file system's. Those over another interface are known without."""
         with self._lock:
             self._unlisted += 1
             self._was_unlisted = True
@@ -134,7 +166,17 @@ class BulkSockets:
                 return
             self._limit = limit
             for sock in list(self._counted):
-                _set_window(sock, limit)
+                if not self._elsewhere[sock]:
+                    _set_window(sock, limit)
+
+
+def _local_address(sock: socket.socket) -> str:
+    """Empty: it has none, or none of IP."""
+    try:
+        name = sock.getsockname()
+    except OSError:  # closed
+        return ""
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 def _tcp_info(sock: socket.socket) -> tuple[int, ...] | None:

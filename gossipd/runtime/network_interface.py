@@ -31,9 +31,19 @@ def interface_of(address: str) -> str | None:
     """The name of the interface with this address, which of IPv4 must be its first, else of the default route's; None:
     this host has neither, or its kernel does not tell."""
     try:
+        return interface_with(address) or _of_default_route()
+    except OSError:
+        return None
+
+
+def interface_with(address: str) -> str | None:
+    """The name of the interface with this address, which of IPv4 must be its first; None: it is not found."""
+    try:
         wanted = ip_address(address)
-        name = _with_ipv6(wanted) if isinstance(wanted, IPv6Address) else _with_ipv4(address)
-        return name or _of_default_route()
+        if isinstance(wanted, IPv6Address):
+            mapped = wanted.ipv4_mapped
+            return _with_ipv6(wanted) if mapped is None else _with_ipv4(str(mapped))
+        return _with_ipv4(address)
     except (OSError, ValueError):
         return None
 

@@ -183,8 +183,8 @@ MUTANTS = (
         "short-uncounted-reads-pass-for-others",
         "A short read of a bucket holds the host's transfers back for seconds.",
         "gossipd/runtime/bulk_sockets.py",
-        "            self._was_unlisted = True\n",
-        "",
+        "            self._unlisted += 1\n            self._was_unlisted = True\n",
+        "            self._unlisted += 1\n",
         ("tests/gossipd/runtime/test_bulk_sockets.py",),
     ),
     Mutant(
@@ -522,5 +522,13 @@ MUTANTS = (
         "        if shown is None or carried > (1 + ALIKE) * shown:\n",
         "        if False:\n",
         ("tests/gossipd/transfer/test_link_share.py",),
+    ),
+    Mutant(
+        "bytes-over-another-interface-hide-the-link",
+        "Reads over the interface of storage count as bytes of the bulk link, which is idle, and are held for ever.",
+        "gossipd/runtime/bulk_sockets.py",
+        "        self._elsewhere[sock] = bool(self._watched) and interface not in (None, self._watched)\n",
+        "        self._elsewhere[sock] = False\n",
+        ("tests/gossipd/runtime/test_bulk_sockets.py",),
     ),
 )

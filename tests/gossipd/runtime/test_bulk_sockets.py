@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gossipd.runtime import bulk_sockets
 from gossipd.runtime.bulk_sockets import HEAD_BYTES, BulkSockets, WindowLimit, WireBytes
 
 _TCP_WINDOW_CLAMP = 10
@@ -164,6 +165,61 @@ def test_what_was_under_way_at_the_end_is_not_under_way_for_ever(pair: tuple[soc
     sockets.close(served)
     moved = sockets.look()
     assert moved.acknowledged == moved.sent > 0
+
+
+def test_a_connection_over_another_interface_is_neither_counted_nor_held(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets, before = BulkSockets(), _window(pair[0])
+    sockets.watch("eth7")  # theirs is lo
+    sockets.limit_windows(LIMIT)
+    sockets.add(pair[0])
+    sockets.limit_windows(LIMIT)
+    assert _window(pair[0]) == before
+    sockets.were_all()
+    _move(pair, 50_000)
+    assert sockets.look() == WireBytes()
+    assert not sockets.were_all(), "others cannot be told from it"
+    assert sockets.look() == WireBytes() and sockets.were_all(), "it rests"
+
+
+def test_a_connection_over_the_watched_interface_counts_and_is_held(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    sockets = BulkSockets()
+    sockets.limit_windows(LIMIT)
+    sockets.add(pair[0])
+    sockets.watch("lo")
+    assert _window(pair[0]) == 20_000
+    _move(pair, 50_000)
+    assert sockets.look().received >= 50_000 and sockets.were_all()
+
+
+def test_a_watch_that_moves_frees_the_windows_of_what_stays(pair: tuple[socket.socket, socket.socket]) -> None:
+    sockets = BulkSockets()
+    sockets.watch("lo")
+    sockets.limit_windows(LIMIT)
+    sockets.add(pair[0])
+    assert _window(pair[0]) == 20_000
+    sockets.watch("eth7")
+    assert _window(pair[0]) > 1_000_000
+
+
+def test_each_local_address_is_looked_up_once(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def interface_with(address: str) -> str:
+        asked.append(address)
+        return "lo"
+
+    monkeypatch.setattr(bulk_sockets, "interface_with", interface_with)
+    sockets = BulkSockets()
+    for one in pair:
+        sockets.add(one)
+        sockets.look()
+    assert asked == ["127.0.0.1"]
 
 
 def _buffer(sock: socket.socket) -> int:
