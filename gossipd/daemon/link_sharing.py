@@ -16,7 +16,7 @@ from gossipd.core.units import show_bytes
 from gossipd.runtime.bulk_sockets import BulkSockets, WindowLimit, WireBytes
 from gossipd.runtime.logs import get_logger
 from gossipd.runtime.look_interval import until_next_look
-from gossipd.runtime.network_interface import InterfaceBytes, bytes_of, interface_of
+from gossipd.runtime.network_interface import LOOPBACK, InterfaceBytes, bytes_of, interface_of
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.link_share import LinkCounters, LinkShare
 
@@ -39,20 +39,30 @@ class LinkSharing:
         self._share = LinkShare()
         self._own = WireBytes()
         self._is_shared = False
+        self._told = ""
 
     async def run(self, address: str) -> None:
         """Never returns. ``address``: of the interface over which model bytes go; it may come late, or move."""
-        interface, is_told = interface_of(address), False
+        interface = self._find(address)
         while True:
-            if interface is None and not is_told:
-                log.warning("no network interface has this address: others are not noticed", address=address)
-            is_told = interface is None
-            if self.look(interface or "", trio.current_time(), time.time()):
+            if self.look(interface, trio.current_time(), time.time()):
                 # At moments that hosts have in common, as their trials begin and end with a look.
                 await trio.sleep(LOOK_S - time.time() % LOOK_S)
                 continue
             await until_next_look(RESTING_LOOK_S)
-            interface = interface_of(address)
+            interface = self._find(address)
+
+    def _find(self, address: str) -> str:
+        """Empty: others cannot be noticed, as the log tells once."""
+        found, why = interface_of(address), ""
+        if found is None:
+            why = "no network interface has this address: others are not noticed"
+        elif found == LOOPBACK:  # it counts each byte as sent and as received: own ones would pass for others'
+            why = "net.background does nothing on a loopback address"
+        if why and why != self._told:
+            log.warning(why, address=address)
+        self._told = why
+        return "" if why else found or ""
 
     def look(self, interface: str, now: float, wall_s: float) -> bool:
         """Compare with the last look. Returns whether model bytes have moved since."""

@@ -20,6 +20,9 @@ _ROUTE, _COUNTERS, _ADDRESSES_6 = Path("/proc/net/route"), Path("/proc/net/dev")
 _RECEIVED, _SENT = 0, 8  # columns of /proc/net/dev
 
 
+LOOPBACK = "lo"
+
+
 class InterfaceBytes(Struct, frozen=True):
     """Since the interface began."""
 
@@ -40,6 +43,8 @@ def interface_with(address: str) -> str | None:
     """The name of the interface with this address, which of IPv4 must be its first; None: it is not found."""
     try:
         wanted = ip_address(address)
+        if wanted.is_loopback:
+            return LOOPBACK  # it has more addresses than it names
         if isinstance(wanted, IPv6Address):
             mapped = wanted.ipv4_mapped
             return _with_ipv6(wanted) if mapped is None else _with_ipv4(str(mapped))

@@ -531,4 +531,12 @@ MUTANTS = (
         "        self._elsewhere[sock] = False\n",
         ("tests/gossipd/runtime/test_bulk_sockets.py",),
     ),
+    Mutant(
+        "own-bytes-on-loopback-pass-for-others",
+        "Two daemons on loopback hold each other back, as each own byte is counted as sent and as received.",
+        "gossipd/daemon/link_sharing.py",
+        "        elif found == LOOPBACK:",
+        "        elif False:",
+        ("tests/gossipd/daemon/test_link_sharing.py",),
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -117,3 +119,24 @@ async def test_a_running_daemon_looks_at_the_interface_of_its_address(
     with trio.move_on_after(10):
         await bench.sharing.run("192.0.2.1")
     assert looked_at[-1] == "eth7" and 5 <= len(looked_at) <= 15
+
+
+async def test_a_daemon_on_loopback_never_holds_its_own_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    looked_at: set[str] = set()
+    warnings: list[str] = []
+
+    def carried(name: str) -> InterfaceBytes | None:
+        looked_at.add(name)
+        return None
+
+    def warning(text: str, **_: str) -> None:
+        warnings.append(text)
+
+    monkeypatch.setattr(link_sharing, "bytes_of", carried)
+    monkeypatch.setattr(link_sharing, "log", SimpleNamespace(warning=warning))
+    with trio.move_on_after(10):
+        await bench.sharing.run("127.0.0.7")
+    assert looked_at == {""} and bench.sharing.download.rate is None
+    assert warnings == ["net.background does nothing on a loopback address"]
