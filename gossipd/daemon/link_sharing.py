@@ -39,18 +39,20 @@ class LinkSharing:
         self._share = LinkShare()
         self._own = WireBytes()
         self._is_shared = False
-        self._told = ""
+        self._told = self._interface = ""
 
     async def run(self, address: str) -> None:
         """Never returns. ``address``: of the interface over which model bytes go; it may come late, or move."""
-        interface = self._find(address)
+        interface, found_s = self._find(address), trio.current_time()
         while True:
+            if trio.current_time() - found_s >= RESTING_LOOK_S:
+                interface, found_s = self._find(address), trio.current_time()
             if self.look(interface, trio.current_time(), time.time()):
                 # At moments that hosts have in common, as their trials begin and end with a look.
                 await trio.sleep(LOOK_S - time.time() % LOOK_S)
                 continue
             await until_next_look(RESTING_LOOK_S)
-            interface = self._find(address)
+            interface, found_s = self._find(address), trio.current_time()
 
     def _find(self, address: str) -> str:
         """Empty: others cannot be noticed, as the log tells once."""
@@ -69,7 +71,12 @@ class LinkSharing:
         self._sockets.watch(interface)
         carried, own = bytes_of(interface), self._sockets.look()
         is_moving, self._own = own != self._own, own
-        if carried is None:  # the interface has gone
+        has_moved, self._interface = self._interface not in ("", interface), interface
+        if has_moved:  # the counters are others
+            is_blind = True
+            self._sockets.were_all()
+            carried = carried or InterfaceBytes(0, 0)
+        elif carried is None:  # the interface has gone
             carried, is_blind = InterfaceBytes(0, 0), True
         else:
             is_blind = not self._sockets.were_all()

@@ -539,4 +539,12 @@ MUTANTS = (
         "        elif False:",
         ("tests/gossipd/daemon/test_link_sharing.py",),
     ),
+    Mutant(
+        "an-interface-that-moves-is-not-found-while-bytes-move",
+        "An interface that goes or moves during a long deployment is never looked up, and others are not noticed.",
+        "gossipd/daemon/link_sharing.py",
+        "            if trio.current_time() - found_s >= RESTING_LOOK_S:\n",
+        "            if False:\n",
+        ("tests/gossipd/daemon/test_link_sharing.py",),
+    ),
 )

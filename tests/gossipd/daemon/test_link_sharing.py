@@ -140,3 +140,21 @@ async def test_a_daemon_on_loopback_never_holds_its_own_bytes(
         await bench.sharing.run("127.0.0.7")
     assert looked_at == {""} and bench.sharing.download.rate is None
     assert warnings == ["net.background does nothing on a loopback address"]
+
+
+async def test_an_interface_that_moves_is_found_while_bytes_move(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    start_s = trio.current_time()
+    looked_at: list[str] = []
+
+    def carried(name: str) -> InterfaceBytes | None:
+        looked_at.append(name)
+        bench.sockets.moved = WireBytes(1000 * len(looked_at), 0, 0)
+        return bench.carried
+
+    monkeypatch.setattr(link_sharing, "interface_of", lambda _: "eth0" if trio.current_time() < start_s + 2 else "eth7")
+    monkeypatch.setattr(link_sharing, "bytes_of", carried)
+    with trio.move_on_after(4):
+        await bench.sharing.run("192.0.2.1")
+    assert looked_at[0] == "eth0" and looked_at[-1] == "eth7"
