@@ -71,15 +71,9 @@ class LinkSharing:
         self._sockets.watch(interface)
         carried, own = bytes_of(interface), self._sockets.look()
         is_moving, self._own = own != self._own, own
-        has_moved, self._interface = self._interface not in ("", interface), interface
-        if has_moved:  # the counters are others
-            is_blind = True
-            self._sockets.were_all()
-            carried = carried or InterfaceBytes(0, 0)
-        elif carried is None:  # the interface has gone
-            carried, is_blind = InterfaceBytes(0, 0), True
-        else:
-            is_blind = not self._sockets.were_all()
+        is_another, self._interface = self._interface not in ("", interface), interface  # whose counters are others
+        is_blind = not self._sockets.were_all() or is_another or carried is None
+        carried = carried or InterfaceBytes(0, 0)
         sent = LinkCounters(carried.sent, own.sent, own.acknowledged)
         received = LinkCounters(carried.received, own.received, own.received)
         self._share.heard(sent, received, now, wall_s, is_blind=is_blind)

@@ -42,7 +42,7 @@ TRIAL = 1.5  # times what the link has carried
 # Each divides the next, so that hosts with different pauses try together, too.
 TRIAL_SOON_S = 1.0  # after a trial that has shown more, or that is not believed yet
 TRIAL_LESS_S = 20.0  # after one that has shown less, with as little to send as before
-TRIAL_EVERY_S = 60.0  # so that trials leave the p99 of others as it was
+TRIAL_EVERY_S = 60.0  # after one that has shown what is known: others' packets wait for each
 GREW = 1.2  # times what the share brought: with so much more in a trial the link was full
 ALIKE = 0.1  # of what was known: within this, a trial has shown the same
 FADES = 0.9  # of what was known, after a trial that has shown less, and each ``TRIAL_EVERY_S`` in which none was made

@@ -78,12 +78,16 @@ async def _asked(host: Host) -> None:
     assert host.disk.was_asked.is_set()
 
 
+async def _orders_that_hang(host: Host, nursery: trio.Nursery, count: int) -> None:
+    host.disk.answers.clear()
+    for _ in range(count):
+        nursery.start_soon(host.pin)
+    await _asked(host)
+
+
 async def test_orders_on_a_hanging_disk_keep_few_threads_and_end_when_it_is_known(tmp_path: Path) -> None:
     async with a_host(tmp_path) as (host, nursery):
-        host.disk.answers.clear()
-        for _ in range(THREADS + 40):
-            nursery.start_soon(host.pin)
-        await _asked(host)
+        await _orders_that_hang(host, nursery, THREADS + 40)
         with trio.fail_after(WAIT_S / 2):
             assert await trio.to_thread.run_sync(lambda: 7) == 7, "a thread is left for what asks no disk"
         assert host.looks() == [STORE_SILENT]
@@ -98,9 +102,7 @@ async def test_orders_on_a_hanging_disk_keep_few_threads_and_end_when_it_is_know
 
 async def test_a_disk_that_hangs_refuses_writes_until_a_probe_has_succeeded(tmp_path: Path) -> None:
     async with a_host(tmp_path) as (host, nursery):
-        host.disk.answers.clear()
-        nursery.start_soon(host.pin)
-        await _asked(host)
+        await _orders_that_hang(host, nursery, 1)
         host.looks()
         assert host.store.condition().health is StoreHealth.SILENT
         with pytest.raises(Exception, match="does not answer") as caught:
@@ -119,10 +121,7 @@ async def test_a_disk_that_hangs_refuses_writes_until_a_probe_has_succeeded(tmp_
 
 async def test_an_order_that_waits_for_a_thread_is_made_when_one_is_free(tmp_path: Path) -> None:
     async with a_host(tmp_path) as (host, nursery):
-        host.disk.answers.clear()
-        for _ in range(THREADS + 1):
-            nursery.start_soon(host.pin)
-        await _asked(host)
+        await _orders_that_hang(host, nursery, THREADS + 1)
         host.disk.answers.set()
         await host.until(THREADS + 1)
         assert host.ended == ["pinned"] * (THREADS + 1)
