@@ -107,6 +107,8 @@ class PublishStep(Row, frozen=True, kw_only=True):
     """How many files each of the usual patterns left out."""
     envelope: str = ""
     """In base64, in the last line of what is signed and not told: the shards of one host, or the manifest of all."""
+    waiting: str = ""
+    """Why nothing moves, in words: it waits for its turn, or nothing has been read for a while."""
 
 
 class StatusPort(Protocol):

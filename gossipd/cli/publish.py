@@ -185,8 +185,11 @@ def _adopt(source: str, published: Published, socket: str | None) -> None:
     from gossipd.api.client import StatusClient, find_sockets
 
     client = StatusClient(find_sockets(socket, None)[0])
-    for _ in client.adopt(directory=str(Path(source).absolute()), manifest=str(published.out.absolute())):
-        pass  # a line each second shows that it goes on
+    was_waiting = False
+    for step in client.adopt(directory=str(Path(source).absolute()), manifest=str(published.out.absolute())):
+        if step.get("waiting") and not was_waiting:  # a line each second shows that it goes on
+            show_lines([f"waits: {step['waiting']}"], err=True)
+        was_waiting = bool(step.get("waiting"))
 
 
 class _HashingProgress:

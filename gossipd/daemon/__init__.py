@@ -20,7 +20,8 @@
   ``start_limits``, ``limits_watch``, ``credentials_watch``
 * The local sockets: ``status_view`` (answers), ``fresh_look`` (before some), ``settled_rows`` (rows that hold),
   ``admin_operations`` and ``want_orders`` (commands), ``event_feed``
-* Jobs: ``job_publishing``, ``publishing_job``, ``envelope_file`` (of an order), ``step_watches``, ``untold_shards``;
+* Jobs: ``job_publishing``, ``publishing_job``, ``publishing_turns`` (few at once), ``envelope_file`` (of an order),
+  ``step_watches``, ``untold_shards``;
   ``hooks``, ``hook_queue`` and ``hook_program``, ``orphans`` (what they leave to process 1); ``hub_links``,
   ``process_end`` (of a job)
 * The disk: ``state_dir`` and ``state_saver`` (what is kept besides chunks), ``watermarks`` (a disk that is too full),

@@ -36,6 +36,7 @@ from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.manifest_judging import judge_manifest
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.publishing_job import ManifestMaker, PublishingJob
+from gossipd.daemon.publishing_turns import PublishingTurns
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.untold_shards import LOOK_S as UNTOLD_LOOK_S
 from gossipd.daemon.untold_shards import UntoldShards
@@ -62,7 +63,6 @@ from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.syscalls import can_share_blocks
 
-AT_ONCE = 4  # publications that hash or copy; the others wait for their turn
 LINE_S = 1.0  # between two lines: a client gives up after ten seconds without one
 LOOK_S = 0.02
 _HIDDEN_PLACES = ("/tmp/", "/var/tmp/", "/home/", "/root/", "/run/user/")
@@ -130,8 +130,7 @@ class JobPublishing:
     progress: ProgressPublisher
 
     def __post_init__(self) -> None:
-        self._turns = trio.CapacityLimiter(AT_ONCE)
-        self._names: dict[str, trio.Lock] = {}
+        self._turns = PublishingTurns()
         self._untold = UntoldShards()
 
     async def publish(
@@ -144,12 +143,12 @@ class JobPublishing:
         keep = _keep(keep_last, keep_every)
 
         async def run(job: PublishingJob) -> None:
-            async with self._turn_of(name):
+            async with self._turns.of_name(name):
                 chosen = self._choose(job, name, version=version, step=step)
                 make = ManifestMaker(
                     job, path, chosen_files, name, chosen, key, self.state.path, _owner(user), keep, told
                 )
-                manifest = await run_blocking(make.manifest, limiter=self._turns, abandon_on_cancel=True)
+                manifest = await self._turns.run(job, make.manifest)
                 await self._adopt(job, manifest, path, user, how)
 
         async for line in self._told(run, name):
@@ -159,7 +158,7 @@ class JobPublishing:
         opened_manifest = await self._judged(user, Path(manifest))
 
         async def run(job: PublishingJob) -> None:
-            async with self._turn_of(opened_manifest.name):
+            async with self._turns.of_name(opened_manifest.name):
                 await self._adopt(job, opened_manifest, Path(directory), user, how)
 
         async for line in self._told(run, opened_manifest.name):
@@ -182,7 +181,7 @@ class JobPublishing:
             )  # fmt: skip
 
         async def run(job: PublishingJob) -> None:
-            job.sign(await run_blocking(hashed, job, limiter=self._turns, abandon_on_cancel=True))
+            job.sign(await self._turns.run(job, hashed, job))
 
         async for line in self._told(run, name):
             yield line
@@ -195,7 +194,7 @@ class JobPublishing:
         keep, told = _keep(keep_last, keep_every), pack_about(read_about(about.encode()))
 
         async def run(job: PublishingJob) -> None:
-            async with self._turn_of(name):
+            async with self._turns.of_name(name):
                 chosen = self._choose(job, name, version=version, step=step)
                 joined = await run_blocking(_joined, Path(shards), name, keys_for(trusted, name))
                 draft = ManifestDraft(
@@ -214,9 +213,9 @@ class JobPublishing:
         opened_manifest = await self._judged(user, Path(manifest))
 
         async def run(job: PublishingJob) -> None:
-            async with self._turn_of(opened_manifest.name):
+            async with self._turns.of_name(opened_manifest.name):
                 find = partial(AdoptableShards, Path(directory), opened_manifest, _owner(user))
-                files = await run_blocking(find, limiter=self._turns)
+                files = await self._turns.run(job, find)
                 await self._take_over(job, opened_manifest, files, Path(directory), is_told=is_told)
 
         async for line in self._told(run, opened_manifest.name):
@@ -264,11 +263,6 @@ class JobPublishing:
         made = {split_version(one.version)[0]: float(one.created_s) for one in sorted(manifests, key=_version_of)}
         return KnownSteps(self.last_version(name), made, time.time())
 
-    def _turn_of(self, name: str) -> trio.Lock:
-        """Publications of one name go one after the other: the version depends on the last."""
-        self._names = {key: lock for key, lock in self._names.items() if lock.statistics().locked}
-        return self._names.setdefault(name, trio.Lock())
-
     # ---- running -------------------------------------------------------------------------------------
 
     async def _told(self, run: _Run, name: str) -> AsyncGenerator[PublishStep, None]:
@@ -282,15 +276,15 @@ class JobPublishing:
                 with trio.move_on_after(LINE_S):
                     await job.ended.wait()
                     break
-                yield job.step
+                yield msgspec.structs.replace(job.step, waiting=self._turns.why_still(job))
             if job.error is not None:
                 raise job.error
             yield msgspec.structs.replace(job.step, done=True)
         finally:
-            job.scope.cancel()
+            job.leave()
 
     async def _adopt(self, job: PublishingJob, manifest: Manifest, directory: Path, user: int, how: str) -> None:
-        files = await run_blocking(AdoptableFiles, directory, manifest, _owner(user), limiter=self._turns)
+        files = await self._turns.run(job, AdoptableFiles, directory, manifest, _owner(user))
         if how == "reflink":
             await run_blocking(_check_reflink, files, self.live.config.store.models)
         await self._take_over(job, manifest, files, directory, is_told=True)
@@ -307,7 +301,7 @@ class JobPublishing:
         is_new = await run_blocking(self._note_new, manifest)
         was_untold = self._untold.told(manifest.id)  # nobody deletes what is worked on
         try:
-            await run_blocking(_copy, self.store, manifest, files, limiter=self._turns)
+            await self._turns.run(job, _copy, self.store, manifest, files, job, must_end=True)
             job.step = msgspec.structs.replace(job.step, stage="deploying", bytes_done=manifest.bytes_total)
             if is_told:
                 await self.driver.offer(manifest.envelope, f"published from {directory.name[:80]}")
@@ -420,8 +414,8 @@ def _check_all_is_wanted(live: LiveSettings, name: str) -> None:
         )
 
 
-def _copy(store: ChunkStore, manifest: Manifest, files: AdoptableFiles) -> None:
-    wrong = store.adopt(manifest, files, files.files_here)
+def _copy(store: ChunkStore, manifest: Manifest, files: AdoptableFiles, job: PublishingJob) -> None:
+    wrong = store.adopt(manifest, files, files.files_here, on_copied=job.moved)
     files.check_still()
     if wrong is not None:
         path = manifest.files[manifest.segments(wrong)[0].file_index].path

@@ -11,6 +11,7 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 import trio
@@ -37,9 +38,16 @@ class PublishingJob(Struct):
     ended: trio.Event = msgspec.field(default_factory=trio.Event)
     error: GossipdError | None = None
     scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
+    is_left: bool = False  # its caller has gone
+    counting: Lock = msgspec.field(default_factory=Lock)
 
     def found(self, file_count: int, bytes_total: int) -> None:
         self.step = msgspec.structs.replace(self.step, file_count=file_count, bytes_total=bytes_total)
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_left = True
+        self.scope.cancel()
 
     def sign(self, envelope: bytes) -> None:
         """A signed envelope goes with the next line to the caller."""
@@ -52,10 +60,16 @@ class PublishingJob(Struct):
         self.step = msgspec.structs.replace(self.step, left_out=dict(counted))
 
     def hashed(self, count: int) -> None:
-        """Raises PublishError where nobody waits for it any more: the threads end with their extents."""
-        if self.ended.is_set():
+        """See ``moved``."""
+        self.moved(count)
+
+    def moved(self, count: int) -> None:
+        """So many bytes more are hashed, or copied. Raises PublishError where nobody waits for it any more: the threads
+        end with their extents."""
+        if self.is_left or self.ended.is_set():
             raise PublishError(f"{self.step.name}: the publication has been ended")
-        self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
+        with self.counting:
+            self.step = msgspec.structs.replace(self.step, bytes_done=self.step.bytes_done + count)
 
 
 class ManifestMaker(Struct, frozen=True):

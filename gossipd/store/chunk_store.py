@@ -211,12 +211,16 @@ class ChunkStore:
         """Whether a published model lacked files at the last look."""
         return self._models.removed_files.any_lack()
 
-    def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None = None) -> int | None:
+    def adopt(
+        self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None = None, *,
+        on_copied: Callable[[int], None] = lambda _: None,
+    ) -> int | None:  # fmt: skip
         """``open`` a model and copy its chunks from files of this host, each compared with its digest; with
         ``files_here`` those of these files. Returns None when all of them are held, else the first chunk that the files
-        do not have as the manifest says; ``abandon`` it then, if nobody else deploys it. Raises what ``open`` raises.
+        do not have as the manifest says; ``abandon`` it then, if nobody else deploys it. ``on_copied`` is told of each
+        chunk its bytes, by several threads. Raises what ``open`` and ``on_copied`` raise.
         """
-        return self._models.adopt(manifest, files, files_here)
+        return self._models.adopt(manifest, files, files_here, on_copied)
 
     def finish(self, deployment: DeploymentId) -> None:
         """Publish a whole model, point ``current`` to it, delete the versions that ``keep_versions`` does not cover.

@@ -172,11 +172,14 @@ class Models:
         except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
 
-    def adopt(self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None) -> int | None:
+    def adopt(
+        self, manifest: Manifest, files: PieceSource, files_here: frozenset[int] | None,
+        on_copied: Callable[[int], None],
+    ) -> int | None:  # fmt: skip
         self.open(manifest)
         replica = self.get(manifest.id)
         try:
-            return copy_from_files(self._context, replica, files, files_here)
+            return copy_from_files(self._context, replica, files, files_here, on_copied)
         except OSError as error:
             raise self._context.refused(error, replica.missing_bytes()) from error
 

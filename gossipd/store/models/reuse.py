@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from threading import Lock
@@ -92,12 +92,14 @@ class PieceSource(Protocol):
 
 
 def copy_from_files(
-    context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None = None
-) -> int | None:
+    context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None,
+    on_copied: Callable[[int], None],
+) -> int | None:  # fmt: skip
     """Copy every missing chunk from files that should be the model's, in the manifest's order. Returns the first chunk
     that they do not have as the manifest says, None when there is none. ``files_here``: only chunks of these files;
-    they may come while the model is fetched. Raises OSError when the disk refuses."""
-    copying = _FilesCopying(context, replica, files, files_here)
+    they may come while the model is fetched. ``on_copied`` is told each chunk's bytes. Raises OSError when the disk
+    refuses."""
+    copying = _FilesCopying(context, replica, files, files_here, on_copied)
     threads = min(COPY_THREADS, len(os.sched_getaffinity(0)), replica.missing_bytes() // COPY_THREAD_BYTES)
     if threads <= 1:
         copying.run()
@@ -113,12 +115,14 @@ class _FilesCopying:
     """Copies a model's chunks from files; ``run`` by several threads at a time, which end when one fails."""
 
     def __init__(
-        self, context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None
-    ) -> None:
+        self, context: Context, replica: ModelReplica, files: PieceSource, files_here: frozenset[int] | None,
+        on_copied: Callable[[int], None],
+    ) -> None:  # fmt: skip
         self._context = context
         self._replica = replica
         self._files = files
         self._files_here = files_here
+        self._on_copied = on_copied
         self._supplier = LOCAL if files_here is None else COPIED
         self._lock = Lock()
         self._left = iter(range(replica.manifest.chunk_count))
@@ -134,7 +138,9 @@ class _FilesCopying:
                 segments = self._replica.manifest.segments(chunk)
                 if self._files_here is not None and any(one.file_index not in self._files_here for one in segments):
                     continue
-                if not _copy_chunk(self._context, self._files, segments, self._replica, chunk, supplier=self._supplier):
+                if _copy_chunk(self._context, self._files, segments, self._replica, chunk, supplier=self._supplier):
+                    self._on_copied(self._replica.manifest.chunk_length(chunk))
+                else:
                     self.wrong.append(chunk)
                     self._has_failed = True
         except BaseException:

@@ -83,3 +83,9 @@ def test_calls_that_end_are_never_told_and_what_they_raise_comes_out(hanging: Ha
         with pytest.raises(FileNotFoundError):
             disk.open("missing")
         assert hanging.calls.look() == hanging.calls.late() == ""
+
+
+def test_a_copy_that_waits_for_a_jobs_directory_accuses_no_disk(hanging: Hanging) -> None:
+    hanging.disk.memory.copy_some = lambda *_: 100  # type: ignore[method-assign]
+    hanging.begin("copy_some", 3, 0, 4, 0, 100)
+    assert (hanging.looks(1000), hanging.calls.late()) == ([], "")
