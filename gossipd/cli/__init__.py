@@ -9,7 +9,7 @@ quickly.
 * Models on this host: ``models``, ``latest``, ``verify``, ``eviction`` (pin, prune), ``warm``, ``want``
 * What is going on: ``status``, ``live_status`` (redrawn), ``host_selection`` (which hosts are shown), ``sketches``,
   ``members``, ``events``, ``report``, ``top``, ``top_frame`` (its figures), ``audit``, ``traces``
-* What is wrong: ``doctor``; ``host_readings``, ``disk_readings``, ``peer_readings`` and ``storage_readings`` (what it
-  reads); ``support``
+* What is wrong: ``doctor``; ``host_readings``, ``disk_readings``, ``peer_readings``, ``storage_readings`` and
+  ``source_trials`` (what it reads); ``support``
 * Simulating: ``simulate``, ``simulate_options``, ``simulated_figures``, ``simulated_report``
 """

@@ -101,6 +101,14 @@ MUTANTS = (
         ("tests/gossipd/cli/test_storage_readings.py",),
     ),
     Mutant(
+        "doctor-waits-for-a-source-on-a-disk-that-hangs",
+        "A directory of sources hangs, and doctor neither tells it nor ends, even when it is killed.",
+        "gossipd/cli/source_trials.py",
+        "        if select.select([process.stdout], [], [], order.patience_s + START_S)[0]:\n",
+        "        if process.stdout:\n",
+        ("tests/gossipd/cli/test_source_trials.py",),
+    ),
+    Mutant(
         "doctor-reads-on-where-nothing-answers",
         "Each reading of a disk that hangs costs ten more seconds.",
         "gossipd/cli/host_readings.py",

@@ -14,7 +14,7 @@ import pytest
 
 from gossipd.cli import storage_readings
 from gossipd.cli.disk_readings import read_apart
-from gossipd.cli.storage_readings import environment_of_storage, kept_manifests, read_storage
+from gossipd.cli.storage_readings import environment_for_storage, kept_manifests, read_storage
 from gossipd.core.reasons import HostReason
 from gossipd.diagnosis.checks import CheckVerdict, SourceReading
 from gossipd.manifest.manifest import Manifest
@@ -138,10 +138,9 @@ def test_manifests_on_a_disk_that_hangs_are_not_waited_for(
     assert [one.model for one in home.read()] == [""]
 
 
-def test_our_own_credentials_are_not_used_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_credentials_are_not_those_of_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "ours")
     monkeypatch.setenv("LANG", "ours")
-    with environment_of_storage({"AWS_REGION": "theirs", "https_proxy": "theirs", "LANG": "theirs"}):
-        assert (os.environ.get("AWS_PROFILE"), os.environ["AWS_REGION"]) == (None, "theirs")
-        assert (os.environ["https_proxy"], os.environ["LANG"]) == ("theirs", "ours")
-    assert os.environ["AWS_PROFILE"] == "ours" and "AWS_REGION" not in os.environ
+    told = environment_for_storage({"AWS_REGION": "theirs", "https_proxy": "theirs", "LANG": "theirs"})
+    assert (told.get("AWS_PROFILE"), told["AWS_REGION"]) == (None, "theirs")
+    assert (told["https_proxy"], told["LANG"]) == ("theirs", "ours")
