@@ -358,6 +358,11 @@ class HostReason(Enum):
         "the disk does not answer", "see the kernel's log, the device, or the server of a network file system; "
         "`store.detail` names it", 4,
     )  # fmt: skip
+    DISK_SLOW = (
+        "disk_slow", 62, CuredBy.DISK, Heals.BY_ITSELF, ExitCode.DISK,
+        "no write of the disk has ended for some seconds", "see what else writes to it, the device, or the server of a "
+        "network file system", 4,
+    )  # fmt: skip
 
 
 READERS = frozenset(

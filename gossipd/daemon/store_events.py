@@ -11,9 +11,9 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.planner_driver import PlannerDriver
-from gossipd.deployment.events import DiskConditionChanged, EvictionBegun, VersionEvicted
+from gossipd.deployment.events import DiskConditionChanged, DiskWritesWait, EvictionBegun, VersionEvicted
 from gossipd.runtime.logs import get_logger
-from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
+from gossipd.store.notices import DiskSlowChanged, ModelEvicted, StoreConditionChanged, StoreEvent
 
 log = get_logger("store")
 
@@ -24,14 +24,14 @@ class StoreEvents:
     def __init__(self, driver: PlannerDriver) -> None:
         self._driver = driver
         self._token = trio.lowlevel.current_trio_token()
-        # One entry for each change of the disk's condition and for each eviction: an operator causes few.
+        # One entry for each change of the disk's condition, each spell of slow writes and each eviction: there are few.
         self._send, self._receive = trio.open_memory_channel[tuple[StoreEvent, trio.Event | None]](1024)
 
     def reported(self, event: StoreEvent) -> None:
         """From the store's threads."""
         if isinstance(event, ChunkStored | ChunkLost):
             self._driver.post(event)
-        elif isinstance(event, StoreConditionChanged | ModelEvicted):
+        elif isinstance(event, StoreConditionChanged | DiskSlowChanged | ModelEvicted):
             self._token.run_sync_soon(self._send.send_nowait, (event, None))
         # SpaceFreed: a deployment that waits for space looks again by itself
 
@@ -53,6 +53,8 @@ class StoreEvents:
                     nursery.start_soon(_evict, deployments, event, remembered)
                 elif isinstance(event, ModelEvicted):
                     deployments.post(VersionEvicted(event.deployment, event.name, event.version, event.cause))
+                elif isinstance(event, DiskSlowChanged):
+                    deployments.post(DiskWritesWait(event.is_slow))
                 elif isinstance(event, StoreConditionChanged):
                     _condition_changed(deployments, audit, event)
 

@@ -68,6 +68,8 @@ class DeploymentRecord(Struct):
     """The chunks of that file that a read did not get for it: as many as one read asks for at most."""
     disk_trouble: HostReason = HostReason.NONE
     """What the disk refuses at present; it explains a stall for the disk."""
+    is_disk_slow: bool = False
+    """Writes wait for the disk for seconds; it explains a stall for peers and storage."""
     started_s: int = 0
     elapsed_s: int = 0
     lost_chunks: LostChunks = field(default_factory=LostChunks)
@@ -202,16 +204,23 @@ class DeploymentRecord(Struct):
             return self.disk_trouble  # what came waits for it, so that peers and storage seem to be silent
         if self.stall is None:
             return HostReason.REFILLING if self.is_refilling else HostReason.NONE
+        if (of_disk := self._why_of_disk(self.stall)) is not HostReason.NONE:
+            return of_disk
         is_wrong = self.source_trouble is HostReason.SOURCE_CHANGED and self.stall is StallReason.VERIFICATION
         if self.source_trouble is not HostReason.NONE and (is_wrong or self.stall in _FOR_LACK_OF_A_SOURCE):
             return self.source_trouble
-        if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
-            return self.disk_trouble
         return HostReason.READ_LIMIT if self.is_limited else reason_of_word(self.stall.value)
 
-    def disk_changed(self, trouble: HostReason) -> None:
-        """The disk refuses writes, or does not answer; or takes them again."""
-        before, self.disk_trouble = self._why(), trouble
+    def _why_of_disk(self, stall: StallReason) -> HostReason:
+        """How the disk explains a stall; NONE: not at all."""
+        if self.is_disk_slow and stall not in (StallReason.DISK, StallReason.VERIFICATION):
+            return HostReason.DISK_SLOW
+        return self.disk_trouble if stall is StallReason.DISK else HostReason.NONE
+
+    def disk_changed(self, trouble: HostReason, *, is_slow: bool) -> None:
+        """The disk refuses writes, lets them wait, or does not answer; or takes them again."""
+        before = self._why()
+        self.disk_trouble, self.is_disk_slow = trouble, is_slow
         self.changed = self.changed or self._why() is not before
 
     def stalls(self, report: ReportStall) -> bool:

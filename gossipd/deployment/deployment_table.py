@@ -50,7 +50,7 @@ class DeploymentTable:
         self._by_key: dict[bytes, DeploymentSteps] = {}  # under which progress is told
         self.currents = CurrentVersions(context, self.find)
         self._ended = EndedManifests(context)
-        self._disk_trouble = HostReason.NONE
+        self._disk_trouble, self._is_disk_slow = HostReason.NONE, False
         self._probe_s = -math.inf
 
     # ---- what is said about a deployment -------------------------------------------------------------
@@ -112,7 +112,9 @@ class DeploymentTable:
     def _add(self, statement: Statement) -> DeploymentSteps:
         self._make_room()
         context = self._context
-        record = DeploymentRecord(statement.deployment, statement, disk_trouble=self._disk_trouble)
+        record = DeploymentRecord(
+            statement.deployment, statement, disk_trouble=self._disk_trouble, is_disk_slow=self._is_disk_slow
+        )
         earlier = context.progress.host(context.identity.node, progress_key(record.id))
         if earlier is not None:
             record.restore(earlier.progress)
@@ -289,6 +291,10 @@ class DeploymentTable:
                 self._source_troubled(event)
             case events.DiskConditionChanged():
                 self._disk_changed(event.code)
+            case events.DiskWritesWait():
+                self._is_disk_slow = event.is_so
+                for life in self._lives.values():
+                    life.record.disk_changed(self._disk_trouble, is_slow=event.is_so)
 
     def _stored(self, event: ChunkStored) -> None:
         record = self.get(event.deployment)
@@ -355,7 +361,7 @@ class DeploymentTable:
             for life in list(self._lives.values()):
                 life.delete_kept()
         for life in self._lives.values():  # also those whose manifest is not here yet
-            life.record.disk_changed(self._disk_trouble)
+            life.record.disk_changed(self._disk_trouble, is_slow=self._is_disk_slow)
 
     # ---- questions --------------------------------------------------------------------------------------
 

@@ -251,6 +251,12 @@ class DiskConditionChanged(Struct, frozen=True):
     code: str
 
 
+class DiskWritesWait(Struct, frozen=True):
+    """Writes wait for the store's disk for seconds, or end again."""
+
+    is_so: bool
+
+
 WorkEnded: TypeAlias = (
     EnvelopeFound | ManifestOpened | ManifestRefused | SpaceReserved | WorkDone | WorkFailed | WorkAbandoned
 )
@@ -266,7 +272,14 @@ Order: TypeAlias = (
     | OverrideOrdered
 )
 DeploymentNews: TypeAlias = (
-    ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
+    ChunkStored
+    | ChunkLost
+    | FinishModel
+    | ReportStall
+    | ProgressHeard
+    | SourceTroubled
+    | DiskConditionChanged
+    | DiskWritesWait
 )
 DeploymentEvent: TypeAlias = (
     WorkEnded

@@ -28,6 +28,7 @@ _NEXT = {
     HostReason.DISK_READ_ONLY: "the host tries to write again every few seconds",
     HostReason.DISK_FAILING: "the host tries to write again every few seconds",
     HostReason.DISK_SILENT: "the host goes on when the disk answers",
+    HostReason.DISK_SLOW: "the host goes on with each write that ends",
     HostReason.HOLDER_SILENT: "another holder is asked at once",
     HostReason.ALL_BUSY: "each holder is asked again within a second",
     HostReason.NO_HOLDER: "it goes on when a host that reads storage, or a holder, is back",

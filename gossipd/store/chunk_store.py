@@ -58,7 +58,7 @@ from gossipd.store.models.reuse import PieceSource, copy_equal
 from gossipd.store.models.scrub import PASS_S_MIN, Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.models.warming import Warmer, Warmth
-from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
+from gossipd.store.notices import DiskSlowChanged, Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
 
@@ -92,7 +92,7 @@ class ChunkStore:
         self._why_elsewhere = ""
         asked = disk or self._posix
         assert asked is not None
-        self._calls = WaitingCalls(asked)
+        self._calls, self._is_slow = WaitingCalls(asked), False
         self._disk = used = cast(Disk, self._calls)
         self._emit = on_event
         tracker = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
@@ -447,6 +447,9 @@ class ChunkStore:
         if (kind := self._calls.look()) not in ("", READ):
             self._context.tracker.silent(kind, self._context.clock.monotonic())
             self._context.due.set()  # to probe
+        if self._calls.is_slow() is not self._is_slow:
+            self._is_slow = not self._is_slow
+            self._context.emit(DiskSlowChanged(self._is_slow))
         return self._calls.late()
 
     def check_answers(self) -> None:

@@ -20,6 +20,12 @@ class StoreConditionChanged(Struct, frozen=True):
     condition: StoreCondition
 
 
+class DiskSlowChanged(Struct, frozen=True):
+    """Writes began to wait for the disk for seconds, or end again: that explains why no chunk is stored."""
+
+    is_slow: bool
+
+
 class SpaceFreed(Struct, frozen=True):
     """A model that was refused with NoSpaceError would fit now: open it again."""
 
@@ -36,6 +42,6 @@ class ModelEvicted(Struct, frozen=True):
     """``keep_versions``, ``watermark`` or ``prune``."""
 
 
-StoreEvent: TypeAlias = ChunkStored | ChunkLost | StoreConditionChanged | SpaceFreed | ModelEvicted
+StoreEvent: TypeAlias = ChunkStored | ChunkLost | StoreConditionChanged | DiskSlowChanged | SpaceFreed | ModelEvicted
 Emit: TypeAlias = Callable[[StoreEvent], None]
 """Called in worker threads without a lock of the store; must not block."""

@@ -472,4 +472,28 @@ MUTANTS = (
         "reads=reads_of(swarm)",
         ("tests/gossipd/swarm/test_planner.py",),
     ),
+    Mutant(
+        "a-slow-disk-is-blamed-on-others",
+        "Writes wait for a busy disk, and its host says that a peer or storage is silent.",
+        "gossipd/deployment/deployment_record.py",
+        "        if self.is_disk_slow and stall not in",
+        "        if None and stall not in",
+        ("tests/gossipd/deployment/test_deployment_record.py",),
+    ),
+    Mutant(
+        "a-slow-disk-is-told-of-no-later-deployment",
+        "A model that comes while writes wait blames its peers.",
+        "gossipd/deployment/deployment_table.py",
+        ", is_disk_slow=self._is_disk_slow\n",
+        "\n",
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
+    ),
+    Mutant(
+        "writes-that-wait-are-told-with-the-silent-disk-only",
+        "For the first half minute of a disk that hangs, peers and storage are blamed.",
+        "gossipd/store/disk/waiting_calls.py",
+        "_SLOW_LOOKS = 3 ",
+        "_SLOW_LOOKS = 30 ",
+        ("tests/gossipd/store/test_hanging_disk.py",),
+    ),
 )

@@ -23,9 +23,10 @@ _LOOKS_MAX_OF = {
     "sync_data": 120, "sync_file": 120, "sync_directory": 120, "start_write_back": 120,
     "allocate": 120, "punch": 120, "truncate": 120, "remove_file": 120,  # of files of any size
 }  # fmt: skip
-READ = "a read"
+READ, _WRITE = "a read", "a write"
+_SLOW_LOOKS = 3  # longer than a stall takes to be told
 _KINDS = {
-    **dict.fromkeys(("write_some", "allocate", "punch", "truncate"), "a write"),
+    **dict.fromkeys(("write_some", "allocate", "punch", "truncate"), _WRITE),
     **dict.fromkeys(("sync_everything", "sync_data", "sync_file", "sync_directory", "start_write_back"), "a sync"),
     "read_some": READ, "remove_file": "a removal", "remove_directory": "a removal", "rename": "a rename",
 }  # fmt: skip
@@ -81,6 +82,10 @@ class WaitingCalls:
             if kind.is_late and not was_late:
                 found = name
         return found
+
+    def is_slow(self) -> bool:
+        """Whether writes wait of which none has ended for some looks."""
+        return self._kinds[_WRITE].looks >= _SLOW_LOOKS
 
     def late(self) -> str:
         """A kind of calls that do not end, in words; empty: none."""

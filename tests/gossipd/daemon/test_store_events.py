@@ -12,8 +12,8 @@ import trio.testing
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.store_events import StoreEvents
-from gossipd.deployment.events import EvictionBegun, VersionEvicted
-from gossipd.store.notices import ModelEvicted
+from gossipd.deployment.events import DiskWritesWait, EvictionBegun, VersionEvicted
+from gossipd.store.notices import DiskSlowChanged, ModelEvicted
 
 MODEL = DeploymentId(b"m" * 32)
 
@@ -35,7 +35,8 @@ async def test_each_event_reaches_its_brain() -> None:
         await trio.to_thread.run_sync(events.before_evict, evicted)
         assert deployments == [EvictionBegun(1, MODEL)], "the store waited for it"
         await trio.to_thread.run_sync(events.reported, evicted)
+        await trio.to_thread.run_sync(events.reported, DiskSlowChanged(is_slow=True))
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert planner == [ChunkLost(MODEL, 3)]
-    assert deployments[1:] == [VersionEvicted(MODEL, "m", 1, "keep_versions")]
+    assert deployments[1:] == [VersionEvicted(MODEL, "m", 1, "keep_versions"), DiskWritesWait(is_so=True)]

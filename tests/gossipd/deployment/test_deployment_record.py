@@ -66,6 +66,24 @@ def test_a_stall_is_explained_by_what_is_nearest_to_its_cause(
     assert deployment.progress(1_000_001).reason is shown
 
 
+@pytest.mark.parametrize(
+    ("stall", "told"),
+    [(one, HostReason.DISK_SLOW) for one in StallReason if one not in (StallReason.DISK, StallReason.VERIFICATION)]
+    + [(StallReason.DISK, HostReason.DISK), (StallReason.VERIFICATION, HostReason.VERIFICATION)],
+)
+def test_writes_that_wait_explain_a_stall_for_all_others(
+    deployment: DeploymentRecord, stall: StallReason, told: HostReason
+) -> None:
+    deployment.enter(HostState.DOWNLOADING)
+    deployment.disk_changed(HostReason.NONE, is_slow=True)
+    assert deployment.progress(1_000_010).reason is HostReason.NONE, "chunks come"
+    deployment.stall = stall
+    assert deployment.progress(1_000_010).reason is told
+    deployment.changed = False
+    deployment.disk_changed(HostReason.NONE, is_slow=False)
+    assert deployment.changed is (told is HostReason.DISK_SLOW)
+
+
 def test_the_states_own_reason_comes_first(deployment: DeploymentRecord) -> None:
     deployment.enter(HostState.INIT, HostReason.NO_SPACE, "E_NO_SPACE: it is full")
     deployment.stall = StallReason.STORAGE

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gossipd.core.errors import LocalError
-from gossipd.core.events import ChunkLost, ChunkStored, FinishModel
+from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall, StallReason
 from gossipd.core.ids import SOURCE
 from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
@@ -464,6 +464,22 @@ def test_a_full_disk_takes_the_space_of_what_was_cancelled() -> None:
     assert not host.all_of(commands.DeleteModel)
     host.tell(events.DiskConditionChanged("E_NO_SPACE"))
     assert len(host.all_of(commands.DeleteModel)) == 1
+
+
+def test_a_slow_disk_explains_the_stalls_of_what_came_before_and_after() -> None:
+    host = with_a_chunk(host_that())
+    host.tell(events.DiskWritesWait(is_so=True))
+    host.tell(ReportStall(ONE.id, StallReason.HOLDER_SILENT, None))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.DISK_SLOW)
+    two = manifest(name="two")
+    host.drop(two)
+    assert host.record(two.id).is_disk_slow
+    host.tell(events.DiskConditionChanged("E_STORE_SILENT"))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.DISK_SILENT)
+    host.tell(events.DiskConditionChanged(""))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.DISK_SLOW)
+    host.tell(events.DiskWritesWait(is_so=False))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.HOLDER_SILENT)
 
 
 def told(host: ScriptedHost) -> tuple[HostState, HostReason]:

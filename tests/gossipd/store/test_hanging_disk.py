@@ -13,8 +13,10 @@ import pytest
 from gossipd.core.ids import SOURCE
 from gossipd.store import chunk_store
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.disk.disk import Disk
 from gossipd.store.disk.root_place import RootPlace
+from gossipd.store.notices import DiskSlowChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.daemon.quiet_store import quiet_store
 from tests.gossipd.store.hanging_disk import WAIT_S, HangingDisk
@@ -66,11 +68,15 @@ def disk() -> Iterator[HangingDisk]:
     made.answers.set()
 
 
-def a_store(disk: HangingDisk) -> ChunkStore:
+def a_store(disk: HangingDisk, told: list[StoreEvent] | None = None) -> ChunkStore:
     """With two versions of a model, and a chunk of another that is not durable."""
     settings = StoreSettings(reserve_bytes=0)
     store = ChunkStore(
-        Path("unused"), settings=settings, on_event=lambda event: None, disk=cast(Disk, disk), background=False
+        Path("unused"),
+        settings=settings,
+        on_event=(told if told is not None else []).append,
+        disk=cast(Disk, disk),
+        background=False,
     )
     for model in (ONE, TWO, COMING):
         store.open(model.manifest)
@@ -116,6 +122,25 @@ def test_a_call_that_hangs_holds_up_none_of_the_event_loop(disk: HangingDisk, na
     disk.answers.set()
     hanging.join(WAIT_S)
     assert not hanging.is_alive()
+
+
+def test_writes_that_wait_for_seconds_are_told_before_the_disk_is_silent(disk: HangingDisk) -> None:
+    told: list[StoreEvent] = []
+    store = a_store(disk, told)
+    assert store.look_at_calls() == ""
+    told.clear()
+    disk.hangs = frozenset({"write_some"})
+    disk.answers.clear()
+    hanging = Thread(target=HANG["put"], args=(store,), daemon=True)
+    hanging.start()
+    assert disk.was_asked.wait(WAIT_S)
+    assert [store.look_at_calls() for _ in range(2)] == ["", ""] and told == []
+    assert store.look_at_calls() == "" and told == [DiskSlowChanged(is_slow=True)]
+    assert store.look_at_calls() == "" and store.condition().health is StoreHealth.OK
+    disk.answers.set()
+    hanging.join(WAIT_S)
+    assert store.look_at_calls() == "" and told[-1] == DiskSlowChanged(is_slow=False)
+    assert sum(isinstance(one, DiskSlowChanged) for one in told) == 2
 
 
 def test_the_calls_of_the_event_loop_are_those_that_the_store_names() -> None:
