@@ -10,8 +10,8 @@
 * By obstore: ``obstore_clients``, ``obstore_errors``, ``refusal_documents`` (what S3 and its like say)
 * When a host is asked: ``admission``, ``host_pace`` and ``asked_pause`` (pauses), ``connection_limit``,
   ``request_rate``, ``mirror_rates``, ``request_watch`` (when a request is made again), ``wrong_bytes``
-* Credentials: ``aws_credentials``, ``google_credentials``, ``credential_places``, ``credential_expiry``; ``trial_read``
-  (whether storage takes them)
+* Credentials: ``aws_credentials``, ``google_credentials``, ``credential_look`` (with an end), ``credential_places``,
+  ``credential_expiry``; ``trial_read`` (whether storage takes them)
 
 Credentials come from this host's environment only. The planner decides what to read.
 """

@@ -12,7 +12,6 @@ serves for a minute, in which a changed file is not looked at.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
+from gossipd.sources.credential_look import CredentialLook
 from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
 from gossipd.sources.pieces import UNREADABLE
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 FRESH_S = 60.0
+_CONNECT_S, _READ_S = 2.0, 5.0  # of a token service, which is asked twice; botocore's own: 60 s
 # What obstore reads itself, and prefers.
 _OWN_VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
@@ -57,7 +58,7 @@ class AwsCredentials:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._look: CredentialLook[S3Credential] = CredentialLook(self._renew, "the credentials of AWS' profile")
         self._source: Any = None  # botocore's Credentials
         self._config: dict[str, str] = {}
         self._stamps: tuple[int, ...] = ()
@@ -78,13 +79,19 @@ class AwsCredentials:
         """The credentials for obstore, which asks in one of its threads."""
         return self._fresh("s3")
 
+    def close(self) -> None:
+        """Nobody waits for credentials any longer."""
+        self._look.close()
+
     def _fresh(self, what: str) -> S3Credential:
-        with self._lock:
-            if self._credential is None or self._clock() >= self._fresh_until_s:
-                self._credential = None
-                self._credential = self._renewed(what)
-                self._fresh_until_s = self._clock() + FRESH_S
-            return self._credential
+        credential = self._credential
+        return credential if credential is not None and self._clock() < self._fresh_until_s else self._look.get(what)
+
+    def _renew(self, what: str) -> S3Credential:
+        self._credential = None
+        self._credential = credential = self._renewed(what)
+        self._fresh_until_s = self._clock() + FRESH_S
+        return credential
 
     def _renewed(self, what: str) -> S3Credential:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -122,7 +129,10 @@ def _look() -> tuple[Any, dict[str, str]]:
     config: dict[str, str] = {}
     region = session.get_config_variable("region")
     session.set_config_variable("ca_bundle", authorities())
-    session.set_default_client_config(Config(proxies=token_service_proxies(region or "us-east-1", os.environ)))
+    proxies = token_service_proxies(region or "us-east-1", os.environ)
+    session.set_default_client_config(
+        Config(proxies=proxies, connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries={"total_max_attempts": 2})
+    )
     _ask_machine_directly(session)
     if region and not os.environ.get("AWS_REGION"):
         config["region"] = region

@@ -49,6 +49,13 @@ class SourceError(RemoteError):
         self.is_too_many = False
         """Status 429: the number of requests in a time, not of those at once, is too high."""
 
+    def about(self, what: str) -> SourceError:
+        """The same of another object that is read."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__, what=what)
+        other.args = (str(self.args[0]).replace(f"{self.what}: ", f"{what}: ", 1),)
+        return other
+
     def came_through(self, way: str) -> None:
         """Name what stands between, which may be to blame."""
         self.args = (f"{self}; it came through {way}",)

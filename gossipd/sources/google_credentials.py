@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gossipd.runtime.regular_file import read_regular
 from gossipd.sources import errors
 from gossipd.sources.authorities import authorities
+from gossipd.sources.credential_look import CredentialLook
 from gossipd.sources.credential_places import GCP_FILE, expanded, silence, where_looked
 from gossipd.sources.pieces import UNREADABLE
 from gossipd.sources.proxies import ProxyError, web_proxies
@@ -66,7 +66,7 @@ class GoogleCredentials:
     """One host's token for Google's storage, shared by all reading threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._look: CredentialLook[str] = CredentialLook(self._renewed, "the application default credentials")
         self._source: Any = None  # google-auth's Credentials
 
     def options(self, scheme: str, what: str) -> dict[str, Any]:
@@ -90,37 +90,44 @@ class GoogleCredentials:
         """The token for obstore, which asks in one of its threads."""
         return {"token": self._fresh("gs"), "expires_at": datetime.now(UTC) + timedelta(seconds=ASKED_AGAIN_S)}
 
+    def close(self) -> None:
+        """Nobody waits for a token any longer."""
+        self._look.close()
+
     def _fresh(self, what: str) -> str:
+        source = self._source
+        return str(source.token) if source is not None and source.valid else self._look.get(what)
+
+    def _renewed(self, what: str) -> str:
         import google.auth
         from google.auth import exceptions
 
-        with self._lock:
-            try:
-                if self._source is None:
-                    silence("google", "urllib3")
-                    # With scopes it would ask another service for the project's name, which nobody needs here.
-                    found: Any = google.auth.default()[0]
-                    self._source = found.with_scopes([SCOPE])
-                if not self._source.valid:
-                    self._source.refresh(_request())
-                return str(self._source.token)
-            except exceptions.TransportError as error:
-                service = "the service that gives tokens"
-                silent = errors.SourceUnreachableError(what, f"{service} did not answer")
-                raise tls_failure_in(error, what, service) or silent from None
-            except ProxyError as error:
-                raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
-            except (exceptions.RefreshError, exceptions.OAuthError) as error:
-                self._source = None
-                kind = type(from_refusal(str(error), _REFUSED, what))
-                kind = kind if kind in _TOLD else errors.SourceTokenExpiredError
-                raise kind(what, f"Google's token service {_TOLD[kind]}") from None
-            except (exceptions.GoogleAuthError, *UNREADABLE, OSError):
-                self._source = None
-                looked = where_looked("gs", os.environ)
-                raise errors.SourceNoCredentialsError(
-                    what, f"the application default credentials cannot be used; looked in {looked}"
-                ) from None
+        try:
+            if self._source is None:
+                silence("google", "urllib3")
+                # With scopes it would ask another service for the project's name, which nobody needs here.
+                found: Any = google.auth.default()[0]
+                self._source = found.with_scopes([SCOPE])
+            if not self._source.valid:
+                self._source.refresh(_request())
+            return str(self._source.token)
+        except exceptions.TransportError as error:
+            service = "the service that gives tokens"
+            silent = errors.SourceUnreachableError(what, f"{service} did not answer")
+            raise tls_failure_in(error, what, service) or silent from None
+        except ProxyError as error:
+            raise errors.SourceProxyError(what, f"{error}, in this daemon's environment") from None
+        except (exceptions.RefreshError, exceptions.OAuthError) as error:
+            self._source = None
+            kind = type(from_refusal(str(error), _REFUSED, what))
+            kind = kind if kind in _TOLD else errors.SourceTokenExpiredError
+            raise kind(what, f"Google's token service {_TOLD[kind]}") from None
+        except (exceptions.GoogleAuthError, *UNREADABLE, OSError):
+            self._source = None
+            looked = where_looked("gs", os.environ)
+            raise errors.SourceNoCredentialsError(
+                what, f"the application default credentials cannot be used; looked in {looked}"
+            ) from None
 
 
 def _request() -> Any:

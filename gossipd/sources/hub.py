@@ -4,9 +4,10 @@ What lives here: the hub's address and token from this host's environment, redir
 (``web_stream``), listing a repository (``publish.hub_listing``).
 
 The hub answers for each file either with its bytes or with a redirect to an address on another host, signed and good
-for a while only. That address is remembered for the ranges that follow, and asked for again when its host refuses it.
-It is as good as a password: no message shows it, and nothing writes it down. The token goes to the hub's own host and
-to no other. An address on this machine or its link is read only where ``sources.allow`` or ``HF_ENDPOINT`` names it.
+for a while only. That address is remembered for the ranges that follow, and asked for again when its host refuses it or
+fails. It is as good as a password: no message shows it, and nothing writes it down. The token goes to the hub's own
+host and to no other. An address on this machine or its link is read only where ``sources.allow`` or ``HF_ENDPOINT``
+names it.
 """
 
 from __future__ import annotations
@@ -132,9 +133,9 @@ class HubRoutes:
                 at = hub.redirected(at, error.target)
                 self._keep(location, at)
             except errors.SourceError as error:
+                self._drop(location)  # also where its host is ill: the hub may lead to another
                 if not _may_be_expired(error):
                     raise
-                self._drop(location)
                 if not may_renew:
                     raise _in_words(error, is_own=hub.owns(at)) from None
                 at, may_renew = own, False

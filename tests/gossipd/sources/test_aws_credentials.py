@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from gossipd.sources import aws_credentials, credential_look
 from gossipd.sources.aws_credentials import FRESH_S, AwsCredentials, wants_boto
 from gossipd.sources.errors import SourceError
 from tests.gossipd.sources.certificates import issue
@@ -353,3 +355,27 @@ def test_many_readers_fetch_once(home: Path) -> None:
     for thread in threads:
         thread.join()
     assert credentials()["access_key_id"] == "AKIA7"
+
+
+def test_a_command_that_never_ends_holds_nobody_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fifo = home / "never"
+    os.mkfifo(fifo)
+    (home / ".aws" / "config").write_text(f"[default]\ncredential_process = cat {fifo}\n")
+    monkeypatch.setattr(credential_look, "WAIT_S", 0.3)
+    error = refused(AwsCredentials())
+    assert error.code == "E_SOURCE_UNREACHABLE"
+    assert f"{WHAT}: the credentials of AWS' profile have not come for 0.3 s: see the service or the" in str(error)
+    with fifo.open("w") as command:
+        command.write("{}")
+
+
+def test_a_token_service_that_is_silent_is_told_in_seconds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "token").write_text("a.b.c")
+    (home / ".aws" / "config").write_text(
+        f"[default]\nrole_arn = arn:aws:iam::123456789012:role/r\nweb_identity_token_file = {home}/token\n"
+        "region = us-east-1\n"
+    )
+    monkeypatch.setattr(aws_credentials, "_READ_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert "the service that gives tokens to profile 'default' is silent" in str(refused(AwsCredentials()))

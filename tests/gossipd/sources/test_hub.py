@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from gossipd.manifest.source_url import parse_source_url
-from gossipd.sources.errors import SourceError, SourceRedirectError
-from gossipd.sources.hub import Hub
+from gossipd.sources.errors import (
+    SourceBusyError,
+    SourceError,
+    SourceRangeError,
+    SourceRedirectError,
+    SourceUnreachableError,
+)
+from gossipd.sources.hub import Hub, HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
@@ -246,3 +254,26 @@ def test_a_redirect_that_leads_nowhere_proper_is_refused_without_showing_it(targ
     with pytest.raises(SourceRedirectError) as caught:
         hub.redirected(hub.location(PLACE), target)
     assert "passwd" not in str(caught.value)
+
+
+@pytest.mark.parametrize("failure", [SourceBusyError, SourceUnreachableError, SourceRangeError])
+def test_the_hub_is_asked_again_where_the_host_behind_it_is_ill(failure: type[SourceError]) -> None:
+    ill, asked = "one", list[str]()
+    routes = HubRoutes({"HF_ENDPOINT": "https://hub"}, cast(Any, SimpleNamespace(admit_hub=lambda *_: None)))
+
+    def attempt(at: Location, addresses: object) -> None:
+        asked.append(at.source.host)
+        if at.source.host == "hub":
+            redirect = SourceRedirectError(at.shown, "elsewhere")
+            redirect.target = "https://two/x" if ill in asked else f"https://{ill}/x"
+            raise redirect
+        if at.source.host == ill and asked.count(ill) > 1:
+            raise failure(at.shown, "it is ill")
+
+    location = Location.of(parse_source_url(SOURCE), "config.json")
+    routes.lead(location, attempt)
+    with pytest.raises(failure):
+        routes.lead(location, attempt)
+    routes.lead(location, attempt)
+    routes.lead(location, attempt)
+    assert asked == ["hub", "one", "one", "hub", "two", "two"]
