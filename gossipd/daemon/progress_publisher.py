@@ -6,10 +6,13 @@ What lives here: when a record is published. What does not: the record and the t
 Every record is signed. While a living host reads only the unsigned form, it is told beside.
 
 A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
-when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date. Others look at so many
-records of a host and no more (``gossip_rules``), so this one tells a share of that: what has changed first, then what
-it has told longest ago. A host without CPU enough tells mere numbers less often: where all hosts share a machine, each
-has every other's records to verify, and these took a third of the CPU.
+when all is done, a slow refresh keeps newcomers, and hosts that missed a word, up to date; its first comes after some
+seconds. The refreshes of all hosts together have a share of what gossip carries, however many versions there are: where
+they take more than it carries, a change waits behind them for up to a minute.
+
+Others look at so many records of a host and no more (``gossip_rules``), so this one tells a share of that: what has
+changed first, then what it has told longest ago. A host without CPU enough tells mere numbers less often: where all
+hosts share a machine, each has every other's records to verify, and these took a third of the CPU.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gossipd.core.ids import DeploymentId
@@ -38,6 +42,7 @@ from gossipd.deployment.history import Histories
 from gossipd.deployment.ordered_budgets import OrderedBudgets
 from gossipd.deployment.progress_record import (
     MANIFEST_REFUSED,
+    REFRESH_HOSTS_PER_S,
     HostState,
     Progress,
     next_record_version,
@@ -61,6 +66,18 @@ _SHARE = 0.75  # the rest covers records that were delayed on their way
 TOLD_MAX = 16  # of one look: a record is signed, judged and kept, and a look may hold up the loop for some milliseconds
 SLOW_FACTOR_MAX = 4  # below ``STALE_REFRESHES``, so that the rates of a slow host still count
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
+REPEATED_FACTOR = 3  # but the first: of small clusters one or two hosts in a hundred miss a word
+SETTLED_PER_S = REFRESH_HOSTS_PER_S / SETTLED_FACTOR  # of all hosts together; gossip carries some 13, at 1,000 some 5
+
+
+class _Telling(Struct):
+    """When a record was told last, and how often again since its last change."""
+
+    at_s: float
+    refreshes: int
+
+
+_NEVER = _Telling(-1e9, 0)
 
 
 class ProgressListener(Protocol):
@@ -91,7 +108,9 @@ class ProgressPublisher:
     listener: ProgressListener | None = None
     sampler: SketchSampler | None = None
     incoming: IncomingChunks = field(default_factory=IncomingChunks)
-    told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
+    tellings: dict[DeploymentId, _Telling] = field(default_factory=dict, init=False)
+    refreshed_s: float = field(default=-1e9, init=False)
+    """Until then no settled record is told again."""
     refusal_told_s: float = field(default=-1e9, init=False)
     quotas: Quotas[bytes] = field(default_factory=lambda: progress_quotas(_SHARE), init=False)
 
@@ -140,7 +159,7 @@ class ProgressPublisher:
         """Never returns."""
         ticked_s = trio.current_time()
         while True:
-            is_resting = all(one.state in FINAL and one.id in self.told_s for one in self.lifecycle)
+            is_resting = all(one.state in FINAL and one.id in self.tellings for one in self.lifecycle)
             await until_next_look(TICK_S if is_resting else LOOK_S)
             now = trio.current_time()
             if now - ticked_s >= TICK_S:
@@ -152,20 +171,24 @@ class ProgressPublisher:
         """Publish what is due, as far as others look at it, and no more than one look may; the rest at the next."""
         amount = progress_amount(self.roster.host_count)
         due = [one for one in self.lifecycle if self._is_due(one, now)]
-        due.sort(key=lambda one: (not one.changed, self.told_s.get(one.id, -1e9)))
+        due.sort(key=self._turn)
         told = 0
         for deployment in due:
             if told >= TOLD_MAX:
                 return
             if self._is_due(deployment, now) and self.quotas.take(self.directory.own, now, amount):
+                if self._is_refresh(deployment):
+                    self.refreshed_s = max(self.refreshed_s, now - TICK_S) + self.roster.host_count / SETTLED_PER_S
                 self.tell(deployment)
                 told += 1
 
     def tell(self, deployment: DeploymentRecord) -> None:
         """Publish the deployment's record now."""
         now, wall_s = trio.current_time(), self.clock.true_s(time.time())
+        last = self.tellings.get(deployment.id)
+        refreshes = 0 if deployment.changed else 1 if last is None else last.refreshes + 1
+        self.tellings[deployment.id] = _Telling(now, refreshes)
         deployment.changed = False
-        self.told_s[deployment.id] = now
         if not deployment.is_proven:
             self.refusal_told_s = now
         if not deployment.is_target or (deployment.manifest is None and deployment.state is HostState.INIT):
@@ -190,14 +213,27 @@ class ProgressPublisher:
             assert row is not None
             host.publish_progress(replace(key, is_signed=False).encode(), version, row.record)
 
+    def _turn(self, deployment: DeploymentRecord) -> tuple[bool, int, float]:
+        """What has changed goes first, then what has been told least often since."""
+        last = self.tellings.get(deployment.id, _NEVER)
+        return not deployment.changed, last.refreshes, last.at_s
+
+    def _is_refresh(self, deployment: DeploymentRecord) -> bool:
+        """Whether others have heard this of a settled deployment, which may wait."""
+        is_moving = deployment.rate_in.bytes_per_s or deployment.rate_out.bytes_per_s
+        is_settled = deployment.state in FINAL and not is_moving
+        return is_settled and not deployment.changed and deployment.id in self.tellings
+
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
-        since_s = now - self.told_s.get(deployment.id, -1e9)
+        since_s = now - self.tellings.get(deployment.id, _NEVER).at_s
         interval_s = refresh_interval_s(self.roster.host_count)
         # Anybody who may sign can have all hosts refuse many manifests: they must not crowd out the rest.
         if not deployment.is_proven and now - self.refusal_told_s < interval_s:
             return False
-        if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
-            interval_s *= SETTLED_FACTOR
+        if self._is_refresh(deployment):
+            if now < self.refreshed_s:
+                return False
+            interval_s *= SETTLED_FACTOR if self.tellings[deployment.id].refreshes else REPEATED_FACTOR
         slowness = min(SLOW_FACTOR_MAX, self.membership_host.slowness())
         return deployment.changed or since_s >= interval_s * slowness
 
@@ -208,6 +244,9 @@ class ProgressPublisher:
             self.sampler.look(time.time())
         uploaded, cut_off = self.chunk_access.take_uploaded(), self.incoming.take_cut_off()
         models = self.store.statistics().models
+        known = {one.id for one in self.lifecycle}
+        if len(self.tellings) > 2 * len(known):
+            self.tellings = {one: telling for one, telling in self.tellings.items() if one in known}
         for deployment in self.lifecycle:
             deployment.rate_out.add(uploaded.pop(deployment.id, 0))
             deployment.counters.cancelled_bytes += cut_off.get(deployment.id, 0)

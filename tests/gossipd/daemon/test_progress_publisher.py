@@ -13,7 +13,7 @@ import trio.testing
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.gossip_rules import PROGRESS_BURST, PROGRESS_PER_S
-from gossipd.daemon.progress_publisher import LOOK_S, TOLD_MAX, ProgressPublisher
+from gossipd.daemon.progress_publisher import LOOK_S, SETTLED_PER_S, TOLD_MAX, ProgressPublisher
 from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import ProgressHeard
@@ -117,6 +117,41 @@ async def test_a_host_with_many_deployments_tells_all_of_them_in_turn(
     await parts.run(60.0)
     assert len({key.deployment for key, _ in parts.told}) == 600
     assert len(parts.told) <= 0.75 * (PROGRESS_BURST + 62 * PROGRESS_PER_S)
+
+
+async def test_settled_versions_have_a_share_of_gossip_however_many_they_are(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    parts = Parts(*map(complete, range(100)))
+    await parts.run(10.0)
+    assert len(parts.told) == 100, "each once, as this host has just started"
+    await parts.run(300.0)
+    again = Counter(key.deployment for key, _ in parts.told[100:])
+    assert 0.9 < sum(again.values()) / (300.0 * SETTLED_PER_S / parts.host_count) < 1.1
+    assert set(again.values()) <= {4, 5, 6}, "in turn"
+    parts.told.clear()
+    parts.publisher.lifecycle._records[7].changed = True  # type: ignore[attr-defined]
+    await parts.run(1.1)
+    assert [key.deployment for key, _ in parts.told[:1]] == [progress_key(complete(7).id)]
+
+
+async def test_what_has_changed_last_is_told_once_more_soon(autojump_clock: trio.testing.MockClock) -> None:
+    records = [complete(number) for number in range(3)]
+    records[1].changed = True
+    parts = Parts(*records)
+    await parts.run(40.0)
+    first = parts.told_at_s[0]
+    times = [round(at - first) for (key, _), at in zip(parts.told, parts.told_at_s, strict=True)
+             if key.deployment == progress_key(records[1].id)]  # fmt: skip
+    assert times[1] in (3, 4) and times[2] - times[1] == times[3] - times[2] == 15
+
+
+async def test_what_is_told_of_no_longer_is_forgotten(autojump_clock: trio.testing.MockClock) -> None:
+    parts = Parts(*map(complete, range(100)))
+    await parts.run(10.0)
+    parts.publisher.lifecycle = cast(Any, _Lifecycle(tuple(map(complete, range(3)))))
+    await parts.run(2.0)
+    assert parts.publisher.tellings.keys() == {complete(number).id for number in range(3)}
 
 
 async def test_a_store_that_cannot_be_read_for_a_while_is_told_without_current(
