@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -59,9 +60,9 @@ def try_sources(order: TrialOrder, environment: Mapping[str, str]) -> tuple[Sour
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None
-    with process.stdin, process.stdout:
-        process.stdin.write(msgspec.json.encode(order))
-        process.stdin.close()
+    with process.stdout:
+        with suppress(BrokenPipeError), process.stdin:  # one that cannot start answers nothing
+            process.stdin.write(msgspec.json.encode(order))
         answer = b""
         if select.select([process.stdout], [], [], order.patience_s + START_S)[0]:
             answer = process.stdout.readline()

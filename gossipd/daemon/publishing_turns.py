@@ -29,9 +29,11 @@ STILL_S = 30.0  # network file systems try again by themselves for some ten seco
 
 
 class _Work(Struct, eq=False):
-    """The thread of one publication; ``step`` is the last that was looked at, and when it was new."""
+    """What one publication does in a thread, or waits to do; ``step`` is the last that was looked at, and when it was
+    new."""
 
     job: PublishingJob
+    has_begun: bool = False
     step: PublishStep | None = None
     moved_s: float = 0.0
 
@@ -41,7 +43,7 @@ class PublishingTurns:
 
     def __init__(self) -> None:
         self._limiter = trio.CapacityLimiter(AT_ONCE)
-        self._works: list[_Work] = []
+        self._works: dict[int, _Work] = {}  # by identity
         self._names: dict[str, trio.Lock] = {}
 
     def of_name(self, name: str) -> trio.Lock:
@@ -56,32 +58,41 @@ class PublishingTurns:
             why = f"{HANGING_MAX} publications wait for directories that do not answer; see their file systems"
             raise PublishError(f"{job.step.name} is not published: {why}")
 
+        work = _Work(job)
+        self._works[id(work)] = work
+
         def in_turn() -> T:
-            work = _Work(job)
-            self._works.append(work)
+            work.has_begun = True
             try:
                 return call(*args)
             finally:
-                self._works.remove(work)
+                self._works.pop(id(work), None)
 
-        return await run_blocking(in_turn, limiter=self._limiter, abandon_on_cancel=not must_end)
+        try:
+            return await run_blocking(in_turn, limiter=self._limiter, abandon_on_cancel=not must_end)
+        finally:
+            if not work.has_begun:
+                self._works.pop(id(work), None)
 
     def why_still(self, job: PublishingJob) -> str:
         """Why a job does not move, in words; empty: it moves, or does other things. Ask every second or so."""
         self._look()
-        for work in self._works:
-            if work.job is job:
-                still_s = trio.current_time() - work.moved_s
-                return f"nothing has been read for {still_s:.0f} s; see its file system" if still_s >= STILL_S else ""
-        name = job.step.name
-        if any(work.job.step.name == name for work in self._works):
-            return f"another publication of {name} is under way"
-        return f"{AT_ONCE} other publications are under way" if self._limiter.available_tokens <= 0 else ""
+        works, name = list(self._works.values()), job.step.name
+        own = next((work for work in works if work.job is job), None)
+        if own is None:  # it waits for the name, or does what needs no turn
+            is_behind = any(work.job.step.name == name for work in works)
+            return f"another publication of {name} is under way" if is_behind else ""
+        if not own.has_begun:
+            return f"{AT_ONCE} other publications are under way" if self._limiter.available_tokens <= 0 else ""
+        still_s = trio.current_time() - own.moved_s
+        return f"nothing has been read for {still_s:.0f} s; see its file system" if still_s >= STILL_S else ""
 
     def _look(self) -> int:
         """Give those that hang no turn. Returns how many do."""
         now_s, hanging = trio.current_time(), 0
-        for work in list(self._works):
+        for work in list(self._works.values()):
+            if not work.has_begun:
+                continue
             if work.step is not work.job.step:
                 work.step, work.moved_s = work.job.step, now_s
             hanging += now_s - work.moved_s >= STILL_S

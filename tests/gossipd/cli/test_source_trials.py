@@ -36,3 +36,12 @@ def test_a_process_that_does_not_answer_is_left_behind(tmp_path: Path, monkeypat
     (found,) = tried(f"file://{tmp_path}", patience_s=0.1)
     assert (found.code, found.sentence) == ("E_SOURCE_SLOW", "storage: no answer for 0.1 s")
     assert not (tmp_path / "ended").exists()
+
+
+def test_a_process_that_cannot_start_is_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    sources = [f"file://{tmp_path}/{'x' * 200}{number}" for number in range(500)]  # more than a pipe holds
+    assert {one.code for one in tried(*sources)} == {"E_SOURCE_SLOW"}

@@ -61,6 +61,7 @@ async def test_publications_that_hang_take_no_turn_from_others(mock_clock: trio.
         await trio.testing.wait_all_tasks_blocked()
         assert turns.why_still(other) == "4 other publications are under way"
         assert turns.why_still(hanging[0]) == ""
+        assert turns.why_still(publication("deploying")) == "", "it needs no turn"
         mock_clock.jump(STILL_S)
         assert turns.why_still(hanging[0]) == "nothing has been read for 30 s; see its file system"
         assert await trio.to_thread.run_sync(has_run.wait, 10)
@@ -73,6 +74,7 @@ async def test_a_publication_that_moves_slowly_keeps_its_turn(mock_clock: trio.t
         for job in slow:
             await server.read(job)
         server.nursery.start_soon(turns.run, waiting, has_run.set)
+        await trio.testing.wait_all_tasks_blocked()
         for _ in range(4):
             for job in slow:
                 job.moved(1)
