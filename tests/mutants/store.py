@@ -817,4 +817,12 @@ MUTANTS = (
         "            if False:\n",
         ("tests/gossipd/store/disk/test_root_place.py",),
     ),
+    Mutant(
+        "the-newest-version-is-too-many-as-it-comes",
+        "A checkpoint that comes into place while the one before is published is deleted, and with it the only copy.",
+        "gossipd/store/models/current_link.py",
+        "if version not in current and version in among]\n",
+        "if version not in current]\n",
+        ("tests/gossipd/store/models/test_current_link.py",),
+    ),
 )

@@ -180,14 +180,17 @@ def roll_back(disk: Disk, name: str, unfit: Collection[int] = ()) -> int:
     return link.roll_back(unfit)
 
 
-def surplus_versions(disk: Disk, name: str, *, keep: int, before: Collection[int | None] = ()) -> list[int]:
+def surplus_versions(
+    disk: Disk, name: str, *, keep: int, among: Collection[int], before: Collection[int | None] = ()
+) -> list[int]:
     """Versions beyond ``keep_versions`` of which all or a part is in place; never a current one, first those that are
-    avoided, and last those that were current ``before``, to which a roll back leads."""
+    avoided, and last those that were current ``before``, to which a roll back leads. Only of those ``among`` which
+    ``current`` was chosen: another may come into place meanwhile, and be the newest."""
     both = links(disk, name)
     shown = sorted({number for link in both for number in link.shown()})
     current = {link.version() for link in both}
     avoided = frozenset[int]().union(*(link.avoided() for link in both))
-    spare = [version for version in shown if version not in current]
+    spare = [version for version in shown if version not in current and version in among]
     spare.sort(key=lambda version: (version not in avoided, version in before))
     return spare[: max(0, len(shown) - keep)]
 

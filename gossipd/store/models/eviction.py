@@ -132,7 +132,8 @@ class Evictions:
 
     def evict_surplus(self, name: str, version: int) -> None:
         """What ``keep_versions`` does not cover; the next version that is complete looks again at what is kept."""
-        known = [] if self._context.stopping.is_set() else list_models(self._disk)
+        is_kept = self._context.stopping.is_set() or current_link.is_current(self._disk, name, version)
+        known = [] if is_kept else list_models(self._disk)
         for model in known:
             if (model.name, model.version, model.is_published) == (name, version, True):
                 self._evict(model, KEEP_VERSIONS)

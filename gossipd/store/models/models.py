@@ -207,14 +207,14 @@ class Models:
                 raise NotHeldError("the deployment is not open here")
             unfit = self._unfit(name)
             whole, parts = current_link.links(self._disk, name)
-            before = whole.version(), parts.version()
+            before, among = (whole.version(), parts.version()), {*whole.shown(), *parts.shown()}
             whole.settle(unfit=unfit, durably=durably)
             parts.settle(unfit=unfit)
             self.scrubber.add(replica)
             if _is_kept_as_signed(name, self.published()):
                 return []
             return current_link.surplus_versions(
-                self._disk, name, keep=self._context.settings.keep_versions, before=before
+                self._disk, name, keep=self._context.settings.keep_versions, among=among, before=before
             )
 
     def remove_evicted(self, model: StoredModel) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import write_new_file
-from gossipd.store.models.current_link import surplus_versions
+from gossipd.store.models import models
+from gossipd.store.models.current_link import CurrentLink, surplus_versions
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.set_clock import SetClock
@@ -211,7 +213,32 @@ def test_what_was_avoided_and_evicted_is_as_any_other_when_it_comes_again(versio
 def test_eviction_takes_what_is_avoided_before_what_a_roll_back_leads_to(versions: Versions) -> None:
     versions.complete(1, 2, 3)
     versions.roll_back(2)
-    assert surplus_versions(versions.disk, "m", keep=2) == [2]
+    assert surplus_versions(versions.disk, "m", keep=2, among={1, 2, 3}) == [2]
+
+
+def test_a_version_that_comes_while_current_is_chosen_is_not_too_many(
+    versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions.complete(1, 2)
+    chosen = CurrentLink.settle
+
+    def settle(link: CurrentLink, *given: Any, **more: Any) -> int | None:
+        version = chosen(link, *given, **more)
+        if versions.disk.kind("m/9") is None:
+            versions.disk.make_directory("m/9")  # as the rename of another thread does
+        return version
+
+    among: list[list[int]] = []
+
+    def surplus(*given: Any, **more: Any) -> list[int]:
+        among.append(surplus_versions(*given, **{**more, "keep": 2}))
+        return []
+
+    monkeypatch.setattr(CurrentLink, "settle", settle)
+    monkeypatch.setattr(models.current_link, "surplus_versions", surplus)
+    versions.fetch(3)
+    versions.store.finish(MODELS[3].manifest.id)
+    assert among == [[1, 2]], "not 9, which is to be current"
 
 
 def test_a_note_of_an_older_release_is_read(versions: Versions) -> None:
