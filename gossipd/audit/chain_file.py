@@ -15,7 +15,9 @@ chain, so that two neighbours can be checked together. The chain proves order an
 present: for that, keep a copy of the last hash, which the status page shows.
 
 After a crash the file may end in part of a line. That record was never acknowledged: the part is cut off, and the next
-record reports it (``log_recovered``). Nothing else is ever removed or rewritten.
+record reports it (``log_recovered``). Nothing else is ever removed or rewritten. Where others have moved the file away,
+or cut it, under a running daemon, the next record says so (``log_replaced``) and goes on with the chain: behind a cut
+it does not fit to the record before, as one is missing.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class AuditFile:
         self.head = GENESIS
         self.records = 0
         self._size = 0
+        self._bytes_lost = 0  # of which no record tells yet
         self._opened = False
         self._has_durable_name = False  # an earlier run may have been killed before
 
@@ -83,6 +86,9 @@ class AuditFile:
         acknowledged; calling again is safe."""
         if not self._opened:
             self._recover(at)
+        self._look_for_others()
+        if self._bytes_lost:
+            records = [{"event": "log_replaced", "bytes_lost": self._bytes_lost}, *records]
         if self._size >= self._file_bytes_max:
             self._rotate()
         lines, head, seq = [], self.head, self.records
@@ -91,7 +97,18 @@ class AuditFile:
             lines.append(line)
             seq += 1
         self._write(b"".join(lines))
-        self.head, self.records = head, seq
+        self.head, self.records, self._bytes_lost = head, seq, 0
+
+    def _look_for_others(self) -> None:
+        """Find the end of a file that is shorter than what was written. Raises OSError."""
+        try:
+            size = self.path.lstat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size < self._size:
+            self._bytes_lost += self._size - size
+            self._size = _content(self.path).rfind(b"\n") + 1
+            self._has_durable_name = False
 
     def _write(self, data: bytes) -> None:
         descriptor = os.open(self.path, _FLAGS, 0o640)

@@ -127,6 +127,27 @@ def test_half_a_line_left_by_a_crash_is_cut_off_and_the_next_record_says_so(path
         assert verify_audit(path, head=again.head).problem is None
 
 
+@pytest.mark.parametrize("how", ["renamed", "deleted", "emptied", "cut"])
+def test_a_file_that_others_replace_goes_on_and_says_so(path: Path, how: str) -> None:
+    file = write(path, 3)
+    whole = path.read_bytes()
+    if how == "renamed":
+        path.rename(path.with_name("mine.jsonl"))
+    elif how == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if how == "emptied" else whole[: len(whole) // 2])
+    left = path.read_bytes().count(b"\n") if path.exists() else 0
+    for number in range(2):
+        file.append([{"event": f"more {number}"}], AT)
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [one["event"] for one in records[left:]] == ["log_replaced", "more 0", "more 1"]
+    assert records[-1]["seq"] == 5 and records[left]["bytes_lost"] > 0
+    assert (verify_audit(path, head=file.head).problem is None) is (how != "cut")
+    if how == "renamed":
+        assert verify_audit(path.with_name("mine.jsonl")).problem is None
+
+
 def test_a_damaged_end_is_never_written_over(path: Path) -> None:
     write(path, 3)
     damaged = path.read_bytes().replace(b"toy@2", b"toy@9")
