@@ -69,7 +69,7 @@ class Orders:
 
     def handle(self, order: events.Order, wall_s: float) -> None:
         """Begin an order; its answer may come at once."""
-        running = _Order(self._context, order.request, wall_s)
+        running = _Order(self._context, order, wall_s)
         match order:
             case events.ManifestDropped():
                 running.run(self._drop(order, running))
@@ -245,9 +245,9 @@ class Orders:
                 raise ended.error
             if was_removed:  # it was never begun here, or is deleted; the mark is what counts
                 return _REMOVED_BEFORE.format(record.label), False
+        self._context.audit("removed", label=record.label, name=order.name, version=order.version)
         if not is_marked:
             yield from running.keep_statements()
-        self._context.audit("removed", label=record.label, name=order.name, version=order.version)
         return f"{record.label} is removed from this host and stays removed", True
 
     def _remove_everywhere(self, order: events.RemoveOrdered, running: _Order) -> Script:
@@ -318,9 +318,10 @@ class _KnownAlready(Exception):
 class _Order:
     """One order under way: the owner of its script's work."""
 
-    def __init__(self, context: BrainContext, request: commands.RequestNumber, wall_s: float) -> None:
+    def __init__(self, context: BrainContext, order: events.Order, wall_s: float) -> None:
         self._context = context
-        self._request = request
+        self._request = order.request
+        self._is_dry_run = isinstance(order, events.RemoveOrdered) and order.is_dry_run
         self.wall_s = wall_s
 
     def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
@@ -330,8 +331,16 @@ class _Order:
 
     def run(self, script: Script) -> None:
         """Begin."""
-        self._script = script
-        self._go_on(lambda: next(script))
+        self._script = self._durably(script)
+        self._go_on(lambda: next(self._script))
+
+    def _durably(self, script: Script) -> Script:
+        """What is so already is durable too, before that is said: the disk may have refused the order that made it
+        so."""
+        sentence, is_changed = yield from script
+        if not is_changed and not self._is_dry_run and not self._context.is_durable:
+            yield from self.keep_statements()
+        return sentence, is_changed
 
     def _go_on(self, step: Callable[[], object]) -> None:
         try:

@@ -398,6 +398,32 @@ def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> Non
     assert host.record().state is HostState.CANCELLED
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "words"),
+    [
+        (events.CancelOrdered, ("org/model", 1), "org/model@1 is cancelled already"),
+        (events.PauseOrdered, ("org/model", 1), "org/model@1 is paused already"),
+        (events.RemoveOrdered, ("org/model", 1, False, True), "org/model@1 is removed everywhere already"),
+        (events.RemoveOrdered, ("org/model", 1), "org/model@1 was removed from this host before"),
+        (events.UntrustOrdered, (b"", "org/model", 1), "org/model@1 is no longer trusted already"),
+    ],
+)
+def test_what_a_full_disk_has_not_kept_is_not_done_already(
+    host: ScriptedHost, kind: type[events.Order], given: tuple[object, ...], words: str
+) -> None:
+    host.drop()
+    for _ in range(2):
+        host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK, times=3)
+        if kind is events.RemoveOrdered:
+            host.fail(commands.RemoveModel, Failure.GONE, LocalError("gone"))
+        assert host.request(kind, *given).error is FULL_DISK
+        host.failing.clear()
+    assert host.request(events.RemoveOrdered, "org/model", 1, True).error is None, "a dry run writes nothing"
+    if kind is events.RemoveOrdered:
+        host.fail(commands.RemoveModel, Failure.GONE, LocalError("gone"))
+    assert host.request(kind, *given).sentence == words
+
+
 def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: ScriptedHost) -> None:
     host.drop()
     host.tell(ChunkStored(ONE.id, 0, SOURCE, ONE.chunk_bytes, 0.1))
