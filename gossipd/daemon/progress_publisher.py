@@ -213,10 +213,13 @@ class ProgressPublisher:
             assert row is not None
             host.publish_progress(replace(key, is_signed=False).encode(), version, row.record)
 
-    def _turn(self, deployment: DeploymentRecord) -> tuple[bool, int, float]:
-        """What has changed goes first, then what has been told least often since."""
-        last = self.tellings.get(deployment.id, _NEVER)
-        return not deployment.changed, last.refreshes, last.at_s
+    def _turn(self, deployment: DeploymentRecord) -> tuple[bool, bool, int, float]:
+        """What has changed goes first, and of that what moves or has moved in this run: after a start all is to be
+        told. Then what has been told least often since."""
+        last = self.tellings.get(deployment.id)
+        is_of_earlier_run = last is None and deployment.state in FINAL
+        last = last or _NEVER
+        return not deployment.changed, is_of_earlier_run, last.refreshes, last.at_s
 
     def _is_refresh(self, deployment: DeploymentRecord) -> bool:
         """Whether others have heard this of a settled deployment, which may wait."""

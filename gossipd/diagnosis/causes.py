@@ -104,6 +104,8 @@ def diagnose(page: Mapping[str, Any], row: Mapping[str, Any], host: str | None =
         groups.setdefault(_key(each), []).append(each)
     causes = [_of_group(key, hosts, row, members) for key, hosts in groups.items()]
     causes += _of_nobody_reading(page, row, behind)
+    if not row["hosts"] and host is None and row["state"] not in ("cancelled", "complete"):
+        causes.append(_of_no_target())
     if row["state"] == "cancelled" and (host is None or any(each["state"] != "complete" for each in asked)):
         causes.append(_of_a_word(row))
     causes.sort(key=_order)
@@ -225,6 +227,17 @@ def _of_nobody_reading(
             next="a seed is chosen as soon as a host may read storage",
         )
     ]  # fmt: skip
+
+
+def _of_no_target() -> Cause:
+    """Nobody is to have it, as far as this host knows the hosts."""
+    reason = HostReason.NOT_TARGET
+    return Cause(
+        code=reason.value, sentence="no known host is among its targets", hosts=(), evidence=(), since_s=None,
+        cured_by=reason.cured_by.value, exit_code=reason.exit_code,
+        cure="see the names and racks of its targets; publish with other targets, or start those hosts",
+        next="a host that comes and is among them gets it",
+    )  # fmt: skip
 
 
 def _of_a_word(row: Mapping[str, Any]) -> Cause:

@@ -135,6 +135,25 @@ async def test_settled_versions_have_a_share_of_gossip_however_many_they_are(
     assert [key.deployment for key, _ in parts.told[:1]] == [progress_key(complete(7).id)]
 
 
+async def test_after_a_start_what_moves_is_told_before_what_ended_long_ago(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    old = [complete(number) for number in range(600)]
+    for record in old:
+        record.changed = True
+    new = DeploymentRecord(ONE.id, said(), ONE, state=HostState.DOWNLOADING)
+    parts = Parts(*old, new)
+    parts.publisher.store = cast(
+        Any, SimpleNamespace(current=lambda _: None, statistics=parts.publisher.store.statistics)
+    )
+    await parts.run(LOOK_S + 0.1)
+    assert parts.told[0][0].deployment == SHORT
+    new.state, new.changed = HostState.COMPLETE, True
+    before = len(parts.told)
+    await parts.run(1.1)
+    assert (parts.told[before][0].deployment, parts.told[before][1].state) == (SHORT, HostState.COMPLETE)
+
+
 async def test_what_has_changed_last_is_told_once_more_soon(autojump_clock: trio.testing.MockClock) -> None:
     records = [complete(number) for number in range(3)]
     records[1].changed = True

@@ -108,6 +108,14 @@ def test_where_no_host_may_read_storage_that_is_said() -> None:
     assert "no living host is a seed" in " ".join(cause.sentence for cause in diagnosis.causes)
 
 
+def test_targets_that_no_known_host_is_among_are_a_cause() -> None:
+    diagnosis = diagnose(page(members=2), deployment([], state="init"))
+    (cause,) = diagnosis.causes
+    assert (cause.code, cause.sentence) == ("not_target", "no known host is among its targets")
+    assert cause.exit_code is ExitCode.PARTIAL
+    assert not diagnose(page(members=2), deployment([], state="complete")).causes
+
+
 @pytest.mark.parametrize("reason", ["source_forbidden", "source_gone", "source_auth"])
 def test_seeds_that_gave_up_are_no_cause_beside_their_own(reason: str) -> None:
     what = page(members=2)
