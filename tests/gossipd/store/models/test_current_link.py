@@ -13,7 +13,7 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import write_new_file
-from gossipd.store.models import models
+from gossipd.store.models import current_link
 from gossipd.store.models.current_link import CurrentLink, surplus_versions
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
@@ -235,7 +235,7 @@ def test_a_version_that_comes_while_current_is_chosen_is_not_too_many(
         return []
 
     monkeypatch.setattr(CurrentLink, "settle", settle)
-    monkeypatch.setattr(models.current_link, "surplus_versions", surplus)
+    monkeypatch.setattr(current_link, "surplus_versions", surplus)
     versions.fetch(3)
     versions.store.finish(MODELS[3].manifest.id)
     assert among == [[1, 2]], "not 9, which is to be current"
