@@ -179,6 +179,7 @@ class App:
             roster=self._cluster_roster, progress=self._progress, budgets=self._budgets,
             clock=self._cluster_clock,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
+            cut_short=frozenset(self._state.publications()),
             wants=self.live.wants(),
         )  # fmt: skip
         return DeploymentBrain(context, _random())

@@ -125,6 +125,8 @@ class DeploymentExecutor:
                 self.swarm.tell_statement(statement)
             case commands.ForgetStatement(deployment):
                 self.swarm.forget_statement(deployment)
+            case commands.JudgeStatements():
+                self.swarm.judge_statements()
             case commands.RecordAudit(kind, fields, label):
                 self.audit.record(kind, label=label, **fields)  # type: ignore[arg-type]  # a subject is among the fields
             case commands.RecordLog(level, sentence, fields):

@@ -163,13 +163,17 @@ class GossipRules:
             return None
         try:
             check_issued(statement, self._cluster_clock.latest_s(self._clocks.wall_s()))
-            judge_statement(statement, self._statements, self._roster.signers, self._roster)
+            moot = is_moot(statement, self._statements, self._roster)
+            if moot:
+                self._statements.judge(statement, self._roster.signers)
+            else:
+                judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN":
                 return Verdict(statement.signer, is_known=False)
             self._refusals.word_refused(statement.signer, error.code)
             return None
-        return Verdict(statement.signer, is_known=not is_moot(statement, self._statements, self._roster))
+        return Verdict(statement.signer, is_known=not moot)
 
     def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """Only what a writer has signed counts against its bound; what is beyond it is not looked at."""

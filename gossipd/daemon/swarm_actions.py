@@ -51,7 +51,7 @@ class SwarmActions(Struct, kw_only=True, eq=False):
         self.driver.post(opened)
         self.plane.hear(opened)
         self.peer_wants.begin(manifest)
-        self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now
+        self.judge_statements()  # the manifest is verified: a cancel that was kept back may count now
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         """The planner, the sessions and the source reader forget it."""
@@ -72,6 +72,10 @@ class SwarmActions(Struct, kw_only=True, eq=False):
     def tell_statement(self, statement: Statement) -> None:
         """Gossip it."""
         self.membership_host.publish_statement(statement)
+
+    def judge_statements(self) -> None:
+        """Gossip judges again what it keeps back."""
+        self.membership_host.judge_again()
 
     def forget_statement(self, deployment: DeploymentId) -> None:
         """Gossip it no longer."""

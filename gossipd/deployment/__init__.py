@@ -3,7 +3,8 @@
 * The brain: ``brain`` passes each event to the part that it concerns, ``events`` and ``commands``, ``context`` (what
   all parts share)
 * One host's deployments: ``deployment_table``, ``deployment_steps`` (the steps of one), ``states`` (their tables),
-  ``deployment_record``, ``lost_chunks``, ``ended_manifests`` (of earlier runs), ``pull_turns`` and
+  ``deployment_record``, ``lost_chunks``, ``ended_manifests`` and
+  ``restored_versions`` (of earlier runs), ``pull_turns`` and
   ``manifest_holders`` (whom a manifest is asked of), ``current_versions``
 * What is said: ``statement``, ``statement_store`` (what is believed), ``statement_rules``, ``statement_file``,
   ``unproven`` (before the manifest is here), ``dissemination`` (between hosts), ``orders`` (of operators)

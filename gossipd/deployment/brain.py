@@ -18,6 +18,7 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.followed_budgets import FollowedBudgets
 from gossipd.deployment.orders import Orders
+from gossipd.deployment.restored_versions import RestoredVersions
 from gossipd.deployment.supersession import Supersession
 from gossipd.deployment.told_deployers import ToldDeployers
 
@@ -32,7 +33,10 @@ class DeploymentBrain:
         self._supersession = Supersession(context, self.lifecycle)
         self._orders = Orders(context, self.lifecycle, self._dissemination)
         self._budgets = FollowedBudgets(context, self.lifecycle)
-        self._deployers = ToldDeployers(context, self.lifecycle, self._dissemination, self._budgets)
+        self._restored = RestoredVersions(context)
+        self._deployers = ToldDeployers(
+            context, self.lifecycle, self._restored, self._dissemination, self._budgets
+        )  # fmt: skip
 
     def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
         """Take in what happened."""
@@ -47,6 +51,7 @@ class DeploymentBrain:
             case events.WantsChanged():
                 self.lifecycle.wants_changed(event, wall_s)
             case events.DaemonStarted():
+                self._restored.begin()
                 self._dissemination.begin(now, wall_s)
             case events.VersionEvicted():
                 self.lifecycle.evicted(event.deployment)

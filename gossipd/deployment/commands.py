@@ -181,6 +181,10 @@ class ForgetStatement(Struct, frozen=True):
     deployment: DeploymentId
 
 
+class JudgeStatements(Struct, frozen=True):
+    """Gossip judges again what it keeps back: more is known of who may say it."""
+
+
 class RecordAudit(Struct, frozen=True):
     """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded. ``label``: the
     deployment as ``status`` calls it, for events; files keep the number."""
@@ -219,6 +223,7 @@ DeploymentCommand: TypeAlias = (
     | PauseSwarm
     | TellStatement
     | ForgetStatement
+    | JudgeStatements
     | RecordAudit
     | RecordLog
     | Answer

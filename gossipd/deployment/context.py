@@ -18,6 +18,7 @@ from gossipd.deployment.commands import DeploymentCommand, KeepStatements, Recor
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.manifest_holders import ManifestGivers
 from gossipd.deployment.ordered_budgets import OrderedBudgets
+from gossipd.deployment.progress_record import progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_file import snapshot
@@ -152,6 +153,8 @@ class BrainContext:
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)
     complete_before: frozenset[DeploymentId] = frozenset()
     """Models that the store had published when the daemon started."""
+    cut_short: frozenset[DeploymentId] = frozenset()
+    """Those of them whose publication here an earlier run has not ended: they may be deleted yet."""
     wants: Mapping[str, Want] = field(default_factory=dict)
     """By model name, what this host wants of it; of other names everything."""
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
@@ -269,6 +272,12 @@ class BrainContext:
             "statement refused", subject=short(forwarder), code=error.code, reason=str(error.args[0]),
             signer=key_id(statement.signer).hex(), epoch=statement.epoch,
         )  # fmt: skip
+
+    def note_told_deployer(self, deployment: DeploymentId, node: NodeId) -> None:
+        """Take in what another host tells of who deployed it."""
+        row = self.progress.host(node, progress_key(deployment))
+        if node != self.identity.node and row is not None and row.is_signed and row.progress.deployer:
+            self.statements.note_told(deployment, row.progress.deployer)
 
     def is_for_the_clock(self, manifest: Manifest, error: ManifestError, wall_s: float) -> bool:
         """Whether a refusal to accept it is only because this host's clock is wrong."""

@@ -318,7 +318,7 @@ class DeploymentSteps:
                 self.close(HostState.CANCELLED)
             return
         try:
-            self._context.statements.accept(manifest, wall_s, is_heard=True)
+            self._context.statements.accept(manifest, wall_s, is_heard=True, is_here=is_kept)
         except ManifestError as error:
             self.record.manifest = manifest  # so that it can be named
             self._context.is_look_wanted = True  # refused as too old, it may be superseded

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from gossipd.core.errors import GossipdError, LocalError, NotFoundError, QueueFullError
+from gossipd.core.ids import DeploymentId
 from gossipd.core.units import show_bytes
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
@@ -230,25 +231,25 @@ class Orders:
 
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""
-        record, statements = self._one(order.name, order.version), self._context.statements
-        assert record.manifest is not None
-        was_removed = statements.is_removed(record.id)
+        statements, label = self._context.statements, self._lifecycle.label(order.name, order.version)
+        deployment, size = _removable(self._lifecycle, statements, order)
+        was_removed = statements.is_removed(deployment)
         if order.is_dry_run:
-            words = f"would remove {record.label}, {show_bytes(record.bytes_here)}, from this host"
-            return _REMOVED_BEFORE.format(record.label) if was_removed else words, False
-        statements.mark_removed(record.id)
+            words = _REMOVED_BEFORE.format(label) if was_removed else f"would remove {label}, {size}, from this host"
+            return words, False
+        statements.mark_removed(deployment)
         is_marked = yield from running.try_to_keep_statements()
-        self._lifecycle.remove(record.id)
+        self._lifecycle.remove(deployment)
         ended = yield running.ask(lambda number: commands.RemoveModel(number, order.name, order.version))
         if isinstance(ended, events.WorkFailed):
             if ended.failure is not Failure.GONE:
                 raise ended.error
             if was_removed:  # it was never begun here, or is deleted; the mark is what counts
-                return _REMOVED_BEFORE.format(record.label), False
-        self._context.audit("removed", label=record.label, name=order.name, version=order.version)
+                return _REMOVED_BEFORE.format(label), False
+        self._context.audit("removed", label=label, name=order.name, version=order.version)
         if not is_marked:
             yield from running.keep_statements()
-        return f"{record.label} is removed from this host and stays removed", True
+        return f"{label} is removed from this host and stays removed", True
 
     def _remove_everywhere(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Told at once, as a cancel is. No mark is left: it comes back when it is deployed again."""
@@ -309,6 +310,19 @@ class Orders:
         self._context.statements.mark_evicted(order.deployment)
         is_kept = yield from running.try_to_keep_statements()
         return "", is_kept
+
+
+def _removable(
+    lifecycle: DeploymentTable, statements: StatementStore, order: events.RemoveOrdered
+) -> tuple[DeploymentId, str]:
+    """What an operator removes from this host, and its size: where the register was lost only the store has it."""
+    found = lifecycle.find(order.name, order.version)
+    untold = statements.accepted_version(order.name, order.version)
+    if found:
+        return found[0].id, show_bytes(found[0].bytes_here)
+    if untold is None:
+        raise NotFoundError(_UNKNOWN.format(lifecycle.label(order.name, order.version)))
+    return untold, "all of it"
 
 
 class _KnownAlready(Exception):

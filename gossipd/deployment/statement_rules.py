@@ -17,7 +17,7 @@ from typing import Protocol
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, ISSUED_MAX_S, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
-from gossipd.identity.cancel_rights import NOBODY, Authors
+from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from membership.bounds import fits
@@ -76,12 +76,15 @@ def why_not(deployment: DeploymentId, statements: StatementStore) -> str:
 
 
 def is_moot(statement: Statement, statements: StatementStore, rights: CancelRights) -> bool:
-    """Whether a statement counts can be said only when its manifest is verified here: anything but a deploy, by a
-    member that perhaps has deployed it. Until then it must stand in the way of no other statement. So a newcomer
-    hears of a deployment that its deployer has paused when it goes on.
+    """Whether a statement counts can be said only when its manifest is verified here and it is known who deployed it:
+    anything but a deploy, by a member that perhaps has deployed it. Until then it must stand in the way of no other
+    statement. So a newcomer hears of a deployment that its deployer has paused when it goes on.
     """
-    is_open = statement.verb is not Verb.DEPLOY and not statements.is_proven(statement.deployment)
-    return is_open and not rights.may_cancel(statement.signer, NOBODY)
+    deployment = statement.deployment
+    is_open = not statements.is_proven(deployment) or statements.deployer(deployment) is None
+    if statement.verb is Verb.DEPLOY or not is_open:
+        return False
+    return not rights.may_cancel(statement.signer, statements.authors(deployment))
 
 
 def check_issued(statement: Statement, wall_s: float) -> None:

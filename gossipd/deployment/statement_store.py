@@ -99,7 +99,7 @@ class RegisterState(Struct):
     """Name -> accepted versions, always with the highest."""
     accepted: dict[DeploymentId, AcceptedManifest] = field(default_factory=dict)
     deployers: dict[DeploymentId, Deployer] = field(default_factory=dict)
-    """Of those that have a statement."""
+    """Of those that have a statement or are accepted."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
     evicted: dict[DeploymentId, None] = field(default_factory=dict)
     """Those of them that the host itself has deleted to make room."""
@@ -181,7 +181,7 @@ class StatementStore:
 
     def note_told(self, deployment: DeploymentId, head: bytes) -> None:
         """Another host tells who deployed it (``Deployer.told``)."""
-        if deployment in self.state.statements:
+        if self.is_proven(deployment):
             self._keep_deployer(deployment, after_told(self.state.deployers.get(deployment), head))
 
     def _keep_deployer(self, deployment: DeploymentId, deployer: Deployer) -> None:
@@ -243,6 +243,10 @@ class StatementStore:
         )
         return next(found, None)
 
+    def accepted_version(self, name: str, version: int) -> DeploymentId | None:
+        """The manifest that is trusted as that version."""
+        return self.state.versions.get(name, {}).get(version)
+
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
         orphaned = (one for one in self.statements() if one.signer not in vouchers)
@@ -262,11 +266,14 @@ class StatementStore:
 
     # ---- versions ----
 
-    def accept(self, manifest: Manifest, now_s: float, *, is_heard: bool = False) -> Acceptance:
+    def accept(
+        self, manifest: Manifest, now_s: float, *, is_heard: bool = False, is_here: bool = False
+    ) -> Acceptance:  # fmt: skip
         """Trust this version of its name from now on.
 
         Args:
             is_heard: from other hosts, which have it already; nobody has ordered it here.
+            is_here: the store has it whole, so this host has accepted it once.
         Raises:
             ManifestError: ``E_UNTRUSTED``, ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``, or ``E_EQUIVOCATION``, after
                 which ``alarms`` names both contents and the one accepted first stays trusted.
@@ -292,9 +299,9 @@ class StatementStore:
                 f"{short(manifest.id)}; publish changed content under a higher version",
                 code="E_EQUIVOCATION",
             )
-        is_overridden = manifest.name in self.state.overridden
+        is_overridden = manifest.name in self.state.overridden and not is_here
         is_too_old = bool(versions) and manifest.version < max(versions) and not is_overridden
-        if is_too_old and not (is_heard and self._lives(manifest)):
+        if is_too_old and not is_here and not (is_heard and self._lives(manifest)):
             raise ManifestError(manifest.rollback_words(max(versions)), code="E_ROLLBACK")
         if not versions:
             self._check_room_for_name(manifest.signer)
@@ -346,7 +353,10 @@ class StatementStore:
         accepted[manifest.id] = AcceptedManifest(manifest.signer, int(now_s))
         if len(accepted) > ACCEPTED_MAX:
             unsaid = (one for one in accepted if one not in self.state.statements)
-            del accepted[next(unsaid, next(iter(accepted)))]
+            dropped = next(unsaid, next(iter(accepted)))
+            del accepted[dropped]
+            if dropped not in self.state.statements:
+                self.state.deployers.pop(dropped, None)
         return True
 
     def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
@@ -371,6 +381,10 @@ class StatementStore:
                 "publish it under a new version",
                 code="E_ROLLBACK",
             )
+
+    def is_over(self, deployment: DeploymentId) -> bool:
+        """Whether no word brings it here: it was removed from this host, or is superseded."""
+        return self.is_removed(deployment) or self.is_superseded(deployment)
 
     def drop(self, deployment: DeploymentId) -> None:
         """Forget all of a superseded version but that it is one, and that it was the highest of its name."""

@@ -11,12 +11,14 @@ was accepted here within a day comes back so: evidence travels within minutes, a
 from __future__ import annotations
 
 from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.commands import JudgeStatements
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployer import Deployer
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.followed_budgets import FollowedBudgets
 from gossipd.deployment.progress_record import progress_key
+from gossipd.deployment.restored_versions import RestoredVersions
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from membership.member import NodeId
@@ -28,10 +30,16 @@ class ToldDeployers:
     """One per brain."""
 
     def __init__(
-        self, context: BrainContext, lifecycle: DeploymentTable, dissemination: Dissemination, budgets: FollowedBudgets
+        self,
+        context: BrainContext,
+        lifecycle: DeploymentTable,
+        restored: RestoredVersions,
+        dissemination: Dissemination,
+        budgets: FollowedBudgets,
     ) -> None:
         self._context = context
         self._lifecycle = lifecycle
+        self._restored = restored
         self._dissemination = dissemination
         self._budgets = budgets
         self._seen: dict[DeploymentId, Deployer] = dict(context.statements.state.deployers)
@@ -39,14 +47,9 @@ class ToldDeployers:
 
     def heard(self, node: NodeId, key: bytes) -> None:
         """A host tells who deployed what has this key of progress records."""
-        deployment = self._lifecycle.id_with_key(key)
-        if deployment is not None and node != self._context.identity.node:
-            self._take_in(deployment, node)
-
-    def _take_in(self, deployment: DeploymentId, node: NodeId) -> None:
-        row = self._context.progress.host(node, progress_key(deployment))
-        if row is not None and row.is_signed and row.progress.deployer:
-            self._context.statements.note_told(deployment, row.progress.deployer)
+        deployment = self._lifecycle.id_with_key(key) or self._restored.id_with_key(key)
+        if deployment is not None:
+            self._context.note_told_deployer(deployment, node)
 
     def settle(self, wall_s: float) -> None:
         """After each event: words were believed, or more is known of who said the first."""
@@ -56,8 +59,7 @@ class ToldDeployers:
         for deployment in list(statements.state.deployers):
             if deployment not in self._seen:
                 for node in self._context.progress.everybody(progress_key(deployment)):
-                    if node != self._context.identity.node:
-                        self._take_in(deployment, node)
+                    self._context.note_told_deployer(deployment, node)
         before, self._seen = self._seen, dict(statements.state.deployers)
         self._seen_revision = statements.revision
         for deployment, deployer in self._seen.items():
@@ -74,7 +76,10 @@ class ToldDeployers:
             label = "" if record is None else record.label
             self._context.audit("deployed by several", label=label, deployment=deployment.hex())
         last = self._context.statements.statement(deployment)
-        if last is not None and last.verb is not Verb.DEPLOY and self._is_undone(last, wall_s):
+        if last is None:
+            self._context.put(JudgeStatements())
+            return
+        if last.verb is not Verb.DEPLOY and self._is_undone(last, wall_s):
             try:
                 self._dissemination.deploy_again(last, wall_s)
             except ManifestError as error:

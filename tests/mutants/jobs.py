@@ -331,7 +331,7 @@ MUTANTS = (
         "an-operator-deploys-an-older-version-unawares",
         "An old manifest in the inbox is accepted because its successor keeps several versions.",
         "gossipd/deployment/statement_store.py",
-        "        if is_too_old and not (is_heard and self._lives(manifest)):\n",
+        "        if is_too_old and not is_here and not (is_heard and self._lives(manifest)):\n",
         "        if is_too_old and not self._lives(manifest):\n",
         _SUPERSESSION,
     ),

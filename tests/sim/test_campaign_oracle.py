@@ -170,7 +170,7 @@ def test_a_host_that_takes_what_is_for_others_is_found(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("kind", ["rollback", "expired"])
 def test_a_host_that_trusts_any_version_is_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(StatementStore, "accept", lambda self, manifest, wall_s, is_heard=False: Acceptance.NEW)
+    monkeypatch.setattr(StatementStore, "accept", lambda self, manifest, wall_s, **how: Acceptance.NEW)
     assert broken_rule(kind) == "trusted"
 
 

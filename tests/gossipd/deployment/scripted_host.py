@@ -116,7 +116,7 @@ class ScriptedHost:
         self.progress = progress or ClusterProgress()
         self.budgets = OrderedBudgets()
         self.clock = ClusterClock()
-        context = BrainContext(
+        self.context = context = BrainContext(
             identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
             progress=self.progress, budgets=self.budgets, clock=self.clock, settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
